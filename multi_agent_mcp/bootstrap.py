@@ -1,0 +1,114 @@
+"""The one place that chooses implementations and wires them together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+
+from multi_agent_mcp.config import Settings, read_settings
+from multi_agent_mcp.domain import names, times
+from multi_agent_mcp.errors import NoSuchSession
+from multi_agent_mcp.notify.base import Notifier
+from multi_agent_mcp.notify.desktop import DesktopNotifier
+from multi_agent_mcp.notify.doorbell import Doorbell
+from multi_agent_mcp.notify.ladder import Ladder
+from multi_agent_mcp.services.agents import Agents
+from multi_agent_mcp.services.dashboard import Dashboard
+from multi_agent_mcp.services.messages import Messages
+from multi_agent_mcp.services.notifications import Notifications
+from multi_agent_mcp.services.reading import Reading
+from multi_agent_mcp.services.reports import Reports
+from multi_agent_mcp.services.sessions import Sessions
+from multi_agent_mcp.services.tasks import Tasks
+from multi_agent_mcp.services.waiting import Waiting
+from multi_agent_mcp.store.journal import Journal
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.texts import Texts, catalogue
+
+
+@dataclass(frozen=True)
+class Services:
+    """Everything that works on one session directory. Made once per process."""
+
+    workspace: Workspace
+    settings: Settings
+    texts: Texts
+    clock: Callable[[], datetime]
+    notifier: Notifier
+
+    @cached_property
+    def agents(self) -> Agents:
+        return Agents(self.workspace, self.clock)
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        return Sessions(self.workspace, self.clock)
+
+    @cached_property
+    def waiting(self) -> Waiting:
+        return Waiting(self.workspace, self.clock)
+
+    @cached_property
+    def dashboard(self) -> Dashboard:
+        return Dashboard(self.workspace, self.sessions, self.waiting, self.clock)
+
+    @cached_property
+    def reports(self) -> Reports:
+        return Reports(self.workspace, self.dashboard, self.clock)
+
+    @cached_property
+    def doorbell(self) -> Doorbell:
+        return Doorbell(self.workspace, self.notifier, self.settings, self.texts, self.clock)
+
+    @cached_property
+    def messages(self) -> Messages:
+        return Messages(self.workspace, self.agents, self.settings, self.clock, self.doorbell)
+
+    @cached_property
+    def reading(self) -> Reading:
+        return Reading(self.workspace, self.agents, self.settings, self.texts, self.clock, self.reports, self.waiting)
+
+    @cached_property
+    def tasks(self) -> Tasks:
+        return Tasks(self.workspace, self.agents, self.messages, self.waiting, self.texts, self.clock)
+
+    def audit(self, event: str, **facts: object) -> None:
+        """Adds a line to `audit/{YYYYMMDD}.jsonl`."""
+        now = self.clock()
+        journal = Journal(self.workspace.files, self.workspace.path / "audit" / f"{now:%Y%m%d}.jsonl")
+        journal.append(at=times.format_time(now), event=event, **facts)
+
+    @cached_property
+    def notifications(self) -> Notifications:
+        return Notifications(self.workspace, self.clock)
+
+
+def open_session(
+    root: Path,
+    session: str,
+    *,
+    language: str | None = None,
+    clock: Callable[[], datetime] = times.now,
+    notifier: Notifier | None = None,
+) -> Services:
+    """The services of an existing session. Raises `InvalidId`, or `NoSuchSession` when `init` was never run."""
+    workspace = Workspace(root, names.session_name(session))
+    if not workspace.settings_path.is_file():
+        raise NoSuchSession(session=session)
+    settings = read_settings(workspace.settings_path, language)
+    texts = catalogue(settings.language)
+    return Services(workspace, settings, texts, clock, notifier or default_ladder(settings, texts))
+
+
+def default_ladder(settings: Settings, texts: Texts) -> Notifier:
+    """Pane doorbell, then desktop notice."""
+
+    def pane() -> Notifier:
+        from multi_agent_mcp.notify.tmux import TmuxNotifier  # libtmux takes 70 ms to import
+
+        return TmuxNotifier(settings.limits.submit_pause_seconds)
+
+    return Ladder([pane, lambda: DesktopNotifier(texts("doorbell.title"))])

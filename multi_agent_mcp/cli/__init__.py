@@ -1,0 +1,1 @@
+"""The command line: the human's door. The only code that knows typer and rich."""

@@ -1,0 +1,140 @@
+"""`send`, `read`, `unread`, `trace`: the human's own mail."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from multi_agent_mcp.cli.door import As, Json, Root, Session, desk, say, table
+from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
+from multi_agent_mcp.domain.times import parse_time
+from multi_agent_mcp.errors import MessageNotFound
+from multi_agent_mcp.services.messages import Draft
+from multi_agent_mcp.services.reading import Query
+
+EVERYBODY = "all"
+
+
+def send(
+    receiver: Annotated[str, typer.Argument(metavar="RECEIVER", help="An agent's id, or `all` for a broadcast.")],
+    content: Annotated[str, typer.Argument(metavar="CONTENT", help="The message; `-` reads standard input.")],
+    type: Annotated[str, typer.Option(help=f"One of {', '.join(MESSAGE_TYPES)}.")] = "request",
+    subject: Annotated[str, typer.Option(help="A subject line.")] = "",
+    priority: Annotated[str, typer.Option(help=f"One of {', '.join(MESSAGE_PRIORITIES)}.")] = "normal",
+    idempotency_key: Annotated[str | None, typer.Option(help="Repeating it sends nothing twice.")] = None,
+    root: Root = None,
+    session: Session = None,
+    acting: As = None,
+    as_json: Json = False,
+) -> None:
+    """Send a message and ring its receiver."""
+    with desk(root, session, acting, as_json=as_json) as opened:
+        to_everybody = receiver == EVERYBODY and EVERYBODY not in opened.services.agents.all()
+        draft = Draft(
+            content=sys.stdin.read() if content == "-" else content,
+            receiver_id=None if to_everybody else receiver,
+            message_type=type,
+            subject=subject,
+            priority=priority,
+            idempotency_key=idempotency_key,
+        )
+        sent = opened.services.messages.send(opened.me, draft)
+        answer = {
+            "message_id": sent.message_id,
+            "receiver_ids": sent.receiver_ids,
+            "delivery": {agent_id: delivery.as_answer() for agent_id, delivery in sent.delivery.items()},
+        }
+        lines = [f"{agent_id}: {_delivery(delivery)}" for agent_id, delivery in sent.delivery.items()]
+        opened.show(answer, [sent.message_id, *lines])
+
+
+def read(
+    agent: Annotated[str | None, typer.Argument(metavar="[AGENT]", help="Whose mail (default: yours).")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Read mail that was read already, too, newest first.")
+    ] = False,
+    peek: Annotated[bool, typer.Option("--peek", help="Look without marking anything read.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="How many messages at most.")] = 50,
+    before: Annotated[str | None, typer.Option(metavar="MESSAGE_ID", help="With --all: go on before this one.")] = None,
+    root: Root = None,
+    session: Session = None,
+    acting: As = None,
+    as_json: Json = False,
+) -> None:
+    """Print unread mail and mark it read. Mail of another agent is gone for that agent then: use --peek to look."""
+    with desk(root, session, agent or acting, as_json=as_json) as opened:
+        opened.services.sessions.recover(opened.me.id)
+        query = Query(
+            unread_only=not everything,
+            mark_as_read=not peek,
+            limit=limit,
+            before=before,
+            whole=True,
+            polling=False,
+        )
+        reading = opened.services.reading
+        handover = reading.select(opened.me, query)
+        answer = reading.preview(handover)
+        opened.show(answer, _letters(answer))
+        sys.stdout.flush()
+        reading.complete(handover)
+
+
+def unread(
+    agent: Annotated[str | None, typer.Argument(metavar="[AGENT]", help="Whose mail (default: yours).")] = None,
+    root: Root = None,
+    session: Session = None,
+    acting: As = None,
+    as_json: Json = False,
+) -> None:
+    """Count unread mail."""
+    with desk(root, session, agent or acting, as_json=as_json) as opened:
+        count = opened.services.reading.unread_count(opened.me.id)
+        opened.show({"agent_id": opened.me.id, "unread_count": count}, [str(count)])
+
+
+def trace(
+    message_id: Annotated[str, typer.Argument(metavar="MESSAGE_ID")],
+    root: Root = None,
+    session: Session = None,
+    as_json: Json = False,
+) -> None:
+    """Show where a message is and every step it took: stored, rung, submitted, read."""
+    with desk(root, session, as_json=as_json) as opened:
+        traces = opened.services.messages.trace(message_id)
+        if not traces:
+            raise MessageNotFound(message_id=message_id)
+        opened.show({"message_id": message_id, "copies": traces}, _traces(traces))
+
+
+def _delivery(delivery: Delivery) -> str:
+    return delivery.state if delivery.reason is None else f"{delivery.state} ({delivery.reason})"
+
+
+def _letters(answer: dict[str, Any]) -> Iterator[str]:
+    for message in answer["messages"]:
+        yield f"── {message['created_at']}  {message['sender_id']} → {message['receiver_id']}  {message['id']}"
+        yield f"   {message['message_type']}, {message['priority']}: {' '.join(message['subject'].split())}"
+        yield ""
+        yield message["content"]
+        yield ""
+    yield f"{answer['count']} messages, {answer['unread_remaining']} unread left"
+    if "how_to_continue" in answer:
+        yield answer["how_to_continue"]
+
+
+def _traces(traces: list[dict[str, Any]]) -> Iterator[str]:
+    for copy in traces:
+        yield f"{copy['sender_id']} → {copy['receiver_id']}: {copy['state']}   {copy['path']}"
+        stored = parse_time(copy["steps"][0]["at"])
+        rows = []
+        for step in copy["steps"]:
+            at = parse_time(step["at"])
+            after = f"+{(at - stored).total_seconds() * 1000:.0f} ms" if at and stored else ""
+            rows.append((step["state"], step["at"], after, step.get("reason", "")))
+        yield from table(("step", "at", "after", "reason"), rows)
+        say()

@@ -1,0 +1,48 @@
+"""The commands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from multi_agent_mcp import __version__
+from multi_agent_mcp.cli import agents, care, demo, hosts, mail, serve, setup, team
+
+app = typer.Typer(
+    name="multi-agent-mcp",
+    help="Messages, tasks and interrupts between AI coding agents in tmux panes, through nothing but files.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"multi-agent-mcp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    del version  # the callback has acted on it
+
+
+app.command()(setup.init)
+app.add_typer(agents.app, name="agent")
+app.command()(serve.serve)
+app.command()(mail.send)
+app.command()(mail.read)
+app.command()(mail.unread)
+app.command()(mail.trace)
+app.command()(team.up)
+app.command()(team.down)
+app.command()(care.doctor)
+app.command()(care.prune)
+app.command("host-config")(hosts.host_config)
+app.command()(demo.demo)

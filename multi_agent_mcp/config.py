@@ -1,0 +1,135 @@
+"""Settings: the only reader of the environment and of `session.yaml`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from multi_agent_mcp.errors import InvalidArguments, NoSuchSession
+from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
+
+ROOT_NAME = ".multi-agent-mcp"
+ENV = "MULTI_AGENT_MCP_"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """`limits:` in session.yaml. Sizes in bytes or characters as named, pauses in seconds."""
+
+    content_bytes: int = 1 << 20
+    answer_characters: int = 9_000
+    doorbell_pause_seconds: float = 30.0
+    doorbell_pause_max_seconds: float = 900.0
+    submit_pause_seconds: float = 0.15
+
+
+@dataclass(frozen=True)
+class TmuxPane:
+    """Where a process stands in tmux, from `TMUX` and `TMUX_PANE`."""
+
+    socket_path: str
+    pane_id: str
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What the environment says; command-line options win over it."""
+
+    root: str | None = None
+    session: str | None = None
+    agent: str | None = None
+    purpose: str | None = None
+    passkey: str | None = None
+    pane: TmuxPane | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One session's settings."""
+
+    language: str = DEFAULT_LANGUAGE
+    limits: Limits = field(default_factory=Limits)
+
+
+def read_environment(environ: Mapping[str, str] = os.environ) -> Environment:
+    """`MULTI_AGENT_MCP_ROOT/_SESSION/_AGENT/_PURPOSE/_PASSKEY`, and the pane this process was started in."""
+    return Environment(
+        root=environ.get(f"{ENV}ROOT"),
+        session=environ.get(f"{ENV}SESSION"),
+        agent=environ.get(f"{ENV}AGENT"),
+        purpose=environ.get(f"{ENV}PURPOSE"),
+        passkey=environ.get(f"{ENV}PASSKEY"),
+        pane=_pane(environ),
+    )
+
+
+def _pane(environ: Mapping[str, str]) -> TmuxPane | None:
+    """`TMUX` is `socket,server pid,session`. Codex hands its servers neither (HOSTS §3): `host-config` then gives
+    both explicitly, as `MULTI_AGENT_MCP_PANE` and `MULTI_AGENT_MCP_SOCKET`."""
+    socket_path = environ.get(f"{ENV}SOCKET") or environ.get("TMUX", "").split(",")[0]
+    pane_id = environ.get(f"{ENV}PANE") or environ.get("TMUX_PANE", "")
+    return TmuxPane(socket_path, pane_id) if socket_path and pane_id.startswith("%") else None
+
+
+def find_root(given: str | None, start: Path) -> Path:
+    """The root: as given, else the nearest `.multi-agent-mcp` at or above `start`, else there."""
+    if given:
+        return Path(given).expanduser().absolute()
+    for directory in (start, *start.parents):
+        if (directory / ROOT_NAME).is_dir():
+            return directory / ROOT_NAME
+    return start / ROOT_NAME
+
+
+def find_session(given: str | None, root: Path) -> str:
+    """The session: as given, else the only one there is."""
+    if given:
+        return given
+    names = session_names(root)
+    if len(names) == 1:
+        return names[0]
+    raise NoSuchSession("which_session", names=", ".join(names) or "-", root=root.name)
+
+
+def session_names(root: Path) -> list[str]:
+    """The sessions under a root."""
+    if not root.is_dir():
+        return []
+    return sorted(item.name for item in root.iterdir() if (item / "session.yaml").is_file())
+
+
+def read_settings(path: Path, language: str | None = None) -> Settings:
+    """Reads `session.yaml`; unknown keys are left alone, nonsense is one sentence."""
+    try:
+        data = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}  # noqa: S506 - both are safe loaders
+    except FileNotFoundError as error:
+        raise NoSuchSession(session=path.parent.name) from error
+    except (yaml.YAMLError, ValueError, RecursionError, OSError) as error:
+        raise InvalidArguments("bad_settings", reason=" ".join(str(error).split())[:200]) from error
+    if not isinstance(data, dict):
+        raise InvalidArguments("bad_settings", reason="not a mapping")
+    chosen = language or data.get("language") or DEFAULT_LANGUAGE
+    if chosen not in LANGUAGES:
+        raise InvalidArguments("bad_language", language=repr(chosen)[:40], allowed=", ".join(LANGUAGES))
+    return Settings(chosen, _limits(data.get("limits")))
+
+
+def _limits(given: Any) -> Limits:
+    if given is None:
+        return Limits()
+    if not isinstance(given, dict):
+        raise InvalidArguments("bad_settings", reason="limits is not a mapping")
+    known = {spec.name: type(getattr(Limits, spec.name)) for spec in fields(Limits)}
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in known:
+            continue
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+            raise InvalidArguments("bad_settings", reason=f"limits.{name} must be a positive number")
+        values[name] = known[name](value)
+    return Limits(**values)

@@ -1,0 +1,1 @@
+"""Pure frozen values and their rules. Nothing here touches the disk, the clock or the environment."""

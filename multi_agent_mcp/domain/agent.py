@@ -1,0 +1,79 @@
+"""Agents, their roles and the hierarchy over `parent_id`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
+
+Role = Literal["owner", "admin", "worker"]
+AgentType = Literal["ai", "human"]
+Purpose = Literal["task", "chat"]
+
+ROLES: tuple[str, ...] = get_args(Role)
+AGENT_TYPES: tuple[str, ...] = get_args(AgentType)
+PURPOSES: tuple[str, ...] = get_args(Purpose)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agent:
+    """A named participant: one record of `agents.json`. The pane fields say where its doorbell hangs."""
+
+    id: str
+    role: str = "worker"
+    type: str = "ai"
+    name: str = ""
+    parent_id: str | None = None
+    status: str = "active"
+    session_name: str | None = None
+    window_index: int | None = None
+    pane_index: int | None = None
+    pane_id: str | None = None
+    socket_path: str | None = None
+    pane_pid: int | None = None
+    tmux_pid: int | None = None
+    command: str | None = None
+    host: str | None = None
+    created_at: str | None = None
+    passkey_hash: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def removed(self) -> bool:
+        """Removed agents keep their record and their files, but nobody can write to them any more."""
+        return self.status == "removed"
+
+
+def superiors(agent_id: str, agents: Mapping[str, Agent]) -> Iterator[Agent]:
+    """The strict ancestors (上位者), nearest first. A cycle or a missing parent is an error, never a hang."""
+    seen = {agent_id}
+    if agent_id not in agents:
+        raise AgentNotFound(agent_id=agent_id)
+    parent_id = agents[agent_id].parent_id
+    while parent_id is not None:
+        if parent_id in seen:
+            raise InvalidArguments("hierarchy_cycle", agent_id=parent_id)
+        seen.add(parent_id)
+        parent = agents.get(parent_id)
+        if parent is None:
+            raise InvalidArguments("hierarchy_missing_parent", agent_id=agent_id, parent_id=parent_id)
+        yield parent
+        parent_id = parent.parent_id
+
+
+def is_superior(candidate: str, of: str, agents: Mapping[str, Agent]) -> bool:
+    """Whether `candidate` is a strict ancestor of `of`; never oneself (seed 003)."""
+    return any(superior.id == candidate for superior in superiors(of, agents))
+
+
+def report_recipient(agent_id: str, agents: Mapping[str, Agent]) -> Agent:
+    """Who `report_task_*` goes to: the nearest superior with role admin, else the Owner (contract §8)."""
+    for superior in superiors(agent_id, agents):
+        if superior.role == "admin":
+            return superior
+    for agent in agents.values():
+        if agent.role == "owner" and not agent.removed and agent.id != agent_id:
+            return agent
+    raise AgentNotFound("no_superior", agent_id=agent_id)

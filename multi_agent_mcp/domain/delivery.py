@@ -1,0 +1,64 @@
+"""How far a message got, honestly: `stored → rung → submitted → read` (PANES.md row 16), and when to ring again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+DeliveryState = Literal["stored", "rung", "submitted", "read"]
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """`rung`: the line stands in the pane (or a desktop notice was shown). `submitted`: it was also entered. Only the
+    recipient's own reading proves `read`. `reason` says why it got no further."""
+
+    state: DeliveryState = "stored"
+    reason: str | None = None
+
+    def as_answer(self) -> dict[str, Any]:
+        return {"state": self.state} if self.reason is None else {"state": self.state, "reason": self.reason}
+
+
+@dataclass(frozen=True)
+class Ring:
+    """One doorbell that reached its recipient, from the diary: when, about which messages, the how manieth in a row."""
+
+    at: datetime
+    message_ids: frozenset[str]
+    attempt: int = 1
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A message nobody has read yet."""
+
+    id: str
+    sender_id: str
+    message_type: str
+
+
+@dataclass(frozen=True)
+class Due:
+    """What to do about a recipient's doorbell now: ring about `messages`, or look again `after` a pause."""
+
+    messages: tuple[Waiting, ...] = ()
+    attempt: int = 1
+    after: timedelta | None = None
+
+
+def due(unread: Iterable[Waiting], last: Ring | None, now: datetime, pause: timedelta, longest: timedelta) -> Due:
+    """At most one doorbell is outstanding: while a message it was about is unread, the next waits for a pause that
+    doubles from `pause` up to `longest`. Nothing unread: nothing to ring about (PANES.md row 17)."""
+    waiting = tuple(unread)
+    if not waiting:
+        return Due()
+    if last is None or not any(message.id in last.message_ids for message in waiting):
+        return Due(waiting)
+    exponent = min(last.attempt - 1, 30)
+    remaining = min(pause * 2**exponent, longest) - (now - last.at)
+    if remaining <= timedelta(0) or now < last.at:
+        return Due(waiting, last.attempt + 1)
+    return Due(after=remaining)

@@ -1,0 +1,62 @@
+"""Messages: one agent's words to another, read once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, ClassVar, Literal, get_args
+
+from multi_agent_mcp.domain.entity import EPOCH, Entity
+
+MessageType = Literal[
+    "task_assign",
+    "task_complete",
+    "task_approved",
+    "task_failed",
+    "task_progress",
+    "status_update",
+    "request",
+    "response",
+    "broadcast",
+    "system",
+    "error",
+    "conversation",
+]
+MessagePriority = Literal["low", "normal", "high", "urgent"]
+
+MESSAGE_TYPES: tuple[str, ...] = get_args(MessageType)
+MESSAGE_PRIORITIES: tuple[str, ...] = get_args(MessagePriority)
+REPORT_TYPES = frozenset({"task_progress", "task_complete", "task_failed"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message(Entity):
+    """A file in the receiver's mailbox. `read_at` None means unread; `content` is the body, byte for byte."""
+
+    BODY: ClassVar[str | None] = "content"
+
+    id: str
+    sender_id: str = "unknown"
+    receiver_id: str = ""
+    message_type: str = "request"
+    priority: str = "normal"
+    subject: str = ""
+    created_at: datetime = EPOCH
+    read_at: datetime | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    content: str = ""
+
+    def mark_read(self, at: datetime | None) -> Message:
+        """Read at `at`; None makes it unread again (its reader died before it could act)."""
+        return replace(self, read_at=at)
+
+
+def reading_order(message: Message) -> tuple[bool, datetime, str]:
+    """Sort key of unread mail: `urgent` before the rest, then oldest first."""
+    return message.priority != "urgent", message.created_at, message.id
+
+
+def page_order(message: Message) -> tuple[datetime, str]:
+    """Sort key of a page of history (newest first when reversed)."""
+    return message.created_at, message.id

@@ -1,0 +1,42 @@
+"""Notifications: what an agent must be told at its next tool call (seed 000)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import ClassVar, Literal
+
+from multi_agent_mcp.domain.entity import EPOCH, Entity
+
+NotificationType = Literal["interrupt", "status_change", "message", "chat_session_notification"]
+InterruptAction = Literal["blocked", "cancel", "pause", "check_chat"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notification(Entity):
+    """One file; scope is the agent, the session directory and the purpose of the agent session it is meant for."""
+
+    BODY: ClassVar[str | None] = "instruction"
+
+    id: str
+    target_agent_id: str = ""
+    target_purpose: str | None = None
+    type: str = "message"
+    action: str | None = None
+    task_id: str | None = None
+    conversation_id: str | None = None
+    message: str = ""
+    created_at: datetime = EPOCH
+    read_at: datetime | None = None
+    instruction: str = ""
+
+    def mark_read(self, at: datetime | None) -> Notification:
+        return replace(self, read_at=at)
+
+    def meant_for(self, purpose: str) -> bool:
+        """Whether an agent session with this purpose is told; no target purpose (or `both`) means every session."""
+        return self.target_purpose in (None, "both", purpose)
+
+    @property
+    def interrupts(self) -> bool:
+        return self.type == "interrupt"

@@ -1,0 +1,48 @@
+"""Agent sessions: one running server process of an agent, with a purpose (seed 002)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from multi_agent_mcp.domain.entity import EPOCH, Entity
+
+SESSION_LIFETIME = timedelta(seconds=3600)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentSession(Entity):
+    """`state` is `active`, `ended` or `expired`. `unconfirmed` are the messages handed out in the last answer:
+    should this process die before its next call, they are unread again for the agent's next server."""
+
+    id: str
+    agent_id: str = ""
+    purpose: str = "task"
+    task_id: str | None = None
+    state: str = "active"
+    token_hash: str = ""
+    pid: int = 0
+    pid_started_at: str | None = None
+    created_at: datetime = EPOCH
+    last_activity_at: datetime = EPOCH
+    expires_at: datetime = EPOCH
+    ended_at: datetime | None = None
+    unconfirmed: tuple[str, ...] = ()
+
+    def touch(self, at: datetime) -> AgentSession:
+        """A call was made: the hour starts anew."""
+        return replace(self, last_activity_at=at, expires_at=at + SESSION_LIFETIME)
+
+    def holding(self, message_ids: tuple[str, ...]) -> AgentSession:
+        """These messages were handed out and wait for the reader's next call."""
+        return replace(self, unconfirmed=message_ids)
+
+    def on_task(self, task_id: str | None) -> AgentSession:
+        """Work on this task has begun."""
+        return replace(self, task_id=task_id)
+
+    def end(self, at: datetime, state: str = "ended") -> AgentSession:
+        return self if self.ended_at else replace(self, state=state, ended_at=at)
+
+    def expired(self, at: datetime) -> bool:
+        return at >= self.expires_at

@@ -1,0 +1,40 @@
+"""Points in time: UTC everywhere, ISO 8601 with microseconds and a `Z` on disk, lenient when read (contract §3)."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+
+def now() -> datetime:
+    """The present, in UTC. Services are handed a clock; this is the one `bootstrap` hands them."""
+    return datetime.now(UTC)
+
+
+def format_time(moment: datetime) -> str:
+    """`2026-11-21T21:46:01.123456Z`."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def stamp(moment: datetime) -> str:
+    """`20261121_214601`, the first part of a message's file name (UTC)."""
+    return moment.astimezone(UTC).strftime("%Y%m%d_%H%M%S")
+
+
+def parse_time(value: object) -> datetime | None:
+    """What a hand-written header may hold: a string, a YAML timestamp, a date. Naive times are UTC.
+
+    None means that it could not be understood.
+    """
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.strip())
+        except ValueError:
+            return None
+    if isinstance(value, datetime):
+        try:
+            return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+        except (OverflowError, ValueError):
+            return None
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    return None

@@ -1,0 +1,114 @@
+"""The whole exception tree: what was refused, as data.
+
+A `Refusal` carries its code (contract §4), the key of its sentence in the catalogue and the values that fill it.
+Services raise it; only the doors (tool wrapper, command line, web) catch it and put it into words.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class Refusal(Exception):
+    """Something was asked for that is not done; nothing was changed. `key` names the sentence, `values` fill it."""
+
+    code: ClassVar[str]
+    default_key: ClassVar[str | None] = None
+
+    def __init__(self, key: str | None = None, /, **values: Any) -> None:
+        self.key = f"error.{key or self.default_key or self.code}"
+        self.values = values
+        super().__init__(self.key, values)
+
+    def __str__(self) -> str:
+        details = ", ".join(f"{name}={value!r}" for name, value in self.values.items())
+        return f"{self.code}: {self.key.removeprefix('error.')}({details})"
+
+
+class InvalidId(Refusal):
+    code = "invalid_id"
+
+
+class InvalidArguments(Refusal):
+    code = "invalid_arguments"
+
+
+class InvalidSession(Refusal):
+    code = "invalid_session"
+
+
+class Unauthorized(Refusal):
+    code = "unauthorized"
+
+
+class WrongSessionPurpose(Refusal):
+    code = "wrong_session_purpose"
+
+
+class AgentNotFound(Refusal):
+    code = "agent_not_found"
+
+
+class AgentNotAssignedToProject(Refusal):
+    code = "agent_not_assigned_to_project"
+
+
+class TaskNotFound(Refusal):
+    code = "task_not_found"
+
+
+class ConversationNotFound(Refusal):
+    code = "conversation_not_found"
+
+
+class DelegationNotFound(Refusal):
+    code = "delegation_not_found"
+
+
+class ExecutionNotFound(Refusal):
+    code = "execution_not_found"
+
+
+class MessageNotFound(Refusal):
+    code = "message_not_found"
+
+
+class InvalidStatusTransition(Refusal):
+    code = "invalid_status_transition"
+
+
+class AlreadyExists(Refusal):
+    code = "already_exists"
+
+
+class NotParticipant(Refusal):
+    code = "not_participant"
+
+
+class ConversationNotActive(Refusal):
+    code = "conversation_not_active"
+
+
+class OwnerWaiting(Refusal):
+    code = "owner_waiting"
+
+
+class PollingBlocked(Refusal):
+    code = "polling_blocked"
+
+
+class ContentTooLarge(Refusal):
+    code = "content_too_large"
+
+
+class StorageError(Refusal):
+    """The disk refused: full, read-only, a directory where a file should be. Nothing was half written."""
+
+    code = "storage_error"
+
+
+class NoSuchSession(Refusal):
+    """The session directory does not exist (yet): `init` makes it."""
+
+    code = "invalid_session"
+    default_key = "no_such_session"

@@ -1,0 +1,16 @@
+"""What a rung of the ladder is."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.delivery import Delivery
+
+
+class Notifier(Protocol):
+    """One way to ring. Returns how far it got; `stored` with a reason means that this way was not usable now."""
+
+    name: str
+
+    def ring(self, agent: Agent, line: str) -> Delivery: ...

@@ -1,0 +1,32 @@
+"""The doorbell's one line. It never holds anything an agent wrote freely (contract §6)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from multi_agent_mcp.domain.delivery import Waiting
+from multi_agent_mcp.domain.message import MESSAGE_TYPES
+from multi_agent_mcp.texts import Texts
+
+# C0, DEL, C1, and the bidirectional and invisible formatting characters (PANES.md row 10).
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+def doorbell_line(texts: Texts, messages: Sequence[Waiting]) -> str:
+    """`[IPC] 新しいメッセージ: {message_type} from {sender_id}`, or the count when there are several.
+
+    A hand-written file may claim any type and sender; what is not a known type or a plain name is not repeated.
+    """
+    if len(messages) != 1:
+        return texts("doorbell.many", count=len(messages))
+    message = messages[0]
+    message_type = message.message_type if message.message_type in MESSAGE_TYPES else "request"
+    sender_id = message.sender_id if _NAME.fullmatch(message.sender_id) else "unknown"
+    return texts("doorbell.one", message_type=message_type, sender_id=sender_id)
+
+
+def sanitized(line: str) -> str:
+    """The line without anything a terminal might obey."""
+    return _UNPRINTABLE.sub(" ", line)

@@ -1,0 +1,21 @@
+"""A doorbell that only writes down what it would have rung; for tests and for panes that are not to be typed into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.delivery import Delivery
+
+
+@dataclass
+class Recorder:
+    """Remembers every ring and answers with `outcome`."""
+
+    outcome: Delivery = field(default_factory=lambda: Delivery("submitted"))
+    name: str = "recorder"
+    rings: list[tuple[str, str]] = field(default_factory=list)
+
+    def ring(self, agent: Agent, line: str) -> Delivery:
+        self.rings.append((agent.id, line))
+        return self.outcome

@@ -1,0 +1,1 @@
+"""The stdio MCP server: one process, one agent. The only code that knows `mcp`."""

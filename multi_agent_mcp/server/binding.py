@@ -1,0 +1,141 @@
+"""Who this process is: bound to one agent by `--agent` and its key, or unbound until `authenticate` (contract §2)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.config import TmuxPane
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.errors import InvalidSession
+from multi_agent_mcp.notify.bell import Bell
+from multi_agent_mcp.services.sessions import LiveSession
+from multi_agent_mcp.store.watch import Watch
+
+logger = logging.getLogger(__name__)
+
+
+class Binding:
+    """The process's identity. `session` is None while nobody is bound."""
+
+    def __init__(self, services: Services, *, pane: TmuxPane | None = None, purpose: str | None = None) -> None:
+        self.services = services
+        self.session: LiveSession | None = None
+        self.changed = threading.Event()
+        """Set when `tools/list` has become another one and nobody was told yet."""
+        self._pane = pane
+        self._purpose = purpose
+        self._only: str | None = None
+        self._agent_id: str | None = None
+        self._bell: Bell | None = None
+        self._watch: Watch | None = None
+        self._mutex = threading.RLock()
+
+    def bind_process(self, agent_id: str, passkey: str | None) -> None:
+        """Binds for good, by the passkey or the stored key. Raises `InvalidSession`, `AgentNotFound`, `InvalidId`."""
+        agents = self.services.agents
+        agent = agents.get(agent_id)
+        self._bind(agents.authenticate(agent.id, passkey if passkey is not None else agents.stored_key(agent.id)))
+        self._only = agent.id
+
+    def authenticate(self, agent_id: str, passkey: str) -> LiveSession:
+        """Binds an unbound process. A process started for one agent takes no other one's key."""
+        with self._mutex:
+            if self.session is not None and self.session.is_live():
+                raise InvalidSession("already_authenticated")
+            if self._only not in (None, agent_id):
+                raise InvalidSession("bound_elsewhere", agent_id=self._only)
+            session = self._bind(self.services.agents.authenticate(agent_id, passkey))
+            self.changed.set()
+            self.start_background()
+            return session
+
+    def logout(self) -> None:
+        """Ends the agent session; the process may authenticate again."""
+        with self._mutex:
+            self._release()
+            self.changed.set()
+
+    def agent(self) -> Agent:
+        """The bound agent as the registry knows it now."""
+        return self.services.agents.get(self._agent_id or "")
+
+    def live_session(self) -> LiveSession:
+        """The session of a bound process. A process that belongs to one agent renews an expired session by itself: it
+        may well have waited for hours. Raises `InvalidSession` when nobody is bound."""
+        with self._mutex:
+            if self.session is None:
+                raise InvalidSession
+            if not self.session.is_live():
+                if self._only is None:
+                    raise InvalidSession
+                purpose = self.session.record.purpose
+                self.session.end("expired")
+                self.session = self.services.sessions.open(self._only, purpose)
+            return self.session
+
+    def start_background(self) -> None:
+        """Starts watching and ringing, once. Called when the first answer is out: the imports this needs would
+        otherwise delay it (a host waits only a second, HOSTS §3)."""
+        with self._mutex:
+            if self._bell is None or self._watch is not None:
+                return
+            bell = self._bell
+            directories = [self._mailbox_path()]
+            self._watch = Watch(directories, lambda _: bell.wake())
+            bell.start()
+
+    def mailbox_was_read(self) -> None:
+        """Reading may make the next doorbell due."""
+        if self._bell is not None:
+            self._bell.wake()
+
+    def close(self) -> None:
+        """A regular end of the process: what was answered is confirmed, senders ring again."""
+        with self._mutex:
+            self._release()
+
+    def _bind(self, agent: Agent) -> LiveSession:
+        sessions = self.services.sessions
+        self.services.workspace.make_inboxes(agent.id)
+        sessions.recover(agent.id)
+        self.session = sessions.open(agent.id, self._purpose)
+        self._agent_id = agent.id
+        self._bell = Bell(self.services.doorbell, agent.id, prepare=self._prepare)
+        self._bell.claim()
+        return self.session
+
+    def _release(self) -> None:
+        if self.session is not None:
+            self.session.end()
+            self.session = None
+        if self._bell is not None:
+            self._bell.close()
+            self._bell = None
+        if self._watch is not None:
+            self._watch.__exit__()
+            self._watch = None
+
+    def _prepare(self) -> None:
+        """Runs in the bell's thread: registers the pane, begins to watch, tidies the mailbox."""
+        agent_id = self._agent_id
+        if agent_id is None:
+            return
+        if self._pane is not None:
+            from multi_agent_mcp.notify.tmux import pane_place  # libtmux takes 70 ms to import
+
+            place = pane_place(self._pane.socket_path, self._pane.pane_id)
+            if place is not None:
+                self.services.workspace.registry.update(agent_id, **place)
+            else:
+                logger.warning("pane %s was not found on its tmux server", self._pane.pane_id)
+        if self._watch is not None:
+            self._watch.__enter__()
+        mailbox = self.services.workspace.mailbox(agent_id)
+        with self.services.workspace.files.locked(mailbox.lock):
+            mailbox.archive_read()
+
+    def _mailbox_path(self) -> Path:
+        return self.services.workspace.mailbox(self._agent_id or "").path

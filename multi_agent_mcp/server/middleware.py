@@ -1,0 +1,156 @@
+"""Around every tool call: interrupts first, then who may call, then the tool, then what the agent must be told
+(seed 000, contract §4 and §8).
+
+The order of checks is fixed: interrupt, token, role, purpose, owner_waiting, arguments. A call replaced before it ran
+had no effect; a call replaced after it ran says so in `_meta` and keeps nothing it had handed out marked as read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import mcp_types as types
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.errors import Refusal, StorageError
+from multi_agent_mcp.server import replies
+from multi_agent_mcp.server.binding import Binding
+from multi_agent_mcp.server.toolbox import Answer, Tool
+from multi_agent_mcp.services.notifications import NOTHING, Pending
+from multi_agent_mcp.services.sessions import LiveSession
+from multi_agent_mcp.texts import Texts
+
+logger = logging.getLogger(__name__)
+
+EXEMPT_FROM_INTERRUPTS = frozenset({"get_notifications", "authenticate", "logout"})
+BEFORE_BINDING = frozenset({"authenticate"})
+
+
+@dataclass
+class Call:
+    """One tool call of a bound process: what every tool is handed first. `held` collects the messages it hands out."""
+
+    binding: Binding
+    services: Services
+    session: LiveSession
+    me: Agent
+    held: list[str] = field(default_factory=list)
+
+    @property
+    def purpose(self) -> str:
+        return self.session.record.purpose
+
+    def hold(self, message_ids: tuple[str, ...]) -> None:
+        """Notes messages that are about to be marked read, durably, before they are."""
+        self.session.hold(message_ids)
+        self.held.extend(message_ids)
+
+    def fitting(self, answer: Answer, key: str, items: list[Any]) -> Answer:
+        """The answer with as many of the items as an answer can hold; says so when it stops early."""
+        return replies.fitting(self.services, answer, key, items)
+
+
+class Middleware:
+    """Answers tool calls. Runs on worker threads; several calls may be under way at once."""
+
+    def __init__(self, binding: Binding, tools: Mapping[str, Tool]) -> None:
+        self.binding = binding
+        self.services = binding.services
+        self.tools = tools
+
+    def answer(self, name: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
+        """The answer to one call; never raises."""
+        if name in BEFORE_BINDING:
+            return self._unbound(self.tools[name], arguments)
+        try:
+            session = self.binding.live_session()
+            session.touch()
+            call = Call(self.binding, self.services, session, self.binding.agent())
+        except Refusal as refusal:
+            return replies.failure(refusal, self._texts, notification=self._texts("notification.none"))
+        return self._bound(call, self.tools[name], arguments)
+
+    def _unbound(self, tool: Tool, arguments: Mapping[str, Any]) -> types.CallToolResult:
+        told = {"notification": self._texts("notification.none")}
+        try:
+            return replies.success({**tool.fn(self.binding, **tool.parse(arguments)), **told})
+        except Refusal as refusal:
+            return replies.failure(refusal, self._texts, **told)
+
+    def _bound(self, call: Call, tool: Tool, arguments: Mapping[str, Any]) -> types.CallToolResult:
+        interruptible = tool.name not in EXEMPT_FROM_INTERRUPTS
+        try:
+            if interruptible and self._pending(call).interrupts:
+                return replies.interrupted(self._texts, executed=False)
+            outcome: Answer | Refusal = self._run(call, tool, arguments)
+        except Refusal as refusal:
+            outcome = refusal
+        except Exception as error:
+            logger.exception("tool %s failed", tool.name)
+            outcome = StorageError("internal", reason=type(error).__name__)
+        return self._told(call, outcome, interruptible=interruptible)
+
+    def _run(self, call: Call, tool: Tool, arguments: Mapping[str, Any]) -> Answer:
+        given = dict(arguments)
+        if "session_token" in given:
+            call.session.require_token(given.pop("session_token"))
+        tool.require_allowed(call.me.role, call.purpose)
+        self.services.waiting.require_allowed(call.me, tool.name)
+        return tool.fn(call, **tool.parse(given))
+
+    def _told(self, call: Call, outcome: Answer | Refusal, *, interruptible: bool) -> types.CallToolResult:
+        """The result with what the agent must be told beside it, or replaced by an interrupt that came meanwhile."""
+        pending = self._pending_quietly(call)
+        held = tuple(call.held)
+        if interruptible and pending.interrupts:
+            call.session.give_back(held)
+            return replies.interrupted(self._texts, executed=True)
+        told = self._notices(call, pending)
+        if isinstance(outcome, Refusal):
+            call.session.give_back(held)
+            return replies.failure(outcome, self._texts, **told)
+        call.session.answered(held)
+        if held:
+            self.binding.mailbox_was_read()
+        return replies.success({**outcome, **told})
+
+    def _notices(self, call: Call, pending: Pending) -> Answer:
+        told: Answer = {"notification": self._texts("notification.some" if pending.some else "notification.none")}
+        if pending.from_chat is not None:
+            told["_chat_notification"] = {
+                "conversation_id": pending.from_chat.conversation_id,
+                "message": pending.from_chat.message,
+                "instruction": pending.from_chat.instruction,
+                "from": "self_chat_session",
+                "related_task_id": pending.from_chat.task_id,
+            }
+        mailbox = self.services.workspace.mailbox(call.me.id)
+        try:
+            if unread := len(mailbox.unread()):
+                told["unread_messages"] = unread
+        except Refusal as refusal:
+            logger.warning("unread mail could not be counted: %s", refusal)
+        if quarantined := mailbox.hot.take_quarantined():
+            told["quarantined"] = quarantined
+        return told
+
+    def _pending(self, call: Call) -> Pending:
+        return self.services.notifications.pending(call.me.id, call.purpose)
+
+    def _pending_quietly(self, call: Call) -> Pending:
+        """After the tool ran, a disk that fails now must not hide what the tool did."""
+        if call.session.record.ended_at is not None:
+            return NOTHING  # after logout
+        try:
+            return self._pending(call)
+        except Refusal as refusal:
+            logger.warning("notifications could not be read: %s", refusal)
+            return NOTHING
+
+    @property
+    def _texts(self) -> Texts:
+        return self.services.texts

@@ -1,0 +1,126 @@
+"""What a tool is: a function whose signature is its schema, and who may call it.
+
+A tool with an output schema would make clients reject the answers that the middleware replaces, so none is
+advertised. Every agent pays for the whole list in its context, so schemas say no more than they must.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any
+
+import mcp_types as types
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, create_model
+
+from multi_agent_mcp.domain.agent import PURPOSES, ROLES
+from multi_agent_mcp.errors import InvalidArguments, Unauthorized, WrongSessionPurpose
+
+Answer = dict[str, Any]
+
+EVERYBODY = frozenset(ROLES)
+LEADERS = frozenset({"owner", "admin"})
+REPORTERS = frozenset({"worker", "admin"})
+BOTH = frozenset(PURPOSES)
+
+
+def _from_json_text(value: Any) -> Any:
+    """Some models hand in objects and lists as JSON text."""
+    if isinstance(value, str):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
+JsonObject = Annotated[dict[str, Any], BeforeValidator(_from_json_text)]
+JsonObjects = Annotated[list[dict[str, Any]], BeforeValidator(_from_json_text)]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """`fn(call, …)` answers a JSON object or raises a refusal."""
+
+    fn: Callable[..., Answer]
+    roles: frozenset[str] = EVERYBODY
+    purposes: frozenset[str] = BOTH
+    read_only: bool = False
+    always_load: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.fn.__name__
+
+    @cached_property
+    def arguments(self) -> type[BaseModel]:
+        """The argument model, from the function's signature without its first parameter."""
+        parameters = list(inspect.signature(self.fn, eval_str=True).parameters.values())[1:]
+        specs: dict[str, Any] = {
+            parameter.name: (
+                parameter.annotation,
+                ... if parameter.default is inspect.Parameter.empty else parameter.default,
+            )
+            for parameter in parameters
+        }
+        return create_model(self.name, __config__=ConfigDict(extra="forbid"), **specs)
+
+    def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments, typed. Raises `InvalidArguments` with one sentence."""
+        try:
+            model = self.arguments.model_validate(given)
+        except ValidationError as error:
+            problems = [f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}" for item in error.errors()]
+            raise InvalidArguments(reason="; ".join(problems)[:500]) from error
+        return {name: getattr(model, name) for name in type(model).model_fields}
+
+    def require_allowed(self, role: str, purpose: str) -> None:
+        """Raises `Unauthorized` or `WrongSessionPurpose` with the reason."""
+        if role not in self.roles:
+            allowed = ", ".join(name for name in ROLES if name in self.roles)
+            raise Unauthorized("role_not_allowed", tool=self.name, role=role, allowed=allowed)
+        if purpose not in self.purposes:
+            raise WrongSessionPurpose(tool=self.name, required="/".join(sorted(self.purposes)), purpose=purpose)
+
+    def described(self) -> types.Tool:
+        """As `tools/list` shows it."""
+        return types.Tool(
+            name=self.name,
+            description=inspect.cleandoc(self.fn.__doc__ or ""),
+            input_schema=_compact(self.arguments.model_json_schema()),
+            annotations=types.ToolAnnotations(read_only_hint=True) if self.read_only else None,
+            _meta={"anthropic/alwaysLoad": True} if self.always_load else None,
+        )
+
+
+def by_name(tools: Iterable[Tool]) -> Mapping[str, Tool]:
+    return {tool.name: tool for tool in tools}
+
+
+def _compact(schema: Any) -> Any:
+    """The schema without titles, nulls and `anyOf` of one: 40 % fewer bytes, nothing a model would miss."""
+    if isinstance(schema, list):
+        return [_compact(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    compact: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "properties":
+            compact[key] = {name: _compact(item) for name, item in value.items()}
+        elif key == "anyOf":
+            options = [item for item in value if item != {"type": "null"}]
+            compact |= _compact(options[0]) if len(options) == 1 else {key: _compact(options)}
+        elif not _says_nothing(key, value):
+            compact[key] = _compact(value)
+    return compact
+
+
+def _says_nothing(key: str, value: Any) -> bool:
+    return (
+        key == "title"
+        or (key == "default" and value in (None, ""))
+        or (key == "additionalProperties" and value in (True, False))
+    )

@@ -1,0 +1,15 @@
+"""The tools, by subject. A tool's docstring is for the model: what it does, at most five lines."""
+
+from __future__ import annotations
+
+from multi_agent_mcp.server.toolbox import Tool, by_name
+from multi_agent_mcp.server.tools import identity, ipc, notices, tasks
+
+TOOLS = by_name((*identity.TOOLS, *ipc.TOOLS, *notices.TOOLS, *tasks.TOOLS))
+
+UNBOUND: tuple[Tool, ...] = (TOOLS["authenticate"],)
+
+
+def tools_for(role: str, purpose: str) -> list[Tool]:
+    """Exactly what an agent with this role may call in a session of this purpose."""
+    return [tool for tool in TOOLS.values() if role in tool.roles and purpose in tool.purposes]

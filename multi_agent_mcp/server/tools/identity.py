@@ -1,0 +1,68 @@
+"""Who am I, who else is there."""
+
+from __future__ import annotations
+
+from multi_agent_mcp.domain.agent import Agent, AgentType, Role
+from multi_agent_mcp.domain.names import agent_id as parse_agent_id
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.server.binding import Binding
+from multi_agent_mcp.server.middleware import Call
+from multi_agent_mcp.server.toolbox import LEADERS, Answer, Tool
+
+
+def authenticate(binding: Binding, agent_id: str, passkey: str) -> Answer:
+    """Bind this server to an agent. Needed once, before any other tool."""
+    session = binding.authenticate(agent_id, passkey)
+    record = session.record
+    return {
+        "session_token": session.token,
+        "agent_id": record.agent_id,
+        "role": binding.agent().role,
+        "purpose": record.purpose,
+        "task_id": record.task_id,
+        "expires_at": format_time(record.expires_at),
+    }
+
+
+def logout(call: Call) -> Answer:
+    """End this agent session."""
+    call.binding.logout()
+    return {"message": call.services.texts("logout.done")}
+
+
+def register_agent_to_ipc(
+    call: Call,
+    agent_id: str,
+    role: Role = "worker",
+    type: AgentType = "ai",
+    parent_id: str | None = None,
+    name: str | None = None,
+) -> Answer:
+    """Register an agent before it starts, so that messages can be sent to it. parent_id defaults to you."""
+    newcomer = Agent(id=parse_agent_id(agent_id), role=role, type=type, parent_id=parent_id, name=name or "")
+    agent, created = call.services.agents.register(newcomer, by=call.me)
+    return {"agent_id": agent.id, "created": created}
+
+
+def list_agents(call: Call) -> Answer:
+    """List the agents you can write to, and whether their server runs."""
+    agents = [
+        {
+            "id": agent.id,
+            "role": agent.role,
+            "type": agent.type,
+            "parent_id": agent.parent_id,
+            "status": agent.status,
+            "alive": call.services.sessions.alive(agent.id),
+        }
+        for agent in call.services.agents.all().values()
+    ]
+    return call.fitting({}, "agents", agents)
+
+
+TOOLS = (
+    Tool(authenticate, roles=frozenset()),
+    Tool(logout),
+    Tool(register_agent_to_ipc, roles=LEADERS),
+    Tool(list_agents, read_only=True),
+)

@@ -1,0 +1,110 @@
+"""Messages between agents (seed 004)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from multi_agent_mcp.domain.message import MessagePriority, MessageType
+from multi_agent_mcp.domain.names import agent_id as parse_agent_id
+from multi_agent_mcp.errors import Unauthorized
+from multi_agent_mcp.server.middleware import Call
+from multi_agent_mcp.server.toolbox import Answer, JsonObject, Tool
+from multi_agent_mcp.services.messages import Draft, require_text
+from multi_agent_mcp.services.reading import Query
+
+OWNER = frozenset({"owner"})
+
+
+def send_message(
+    call: Call,
+    content: str,
+    receiver_id: str | None = None,
+    message_type: MessageType = "request",
+    subject: str | None = None,
+    priority: MessagePriority = "normal",
+    metadata: JsonObject | None = None,
+    conversation_id: str | None = None,
+    idempotency_key: str | None = None,
+) -> Answer:
+    """Send a message to an agent, or to everybody (receiver_id left out). The receiver is alerted.
+    Repeating an idempotency_key sends nothing twice."""
+    draft = Draft(
+        content=content,
+        receiver_id=receiver_id,
+        message_type=message_type,
+        subject=subject or "",
+        priority=priority,
+        metadata=metadata or {},
+        idempotency_key=idempotency_key,
+    )
+    sent = call.services.messages.send(call.me, draft)
+    return {
+        "message_id": sent.message_id,
+        "receiver_ids": sent.receiver_ids,
+        "delivery": {agent_id: delivery.as_answer() for agent_id, delivery in sent.delivery.items()},
+    }
+
+
+def read_messages(
+    call: Call,
+    agent_id: str | None = None,
+    unread_only: bool = True,
+    mark_as_read: bool = True,
+    message_type: MessageType | None = None,
+    limit: Annotated[int, Field(ge=1, le=500)] = 50,
+    before: str | None = None,
+    message_id: str | None = None,
+    offset: Annotated[int, Field(ge=0)] = 0,
+) -> Answer:
+    """Read your mail: unread, urgent first, then oldest. Call it when an [IPC] line appears.
+    unread_only=false pages through history, newest first; before=<message id> goes on.
+    message_id and offset (characters) go on with one long message."""
+    _require_own(call, agent_id)
+    for name, value in (("before", before), ("message_id", message_id)):
+        require_text(name, value)
+    query = Query(
+        unread_only=unread_only,
+        mark_as_read=mark_as_read,
+        message_type=message_type,
+        limit=limit,
+        before=before,
+        message_id=message_id,
+        offset=offset,
+    )
+    return call.services.reading.read(call.me, query, call.hold)
+
+
+def get_unread_count(call: Call, agent_id: str | None = None) -> Answer:
+    """Count your unread messages."""
+    _require_own(call, agent_id)
+    return {"agent_id": call.me.id, "unread_count": call.services.reading.count(call.me)}
+
+
+def get_message_status(call: Call, message_id: str) -> Answer:
+    """How far a message you sent got: stored, rung, submitted, read, with times."""
+    require_text("message_id", message_id)
+    return call.services.messages.status(call.me, message_id)
+
+
+def unlock_owner_wait(call: Call, reason: str | None = None) -> Answer:
+    """Emergency only: stop waiting for the Admin although no answer came."""
+    require_text("reason", reason)
+    released = call.services.waiting.release(call.me.id)
+    call.services.audit("unlock_owner_wait", agent_id=call.me.id, reason=reason, released=released)
+    return {"owner_id": call.me.id, "waiting_before": released, "waiting_after": False}
+
+
+def _require_own(call: Call, agent_id: str | None) -> None:
+    if agent_id is not None and parse_agent_id(agent_id) != call.me.id:
+        raise Unauthorized("not_own_mailbox", agent_id=agent_id)
+
+
+TOOLS = (
+    Tool(send_message, always_load=True),
+    Tool(read_messages, always_load=True),
+    Tool(get_unread_count, read_only=True),
+    Tool(get_message_status, read_only=True),
+    Tool(unlock_owner_wait, roles=OWNER),
+)

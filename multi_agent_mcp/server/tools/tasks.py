@@ -1,0 +1,71 @@
+"""Handing work over and reporting on it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from multi_agent_mcp.domain.task import ReportStatus, TaskPriority
+from multi_agent_mcp.server.middleware import Call
+from multi_agent_mcp.server.toolbox import LEADERS, REPORTERS, Answer, Tool
+
+
+class ChecklistItem(BaseModel):
+    text: str
+    completed: bool = False
+
+
+def send_task(
+    call: Call,
+    agent_id: str,
+    title: str,
+    content: str,
+    priority: TaskPriority = "medium",
+) -> Answer:
+    """Give a task to an agent below you. An Owner then waits: do not poll, an [IPC] line announces the answer."""
+    assigned = call.services.tasks.send(call.me, agent_id, title, content, priority)
+    return {
+        "task_id": assigned.task.id,
+        "message_id": assigned.sent.message_id,
+        "waiting": assigned.waiting,
+        "delivery": {agent: delivery.as_answer() for agent, delivery in assigned.sent.delivery.items()},
+    }
+
+
+def report_task_progress(
+    call: Call,
+    task_id: str,
+    progress: Annotated[int, Field(ge=0, le=100)] | None = None,
+    message: str | None = None,
+    checklist: list[ChecklistItem] | None = None,
+) -> Answer:
+    """Report progress (0-100) on a task of yours to your Admin. No send_message is needed."""
+    items = None if checklist is None else [item.model_dump() for item in checklist]
+    task, current = call.services.tasks.report_progress(call.me, task_id, progress, message, items)
+    return {"task_id": task.id, "progress": current}
+
+
+def report_task_completion(
+    call: Call, task_id: str, status: ReportStatus, message: str, summary: str | None = None
+) -> Answer:
+    """Report a task of yours as completed or failed to your Admin. No send_message is needed."""
+    task, sent = call.services.tasks.report_completion(call.me, task_id, status, message, summary)
+    return {"task_id": task.id, "message_id": sent.message_id}
+
+
+def get_dashboard(call: Call) -> Answer:
+    """Counts, agents and tasks of this session."""
+    dashboard = call.services.dashboard.data()
+    tasks = dashboard.pop("tasks")
+    fitted = call.fitting(dashboard, "tasks", tasks)
+    truncated: Answer = {key: fitted.pop(key) for key in ("truncated", "how_to_continue") if key in fitted}
+    return {"dashboard": fitted} | truncated
+
+
+TOOLS = (
+    Tool(send_task, roles=LEADERS),
+    Tool(report_task_progress, roles=REPORTERS),
+    Tool(report_task_completion, roles=REPORTERS),
+    Tool(get_dashboard, roles=LEADERS, read_only=True),
+)

@@ -1,0 +1,118 @@
+"""Who takes part: registering, removing, passkeys."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from multi_agent_mcp.domain.agent import Agent, superiors
+from multi_agent_mcp.domain.names import AgentId
+from multi_agent_mcp.domain.names import agent_id as parse_agent_id
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, InvalidSession, Unauthorized
+from multi_agent_mcp.store.files import storage_errors
+from multi_agent_mcp.store.workspace import Workspace
+
+
+class Agents:
+    """The registry of one session, with everybody's key."""
+
+    def __init__(self, workspace: Workspace, clock: Callable[[], datetime]) -> None:
+        self.workspace = workspace
+        self.clock = clock
+        self.registry = workspace.registry
+
+    def all(self) -> Mapping[str, Agent]:
+        """The agents that can be written to."""
+        return self.registry.active()
+
+    def get(self, agent_id: str) -> Agent:
+        """Raises `InvalidId` or `AgentNotFound`."""
+        return self.registry.get(parse_agent_id(agent_id))
+
+    def owner(self) -> Agent:
+        """The human who owns the team (the first one, should there be several). Raises `AgentNotFound`."""
+        for agent in self.all().values():
+            if agent.role == "owner":
+                return agent
+        raise AgentNotFound("no_owner")
+
+    def add(self, agent: Agent) -> Agent:
+        """Registers an agent: its key, its mailbox, its record. Raises `AlreadyExists`."""
+        parse_agent_id(agent.id)
+        known = self.registry.all().get(agent.id)
+        if known is not None and not known.removed:
+            raise AlreadyExists("agent_exists", agent_id=agent.id)
+        key = self._own_key(agent.id)
+        self.workspace.make_inboxes(agent.id)
+        fresh = replace(
+            agent,
+            name=agent.name or agent.id,
+            created_at=agent.created_at or format_time(self.clock()),
+            passkey_hash=passkey_hash(key),
+        )
+        return self.registry.add(fresh)
+
+    def register(self, agent: Agent, *, by: Agent) -> tuple[Agent, bool]:
+        """`register_agent_to_ipc`: adds an agent unless it is known; an admin cannot make owners.
+
+        Without a parent the newcomer stands below whoever registers it.
+        """
+        if agent.role == "owner" and by.role != "owner":
+            raise Unauthorized("role_raise", role=agent.role)
+        if agent.parent_id is not None:
+            self.get(agent.parent_id)
+        elif agent.role != "owner":
+            agent = replace(agent, parent_id=by.id)
+        try:
+            return self.add(agent), True
+        except AlreadyExists:
+            return self.get(agent.id), False
+
+    def remove(self, agent_id: str) -> Agent:
+        """Nobody can write to a removed agent; its record and its files stay."""
+        self.get(agent_id)
+        return self.registry.update(agent_id, status="removed")
+
+    def superiors(self, agent_id: str) -> list[Agent]:
+        """The strict ancestors, nearest first; an error when the hierarchy has a cycle or a hole."""
+        return list(superiors(agent_id, self.all()))
+
+    def authenticate(self, agent_id: object, passkey: object) -> Agent:
+        """The agent, if the passkey is its own. Raises `InvalidId`, `AgentNotFound`, `InvalidSession`."""
+        agent = self.registry.get(parse_agent_id(agent_id))
+        if not isinstance(passkey, str) or agent.passkey_hash is None:
+            raise InvalidSession("wrong_passkey", agent_id=agent.id)
+        if not hmac.compare_digest(passkey_hash(passkey), agent.passkey_hash):
+            raise InvalidSession("wrong_passkey", agent_id=agent.id)
+        return agent
+
+    def stored_key(self, agent_id: AgentId | str) -> str:
+        """The key from `secrets/{agent_id}.key`; raises `InvalidSession` when it is missing."""
+        path = self.workspace.key_path(agent_id)
+        with storage_errors(path, FileNotFoundError):
+            try:
+                return path.read_text(encoding="ascii", errors="replace").strip()
+            except FileNotFoundError as error:
+                raise InvalidSession("missing_passkey", agent_id=agent_id) from error
+
+    def _own_key(self, agent_id: str) -> str:
+        """The agent's key, made if there is none: a second `init` keeps keys."""
+        try:
+            return self.stored_key(agent_id)
+        except InvalidSession:
+            try:
+                key = secrets.token_urlsafe(32)
+                self.workspace.files.create(self.workspace.key_path(agent_id), f"{key}\n".encode("ascii"))
+            except FileExistsError:
+                return self.stored_key(agent_id)
+            return key
+
+
+def passkey_hash(passkey: str) -> str:
+    """Keys are 256 random bits, so a plain digest is enough: there is nothing to guess."""
+    return f"sha256:{hashlib.sha256(passkey.encode(errors='surrogatepass')).hexdigest()}"

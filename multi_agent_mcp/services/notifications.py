@@ -1,0 +1,72 @@
+"""Notifications: told once per agent session's purpose, repeated until read (seed 000)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.store.workspace import Workspace
+
+READ_KEPT = timedelta(days=30)
+
+
+@dataclass(frozen=True)
+class Pending:
+    """What an agent session has not read yet."""
+
+    interrupts: bool = False
+    some: bool = False
+    from_chat: Notification | None = None
+
+
+NOTHING = Pending()
+
+
+class Notifications:
+    """The notifications of one session directory."""
+
+    def __init__(self, workspace: Workspace, clock: Callable[[], datetime]) -> None:
+        self.workspace = workspace
+        self.clock = clock
+
+    def pending(self, agent_id: str, purpose: str) -> Pending:
+        """What waits for this agent in a session of this purpose. One stat(2) while nothing changes."""
+        unread = self.workspace.notices(agent_id).unread()
+        mine = [notice for _, notice in unread if notice.meant_for(purpose)]
+        if not mine:
+            return NOTHING
+        chats = [notice for notice in mine if notice.type == "chat_session_notification" and purpose == "task"]
+        newest = max(chats, key=_age) if chats else None
+        return Pending(any(notice.interrupts for notice in mine), True, newest)
+
+    def read(self, agent_id: str, purpose: str, *, mark_as_read: bool = True) -> list[dict[str, Any]]:
+        """The unread notifications for this purpose, newest first, marked read."""
+        inbox = self.workspace.notices(agent_id)
+        with self.workspace.files.locked(inbox.lock):
+            mine = [(name, notice) for name, notice in inbox.unread(fresh=True) if notice.meant_for(purpose)]
+            mine.sort(key=lambda item: _age(item[1]), reverse=True)
+            if mark_as_read and mine:
+                inbox.mark_read([name for name, _ in mine], self.clock())
+                inbox.archive_older(self.clock() - READ_KEPT)
+        return [as_answer(notice) for _, notice in mine]
+
+
+def as_answer(notice: Notification) -> dict[str, Any]:
+    return {
+        "id": notice.id,
+        "type": notice.type,
+        "action": notice.action,
+        "task_id": notice.task_id,
+        "conversation_id": notice.conversation_id,
+        "message": notice.message,
+        "instruction": notice.instruction,
+        "created_at": format_time(notice.created_at),
+    }
+
+
+def _age(notice: Notification) -> tuple[datetime, str]:
+    return notice.created_at, notice.id

@@ -1,0 +1,59 @@
+"""`prune`: the only thing here that deletes what could still be read, and only when a human asks for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from multi_agent_mcp.store.files import storage_errors
+from multi_agent_mcp.store.workspace import Workspace
+
+SCRATCH_SECONDS = 3600.0
+
+
+@dataclass(frozen=True)
+class Prunable:
+    path: Path
+    kind: str
+    size: int
+
+
+class Pruning:
+    """Finds and deletes what is over and older than an age. Unread mail and unfinished tasks are never prunable."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+
+    def prunable(self, now: datetime, age: timedelta) -> list[Prunable]:
+        """What would go: archived mail and notifications, ended agent sessions, released wait-locks, idempotency
+        claims, scratch files of killed processes."""
+        border = (now - age).timestamp()
+        found = [(path, kind) for path, kind in self._candidates() if path.stat().st_mtime < border]
+        found += [(path, "scratch") for path in self._scratch()]
+        return [Prunable(path, kind, path.stat().st_size) for path, kind in found]
+
+    def delete(self, items: list[Prunable]) -> None:
+        for item in items:
+            with storage_errors(item.path):
+                item.path.unlink(missing_ok=True)
+
+    def _candidates(self) -> Iterator[tuple[Path, str]]:
+        base = self.workspace.path
+        for kind in ("ipc", "notifications"):
+            for path in (base / kind).glob("*/archive/*/*.md"):
+                yield path, kind
+        for path in (base / "owner_wait" / "archive").glob("*.md"):
+            yield path, "owner_wait"
+        for path in (base / ".claims").glob("*/*.json"):
+            yield path, "claims"
+        for session in self.workspace.sessions.all():
+            if session.ended_at is not None:
+                yield base / "sessions" / session.agent_id / f"{session.id}.md", "sessions"
+
+    def _scratch(self) -> Iterator[Path]:
+        for path in (self.workspace.path / ".tmp").glob("*.tmp"):
+            if time.time() - path.stat().st_mtime > SCRATCH_SECONDS:
+                yield path

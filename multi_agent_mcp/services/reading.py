@@ -1,0 +1,282 @@
+"""Reading: nothing is consumed without being delivered (seed 004, contract §4, §8)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Protocol
+
+from multi_agent_mcp.config import Settings
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.message import Message, page_order, reading_order
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.errors import MessageNotFound
+from multi_agent_mcp.services.agents import Agents
+from multi_agent_mcp.services.reports import Reports
+from multi_agent_mcp.services.waiting import Waiting
+from multi_agent_mcp.store.workspace import Mailbox, Workspace
+from multi_agent_mcp.texts import Texts
+
+ENVELOPE_RESERVE = 600  # characters of an answer for everything beside the messages
+WITHOUT_LIMIT = 2**62
+SMALLEST_SLICE = 200  # a message is not begun for less
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """What is asked for. `offset` counts characters and goes with `message_id`.
+
+    `whole` lifts the limit on an answer's size and `polling` False the Owner's polling guard: a human at a terminal
+    has no context window to overflow, and is no agent in a loop.
+    """
+
+    unread_only: bool = True
+    mark_as_read: bool = True
+    message_type: str | None = None
+    limit: int = 50
+    before: str | None = None
+    message_id: str | None = None
+    offset: int = 0
+    whole: bool = False
+    polling: bool = True
+
+
+class Hold(Protocol):
+    """Told which messages are about to be marked read, before they are; see `LiveSession.hold`."""
+
+    def __call__(self, message_ids: tuple[str, ...], /) -> None: ...
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A message as far as it is handed over: `content` from `offset`, whole unless `truncated`."""
+
+    message: Message
+    content: str
+    offset: int = 0
+    truncated: bool = False
+
+    def as_answer(self) -> dict[str, Any]:
+        message = self.message
+        answer: dict[str, Any] = {
+            "id": message.id,
+            "sender_id": message.sender_id,
+            "receiver_id": message.receiver_id,
+            "message_type": message.message_type,
+            "priority": message.priority,
+            "subject": message.subject,
+            "content": self.content,
+            "created_at": format_time(message.created_at),
+            "read_at": format_time(message.read_at) if message.read_at else None,
+            "metadata": dict(message.metadata),
+        }
+        if self.truncated or self.offset:
+            answer |= {"content_truncated": self.truncated, "content_length": len(message.content)}
+        return answer
+
+
+@dataclass(frozen=True)
+class Handover:
+    """What was chosen to be handed over at one moment, and whether there would have been more."""
+
+    reader: Agent
+    query: Query
+    slices: Sequence[Slice]
+    more: bool
+    at: datetime
+
+    @property
+    def fresh(self) -> list[Message]:
+        """The messages that this reading marks read."""
+        if not self.query.mark_as_read:
+            return []
+        return [item.message for item in self.slices if item.message.read_at is None]
+
+    def shown(self) -> list[dict[str, Any]]:
+        """The messages as the reader sees them: read as of now."""
+        read_now = {message.id: message.mark_read(self.at) for message in self.fresh}
+        return [replace(item, message=read_now.get(item.message.id, item.message)).as_answer() for item in self.slices]
+
+
+class Reading:
+    """Reads mailboxes for their owners."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        agents: Agents,
+        settings: Settings,
+        texts: Texts,
+        clock: Callable[[], datetime],
+        reports: Reports,
+        waiting: Waiting,
+    ) -> None:
+        self.workspace = workspace
+        self.agents = agents
+        self.budget = settings.limits.answer_characters - ENVELOPE_RESERVE
+        self.texts = texts
+        self.clock = clock
+        self.reports = reports
+        self.waiting = waiting
+
+    def unread_count(self, agent_id: str) -> int:
+        """How many messages wait; the mailbox's directory is looked at, its files only if they changed."""
+        return len(self.workspace.mailbox(agent_id).unread())
+
+    def count(self, agent: Agent) -> int:
+        """As `unread_count`, for the agent itself, every file looked at; a waiting Owner's empty looks are counted."""
+        unread = len(self.workspace.mailbox(agent.id).unread(fresh=True))
+        self.waiting.checked(agent, unread)
+        return unread
+
+    def read(self, agent: Agent, query: Query, hold: Hold | None = None) -> dict[str, Any]:
+        """Hands over messages and marks them read, in this order: reports are applied, `hold` is told, `read_at` is
+        written. Whatever fails before that leaves everything unread.
+
+        Raises `PollingBlocked` for a waiting Owner who polls, `MessageNotFound` for an unknown id.
+        """
+        with self.workspace.files.locked(self.workspace.mailbox(agent.id).lock):
+            handover = self.select(agent, query)
+            self._mark(handover, hold)
+        dashboard_updated = self._conclude(handover)
+        unread = len(self.workspace.mailbox(agent.id).unread())
+        return self._answer(handover, unread, dashboard_updated=dashboard_updated)
+
+    def select(self, agent: Agent, query: Query) -> Handover:
+        """Chooses what to hand over; changes nothing. Raises as `read` does."""
+        mailbox = self.workspace.mailbox(agent.id)
+        unread = len(mailbox.unread(fresh=True))
+        if query.polling and query.unread_only and query.message_id is None:
+            self.waiting.checked(agent, unread)
+        slices, more = self._choose(mailbox, query)
+        return Handover(agent, query, slices, more, self.clock())
+
+    def preview(self, handover: Handover) -> dict[str, Any]:
+        """The answer of a reading that is completed once it has been printed; see `complete`."""
+        unread = len(self.workspace.mailbox(handover.reader.id).unread()) - len(handover.fresh)
+        return self._answer(handover, unread, dashboard_updated=False)
+
+    def complete(self, handover: Handover) -> None:
+        """Marks read what was printed: a reader that dies while printing has consumed nothing."""
+        with self.workspace.files.locked(self.workspace.mailbox(handover.reader.id).lock):
+            self._mark(handover, None)
+        self._conclude(handover)
+
+    def _answer(self, handover: Handover, unread: int, *, dashboard_updated: bool) -> dict[str, Any]:
+        shown = handover.shown()
+        return {
+            "messages": shown,
+            "count": len(shown),
+            "unread_remaining": unread,
+            "dashboard_updated": dashboard_updated,
+            **self._how_to_go_on(handover),
+        }
+
+    def _choose(self, mailbox: Mailbox, query: Query) -> tuple[list[Slice], bool]:
+        """What fits into one answer, and whether there is more."""
+        budget = WITHOUT_LIMIT if query.whole else self.budget
+        if query.message_id is not None:
+            found = mailbox.find(query.message_id)
+            if found is None:
+                raise MessageNotFound(message_id=query.message_id)
+            return [cut(found[1], query.offset, budget)], False
+        candidates = self._unread(mailbox, query) if query.unread_only else self._page(mailbox, query)
+        return pack(candidates, query.limit, budget)
+
+    def _unread(self, mailbox: Mailbox, query: Query) -> Iterable[Message]:
+        heads = sorted(mailbox.unread(), key=lambda item: reading_order(item[1]))
+        for name, head in heads:
+            if query.message_type in (None, head.message_type):
+                message = mailbox.hot.load(name)
+                if message is not None:
+                    yield message
+
+    def _page(self, mailbox: Mailbox, query: Query) -> Iterable[Message]:
+        before = None
+        if query.before is not None:
+            found = mailbox.find(query.before)
+            if found is None:
+                raise MessageNotFound(message_id=query.before)
+            before = page_order(found[1])
+        for message in mailbox.history():
+            if (before is None or page_order(message) < before) and query.message_type in (None, message.message_type):
+                yield message
+
+    def _mark(self, handover: Handover, hold: Hold | None) -> None:
+        """Writes `read_at` of what is handed over, after its reports were applied and `hold` was told."""
+        fresh = handover.fresh
+        if not fresh:
+            return
+        self.reports.apply(handover.reader, fresh)
+        if hold is not None:
+            hold(tuple(message.id for message in fresh))
+        mailbox = self.workspace.mailbox(handover.reader.id)
+        wanted = {message.id for message in fresh}
+        mailbox.mark_read([name for name, head in mailbox.unread() if head.id in wanted], handover.at)
+        mailbox.archive_read()
+
+    def _conclude(self, handover: Handover) -> bool:
+        """What follows from a reading: the dashboard (whether it was rewritten), the end of an Owner's wait."""
+        self.waiting.release_by(handover.reader, handover.fresh, self.agents.registry.all())
+        return self.reports.dashboard_after(handover.reader, handover.fresh)
+
+    def _how_to_go_on(self, handover: Handover) -> dict[str, Any]:
+        hints = [
+            self.texts("more.content", message_id=item.message.id, offset=item.offset + len(item.content))
+            for item in handover.slices
+            if item.truncated
+        ]
+        if handover.more and handover.query.unread_only:
+            hints.append(self.texts("more.unread"))
+        elif handover.more:
+            hints.append(self.texts("more.history", before=handover.slices[-1].message.id))
+        return {"truncated": True, "how_to_continue": " ".join(hints)} if hints else {}
+
+
+def pack(candidates: Iterable[Message], limit: int, budget: int) -> tuple[list[Slice], bool]:
+    """As many whole messages as fit, and only the first one cut. The flag says that more would have followed."""
+    slices: list[Slice] = []
+    for message in candidates:
+        if len(slices) >= limit:
+            return slices, True
+        whole = Slice(message, message.content)
+        size = _size(whole)
+        if size <= budget:
+            slices.append(whole)
+            budget -= size
+        elif not slices:
+            return [cut(message, 0, budget)], _has_more(candidates)
+        else:
+            return slices, True
+    return slices, False
+
+
+def cut(message: Message, offset: int, budget: int) -> Slice:
+    """The longest piece of the content from `offset` that fits; measured as JSON, where a control character takes
+    six characters."""
+    rest = message.content[offset:]
+    room = max(budget - _size(Slice(_trimmed(message), "")), SMALLEST_SLICE)
+    if len(json.dumps(rest[: room + 1], ensure_ascii=False)) - 2 <= room and len(rest) <= room:
+        return Slice(message, rest, offset)
+    low, high = 0, min(len(rest), room)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if len(json.dumps(rest[:middle], ensure_ascii=False)) - 2 <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return Slice(message, rest[:low], offset, truncated=True)
+
+
+def _trimmed(message: Message) -> Message:
+    return replace(message, content="")
+
+
+def _size(item: Slice) -> int:
+    return len(json.dumps(item.as_answer(), ensure_ascii=False)) + 40  # read_at is still to be set
+
+
+def _has_more(candidates: Iterable[Message]) -> bool:
+    return any(True for _ in candidates)

@@ -1,0 +1,201 @@
+"""Agent sessions: opening, keeping alive, ending, and what becomes of a dead reader's mail (contract §2, §8)."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import threading
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from multi_agent_mcp.domain.names import new_id
+from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.task import TASK_PRIORITIES, Task
+from multi_agent_mcp.errors import InvalidSession
+from multi_agent_mcp.store.process import is_alive, own_start
+from multi_agent_mcp.store.workspace import Workspace
+
+ACTIVITY_WRITTEN_EVERY = timedelta(seconds=60)
+
+
+class Sessions:
+    """The agent sessions of one team."""
+
+    def __init__(self, workspace: Workspace, clock: Callable[[], datetime]) -> None:
+        self.workspace = workspace
+        self.clock = clock
+
+    def open(self, agent_id: str, purpose: str | None = None) -> LiveSession:
+        """A new session for this process. Without a purpose it is chosen by what waits for the agent."""
+        live = self.live(agent_id)
+        now = self.clock()
+        chosen = purpose or self._choose_purpose(agent_id, live)
+        task = self._task_in_progress(agent_id, live) if chosen == "task" else None
+        token = secrets.token_urlsafe(24)
+        session = AgentSession(
+            id=new_id("ses"),
+            agent_id=agent_id,
+            purpose=chosen,
+            task_id=task.id if task else None,
+            token_hash=_token_hash(token),
+            pid=os.getpid(),
+            pid_started_at=own_start(),
+            created_at=now,
+        ).touch(now)
+        self.workspace.sessions.add(session)
+        return LiveSession(self, session, token)
+
+    def live(self, agent_id: str) -> list[AgentSession]:
+        """Sessions whose process runs and that have not expired."""
+        now = self.clock()
+        return [
+            session
+            for session in self.workspace.sessions.all(agent_id)
+            if session.ended_at is None and not session.expired(now) and is_alive(session.pid, session.pid_started_at)
+        ]
+
+    def alive(self, agent_id: str) -> bool:
+        """Whether a server process of this agent runs."""
+        return any(
+            session.ended_at is None and is_alive(session.pid, session.pid_started_at)
+            for session in self.workspace.sessions.all(agent_id)
+        )
+
+    def recover(self, agent_id: str) -> int:
+        """Ends the sessions of dead processes and makes unread again what they were handed and never confirmed.
+
+        Returns how many messages that were.
+        """
+        recovered = 0
+        with self.workspace.files.locked(f"recover-{agent_id}"):
+            for session in self.workspace.sessions.all(agent_id):
+                if session.ended_at is None and not is_alive(session.pid, session.pid_started_at):
+                    recovered += self.hand_back(session)
+                    self.workspace.sessions.update(session.id, lambda found: found.holding(()).end(self.clock()))
+        return recovered
+
+    def hand_back(self, session: AgentSession) -> int:
+        """Makes unread again what this session was handed and did not confirm. Returns how many messages."""
+        if not session.unconfirmed:
+            return 0
+        mailbox = self.workspace.mailbox(session.agent_id)
+        with self.workspace.files.locked(mailbox.lock):
+            held = [found for message_id in session.unconfirmed if (found := mailbox.find(message_id))]
+            read = [path for path, message in held if message.read_at is not None]
+            back = self.workspace.files.relocate(
+                [(path, mailbox.path / path.name) for path in read if path.parent != mailbox.path]
+            )
+            mailbox.mark_read([path.name for path in read if path.parent == mailbox.path], None)
+            mailbox.mark_read([path.name for path in back], None)
+        return len(read)
+
+    def _choose_purpose(self, agent_id: str, live: list[AgentSession]) -> str:
+        has_task_session = any(session.purpose == "task" for session in live)
+        has_chat_session = any(session.purpose == "chat" for session in live)
+        if not has_task_session and self._tasks_in_progress(agent_id):
+            return "task"
+        if not has_chat_session and self._chat_work_waits(agent_id):
+            return "chat"
+        return "task"
+
+    def _chat_work_waits(self, agent_id: str) -> bool:
+        return any(message.message_type == "conversation" for _, message in self.workspace.mailbox(agent_id).unread())
+
+    def _tasks_in_progress(self, agent_id: str) -> list[Task]:
+        """Mine, highest priority first, then oldest."""
+        mine = [task for task in self.workspace.tasks.all(agent_id) if task.status == "in_progress"]
+        return sorted(mine, key=lambda task: (-priority_rank(task.priority), task.created_at, task.id))
+
+    def _task_in_progress(self, agent_id: str, live: list[AgentSession]) -> Task | None:
+        taken = {session.task_id for session in live}
+        tasks = self._tasks_in_progress(agent_id)
+        return next((task for task in tasks if task.id not in taken), tasks[0] if tasks else None)
+
+
+class LiveSession:
+    """This process's own session. The token is known here only; the file holds its hash."""
+
+    def __init__(self, sessions: Sessions, record: AgentSession, token: str) -> None:
+        self.record = record
+        self.token = token
+        self._sessions = sessions
+        self._written = record
+        self._mutex = threading.RLock()
+        self._answered: tuple[str, ...] = ()
+
+    def is_live(self) -> bool:
+        """Whether it has neither ended nor been idle for an hour."""
+        return self.record.ended_at is None and not self.record.expired(self._sessions.clock())
+
+    def require_token(self, token: object) -> None:
+        """Raises `InvalidSession` for anything but this session's token."""
+        if not isinstance(token, str) or not hmac.compare_digest(_token_hash(token), self.record.token_hash):
+            raise InvalidSession("session_token")
+
+    def touch(self) -> None:
+        """A call begins: what earlier answers handed out has arrived, and the hour starts anew."""
+        with self._mutex:
+            now = self._sessions.clock()
+            confirmed = set(self._answered)
+            self._answered = ()
+            left = tuple(held for held in self.record.unconfirmed if held not in confirmed)
+            self.record = self.record.touch(now).holding(left)
+            if confirmed or now - self._written.last_activity_at > ACTIVITY_WRITTEN_EVERY:
+                self._write(durable=False)
+
+    def hold(self, message_ids: tuple[str, ...]) -> None:
+        """These are about to be handed out: written down before they are marked read, so that a death right after
+        makes them unread again."""
+        with self._mutex:
+            self.record = self.record.holding((*self.record.unconfirmed, *message_ids))
+            self._write(durable=True)
+
+    def answered(self, message_ids: tuple[str, ...]) -> None:
+        """The answer that hands them out is on its way; the next call (or a regular end) confirms them."""
+        with self._mutex:
+            self._answered = (*self._answered, *message_ids)
+
+    def give_back(self, message_ids: tuple[str, ...]) -> None:
+        """The answer that would have handed these out was replaced or failed: they are unread again."""
+        if not message_ids:
+            return
+        with self._mutex:
+            self._sessions.hand_back(self.record.holding(message_ids))
+            gone = set(message_ids)
+            self.record = self.record.holding(tuple(held for held in self.record.unconfirmed if held not in gone))
+            self._write(durable=False)
+
+    def end(self, state: str = "ended") -> None:
+        """Logout, or a regular end of the process: the last answers were written."""
+        with self._mutex:
+            confirmed = set(self._answered)
+            left = tuple(held for held in self.record.unconfirmed if held not in confirmed)
+            lost = self.record.holding(left)
+            self.record = lost.holding(()).end(self._sessions.clock(), state)
+            if left:
+                self._sessions.hand_back(lost)
+            self._write(durable=True)
+
+    def bind_task(self, task_id: str) -> None:
+        """This session now works on that task."""
+        with self._mutex:
+            if self.record.task_id != task_id:
+                self.record = self.record.on_task(task_id)
+                self._write(durable=True)
+
+    def _write(self, *, durable: bool) -> None:
+        folder = self._sessions.workspace.sessions.folder(self.record.agent_id)
+        path = folder.path / f"{self.record.id}.md"
+        folder.files.replace(path, folder.codec.encode(self.record), durable=durable)
+        self._written = self.record
+
+
+def priority_rank(priority: str) -> int:
+    """`low` 0 … `urgent` 3; an unknown word counts as medium."""
+    return TASK_PRIORITIES.index(priority) if priority in TASK_PRIORITIES else 1
+
+
+def _token_hash(token: str) -> str:
+    return hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()

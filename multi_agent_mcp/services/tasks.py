@@ -1,0 +1,163 @@
+"""Handing work over and reporting on it. Tasks are files; the messages about them are mail like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from multi_agent_mcp.domain.agent import Agent, is_superior, report_recipient
+from multi_agent_mcp.domain.names import entity_id, new_id
+from multi_agent_mcp.domain.task import TASK_PRIORITIES, Change, Task
+from multi_agent_mcp.errors import InvalidArguments, Refusal, Unauthorized
+from multi_agent_mcp.services.agents import Agents
+from multi_agent_mcp.services.messages import Draft, Messages, Sent, require_choice, require_text
+from multi_agent_mcp.services.waiting import Waiting
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.texts import Texts
+
+TITLE_CHARACTERS = 500
+
+_MESSAGE_PRIORITY = {"low": "low", "medium": "normal", "high": "high", "urgent": "urgent"}
+
+
+@dataclass(frozen=True)
+class Assigned:
+    task: Task
+    sent: Sent
+    waiting: bool
+
+
+class Tasks:
+    """Use cases around tasks."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        agents: Agents,
+        messages: Messages,
+        waiting: Waiting,
+        texts: Texts,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.workspace = workspace
+        self.agents = agents
+        self.messages = messages
+        self.waiting = waiting
+        self.texts = texts
+        self.clock = clock
+
+    def get(self, task_id: object) -> Task:
+        """Raises `InvalidId` or `TaskNotFound`."""
+        return self.workspace.tasks.get(entity_id("tsk", task_id))
+
+    def send(self, sender: Agent, agent_id: str, title: str, content: str, priority: str = "medium") -> Assigned:
+        """`send_task`: a task in `todo` for the agent, a `task_assign` message, and, from an Owner to an Admin, the
+        wait-lock. Fails as a whole: when the message cannot be stored there is no task either."""
+        assignee = self.agents.get(agent_id)
+        self._require_below(sender, assignee)
+        require_title(title)
+        require_text("content", content)
+        require_choice("priority", priority, TASK_PRIORITIES)
+        now = self.clock()
+        task = Task(
+            id=new_id("tsk"),
+            title=title,
+            status="todo",
+            priority=priority,
+            assignee_id=assignee.id,
+            created_by=sender.id,
+            status_changed_by=sender.id,
+            status_changed_at=now,
+            created_at=now,
+            updated_at=now,
+            description=content,
+            history=(Change(by=sender.id, at=now).entry(status=[None, "todo"], assignee_id=assignee.id),),
+        )
+        self.workspace.tasks.add(task)
+        try:
+            sent = self.messages.send(sender, self._assignment(task))
+        except Refusal:
+            self.workspace.tasks.remove(task)
+            raise
+        waits = sender.role == "owner" and assignee.role == "admin"
+        if waits:
+            self.waiting.begin(sender.id, admin_id=assignee.id, task_id=task.id, message_id=sent.message_id)
+        return Assigned(task, sent, waits)
+
+    def report_progress(
+        self,
+        reporter: Agent,
+        task_id: str,
+        progress: int | None = None,
+        message: str | None = None,
+        checklist: Sequence[Mapping[str, Any]] | None = None,
+    ) -> tuple[Task, int]:
+        """Sends a `task_progress` message to the reporter's Admin, whose reading brings it into the task.
+
+        Returns the task and the progress that now counts.
+        """
+        task = self._reportable(reporter, task_id)
+        if progress is not None and not 0 <= progress <= 100:
+            raise InvalidArguments(reason=f"progress must be between 0 and 100, not {progress}")
+        current = task.progress if progress is None else progress
+        metadata: dict[str, Any] = {"task_id": task.id, "progress": current}
+        if checklist is not None:
+            metadata["checklist"] = [dict(item) for item in checklist]
+        content = message or self.texts("report.progress", progress=current)
+        self._report(reporter, task, "task_progress", content, metadata)
+        return task, current
+
+    def report_completion(
+        self, reporter: Agent, task_id: str, status: str, message: str, summary: str | None = None
+    ) -> tuple[Task, Sent]:
+        """Sends `task_complete` or `task_failed` to the reporter's Admin; no `send_message` is needed beside it."""
+        task = self._reportable(reporter, task_id)
+        require_text("summary", summary)
+        metadata: dict[str, Any] = {"task_id": task.id, "status": status}
+        if summary is not None:
+            metadata["summary"] = summary
+        message_type = "task_complete" if status == "completed" else "task_failed"
+        return task, self._report(reporter, task, message_type, message, metadata)
+
+    def _reportable(self, reporter: Agent, task_id: str) -> Task:
+        task = self.get(task_id)
+        task.require_assignee(reporter.id)
+        task.require_open()
+        return task
+
+    def _report(
+        self, reporter: Agent, task: Task, message_type: str, content: str, metadata: Mapping[str, Any]
+    ) -> Sent:
+        draft = Draft(
+            content=content,
+            receiver_id=report_recipient(reporter.id, self.agents.all()).id,
+            message_type=message_type,
+            subject=self.texts(f"subject.{message_type}", title=task.title),
+            metadata=metadata,
+        )
+        return self.messages.send(reporter, draft)
+
+    def _assignment(self, task: Task) -> Draft:
+        return Draft(
+            content=task.description,
+            receiver_id=task.assignee_id,
+            message_type="task_assign",
+            subject=self.texts("subject.task_assign", title=task.title),
+            priority=_MESSAGE_PRIORITY[task.priority],
+            metadata={"task_id": task.id},
+        )
+
+    def _require_below(self, sender: Agent, assignee: Agent) -> None:
+        if assignee.id == sender.id:
+            raise InvalidArguments("to_oneself")
+        if assignee.role == "owner" or is_superior(assignee.id, sender.id, self.agents.all()):
+            raise Unauthorized("superior_task", agent_id=assignee.id)
+
+
+def require_title(title: str) -> None:
+    """Raises `InvalidArguments` for a title that is empty, too long for a list, or no text."""
+    require_text("title", title)
+    if not title.strip() or len(title) > TITLE_CHARACTERS:
+        raise InvalidArguments(reason=f"title must have 1 to {TITLE_CHARACTERS} characters")

@@ -1,0 +1,1 @@
+"""Files: the only code that touches the disk."""

@@ -1,0 +1,110 @@
+"""A collection of entities, one file each, on shelves: `tasks/{assignee_id}/{task_id}.md` and its like.
+
+There is one concurrency idea: `update(id, change)` runs a pure function under that entity's lock, between read and
+atomic replace. Two agents finishing the same task at once: one wins, the other's change raises.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.store.files import Files
+from multi_agent_mcp.store.folder import Folder
+
+E = TypeVar("E", bound=Any)  # an Entity with an id; Python has no intersection types
+
+LOCK_STRIPES = 256
+
+
+class Collection(Generic[E]):
+    """`shelf` names the sub-directory an entity belongs to, "" for none; `missing` is raised for an unknown id."""
+
+    def __init__(
+        self,
+        files: Files,
+        base: Path,
+        entity_type: type[E],
+        *,
+        shelf: Callable[[E], str],
+        missing: Callable[[str], Refusal],
+    ) -> None:
+        self.files = files
+        self.base = base
+        self._entity_type = entity_type
+        self._shelf = shelf
+        self._missing = missing
+        self._folders: dict[str, Folder[E]] = {}
+
+    def add(self, entity: E) -> E:
+        """Exclusive and durable; raises `FileExistsError`."""
+        self.folder(self._shelf(entity)).create(f"{entity.id}.md", entity)
+        return entity
+
+    def find(self, entity_id: str) -> E | None:
+        """The entity, on whichever shelf it lies."""
+        located = self._locate(entity_id)
+        return located[1] if located else None
+
+    def get(self, entity_id: str) -> E:
+        """As `find`; raises the collection's own error for an unknown id."""
+        entity = self.find(entity_id)
+        if entity is None:
+            raise self._missing(entity_id)
+        return entity
+
+    def update(self, entity_id: str, change: Callable[[E], E]) -> E:
+        """Applies a pure change under the entity's lock; returns the new value. What `change` raises changes nothing.
+
+        An entity whose shelf changes is rewritten where it lies and then moved: its content is the truth, the shelf
+        only follows.
+        """
+        with self.files.locked(self._lock(entity_id)):
+            located = self._locate(entity_id)
+            if located is None:
+                raise self._missing(entity_id)
+            folder, entity = located
+            changed = change(entity)
+            if changed != entity:
+                folder.replace(f"{entity_id}.md", changed)
+            self._reshelve(folder, changed)
+            return changed
+
+    def all(self, shelf: str | None = None) -> list[E]:
+        """Every readable entity, of one shelf or of all. A corrupt file never empties the list."""
+        shelves = self.shelves() if shelf is None else [shelf]
+        return [entity for name in shelves for _, entity in self.folder(name).open_entities()]
+
+    def remove(self, entity: E) -> None:
+        """Takes back what was added a moment ago and not acknowledged to anybody."""
+        (self.folder(self._shelf(entity)).path / f"{entity.id}.md").unlink(missing_ok=True)
+
+    def shelves(self) -> list[str]:
+        try:
+            return sorted(item.name for item in self.base.iterdir() if item.is_dir() and not item.name.startswith("."))
+        except FileNotFoundError:
+            return []
+
+    def folder(self, shelf: str) -> Folder[E]:
+        if shelf not in self._folders:
+            self._folders[shelf] = Folder(self.files, self.base / shelf, self._entity_type)
+        return self._folders[shelf]
+
+    def _locate(self, entity_id: str) -> tuple[Folder[E], E] | None:
+        for shelf in self.shelves():
+            entity = self.folder(shelf).load(f"{entity_id}.md")
+            if entity is not None:
+                return self.folder(shelf), entity
+        return None
+
+    def _reshelve(self, folder: Folder[E], entity: E) -> None:
+        target = self.folder(self._shelf(entity))
+        if target.path != folder.path:
+            self.files.move(folder.path / f"{entity.id}.md", target.path / f"{entity.id}.md")
+
+    def _lock(self, entity_id: str) -> str:
+        """Lock files are striped, so that there is a bounded number of them. Never hold two of one collection."""
+        return f"{self.base.name}-{zlib.crc32(entity_id.encode()) % LOCK_STRIPES:02x}"

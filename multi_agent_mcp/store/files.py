@@ -1,0 +1,208 @@
+"""The ways to write a file: `create` and `replace`, both whole or not at all and durable, and `relocate`.
+
+A new content is written to a scratch directory on the same file system, fsynced, put in place atomically, and the
+directory is fsynced (contract §3). The scratch directory keeps half-written files out of the folders people `ls` and
+other processes watch; whatever a killed process leaves there is nobody's.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from multi_agent_mcp.errors import StorageError
+
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+LOCK_SECONDS = 10.0
+LOCK_POLL_SECONDS = 0.002
+
+
+@contextmanager
+def storage_errors(path: Path, *answers: type[OSError]) -> Iterator[None]:
+    """Turns what the operating system refuses into a `StorageError`.
+
+    `FileExistsError` and whatever is named in `answers` pass through: to their callers they are answers.
+    """
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, (FileExistsError, *answers)):
+            raise
+        raise StorageError(path=path.name, reason=error.strerror or str(error)) from error
+
+
+class Files:
+    """Writes below one session directory (`{root}/{session_id}`)."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.scratch = base / ".tmp"
+        self.locks = base / ".locks"
+
+    def create(self, path: Path, data: bytes, *, sync: bool = True) -> None:
+        """Puts a new file in place, exclusively. Raises `FileExistsError`, never overwrites.
+
+        With `sync=False` the caller fsyncs the directory itself, after several files.
+        """
+        with storage_errors(path):
+            scratch = self._written(data)
+            try:
+                self._link(scratch, path)
+            finally:
+                scratch.unlink(missing_ok=True)
+            if sync:
+                sync_directory(path.parent)
+
+    def replace(self, path: Path, data: bytes, *, sync: bool = True, durable: bool = True) -> None:
+        """Replaces a file's content atomically. `durable=False` is for derived facts: whole, but not fsynced."""
+        with storage_errors(path):
+            scratch = self._written(data, durable=durable)
+            try:
+                self._rename(scratch, path)
+            except BaseException:
+                scratch.unlink(missing_ok=True)
+                raise
+            if sync and durable:
+                sync_directory(path.parent)
+
+    def relocate(self, moves: list[tuple[Path, Path]]) -> list[Path]:
+        """Moves files for good: linked at the new place, durable there, only then unlinked at the old.
+
+        A crash in between leaves a file at both places, never at none. Returns where the files are now: a name that
+        another file has taken gets a number.
+        """
+        if not moves:
+            return []
+        with storage_errors(moves[0][1]):
+            placed = [self._link_beside(source, target) for source, target in moves]
+            for directory in {target.parent for target in placed}:
+                sync_directory(directory)
+            for source, _ in moves:
+                source.unlink(missing_ok=True)
+            for directory in {source.parent for source, _ in moves}:
+                sync_directory(directory)
+        return placed
+
+    def move(self, source: Path, target: Path) -> None:
+        """Renames a file into another directory, atomically and durably."""
+        with storage_errors(target):
+            self._rename(source, target)
+            sync_directory(target.parent)
+            sync_directory(source.parent)
+
+    def append(self, path: Path, line: str) -> None:
+        """Adds one line to a journal. Appends of one line do not interleave; they are not fsynced."""
+        with storage_errors(path):
+            try:
+                descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE_MODE)
+            except FileNotFoundError:
+                make_directory(path.parent)
+                descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE_MODE)
+            try:
+                os.write(descriptor, line.rstrip("\n").encode() + b"\n")
+            finally:
+                os.close(descriptor)
+
+    def lock(self, name: str) -> FileLock:
+        """A lock between processes (and threads). Use it once: `with files.locked(name)` does."""
+        make_directory(self.locks)
+        return FileLock(
+            str(self.locks / f"{name}.lock"), timeout=LOCK_SECONDS, thread_local=False, poll_interval=LOCK_POLL_SECONDS
+        )
+
+    @contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        """Holds the lock `name`; raises `StorageError` after ten seconds."""
+        with storage_errors(self.locks / name):
+            lock = self.lock(name)
+            try:
+                lock.acquire()
+            except Timeout as error:
+                raise StorageError("lock_timeout", name=name) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _written(self, data: bytes, *, durable: bool = True) -> Path:
+        path = self.scratch / f"{os.getpid()}.{secrets.token_hex(8)}.tmp"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        try:
+            descriptor = os.open(path, flags, FILE_MODE)
+        except FileNotFoundError:
+            make_directory(self.scratch)
+            descriptor = os.open(path, flags, FILE_MODE)
+        try:
+            try:
+                write_all(descriptor, data)
+                if durable:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return path
+
+    def _link(self, source: Path, target: Path) -> None:
+        try:
+            os.link(source, target, follow_symlinks=False)
+        except FileNotFoundError:
+            make_directory(target.parent)
+            os.link(source, target, follow_symlinks=False)
+
+    def _link_beside(self, source: Path, target: Path) -> Path:
+        """Links under the wanted name, or under the next free one; the same file found there is an earlier attempt."""
+        candidate, number = target, 0
+        while True:
+            try:
+                self._link(source, candidate)
+            except FileExistsError:
+                if candidate.samefile(source):
+                    return candidate
+                number += 1
+                candidate = target.with_name(f"{target.stem}.{number}{target.suffix}")
+            else:
+                return candidate
+
+    def _rename(self, source: Path, target: Path) -> None:
+        try:
+            source.replace(target)
+        except FileNotFoundError:
+            make_directory(target.parent)
+            source.replace(target)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """os.write until everything is written (it may write less than it is given)."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def make_directory(path: Path) -> None:
+    """Makes a directory and its parents, private to the user, durably."""
+    if path.is_dir():
+        return
+    if not path.parent.is_dir():
+        make_directory(path.parent)
+    with suppress(FileExistsError):
+        path.mkdir(mode=DIRECTORY_MODE)
+        sync_directory(path.parent)
+    if not path.is_dir():
+        raise NotADirectoryError(20, "Not a directory", str(path))
+
+
+def sync_directory(path: Path) -> None:
+    """fsync(2) of a directory: the names in it survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

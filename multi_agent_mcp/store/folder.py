@@ -1,0 +1,184 @@
+"""One directory of entity files, indexed in memory.
+
+The index is trusted only as far as the directory's own modification time: every atomic change (link, rename, unlink)
+moves it, so one stat(2) tells that nothing has happened since the last look, however many files there are. A scan
+that began less than `RACY_NS` after the last change is not trusted, because a further change within one tick of the
+kernel's clock would show the same time (the problem git calls "racy").
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from multi_agent_mcp.domain.entity import Entity
+from multi_agent_mcp.store.files import Files, storage_errors
+from multi_agent_mcp.store.frontmatter import Unreadable, codec
+
+E = TypeVar("E", bound=Entity)
+
+RACY_NS = 50_000_000
+SETTLING_SECONDS = 0.1
+EMPTY_FILE_GRACE_SECONDS = 5.0
+PEEK_BYTES = 2048
+
+Signature = tuple[int, int, int]
+
+
+class Entry(NamedTuple, Generic[E]):
+    """What the index knows of a file. `entity` is None for a closed file (read mail, a finished task) that only had
+    its header peeked at, and for a file that is still being written."""
+
+    signature: Signature
+    entity: E | None
+    closed: bool
+
+
+class Folder(Generic[E]):
+    """The files `*.md` of one directory. Dot-files and other suffixes are not ours.
+
+    `closed` is a pattern that, found in a file's header, says the file is done with and need not be parsed to be
+    counted out; anything it does not match is parsed. `defaults` stand in for keys a hand-written file leaves out.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        path: Path,
+        entity_type: type[E],
+        *,
+        closed: re.Pattern[bytes] | None = None,
+        **defaults: Any,
+    ) -> None:
+        self.files = files
+        self.path = path
+        self.codec = codec(entity_type)
+        self.quarantined = 0
+        self._closed = closed
+        self._defaults = defaults
+        self._index: dict[str, Entry[E]] = {}
+        self._seen_mtime = -1
+        self._trusted = False
+        self._mutex = threading.RLock()
+
+    def entries(self, *, fresh: bool = False) -> dict[str, Entry[E]]:
+        """File name → entry. `fresh` looks at every file even if the directory did not change (edits in place)."""
+        with self._mutex:
+            mtime = self._mtime()
+            if fresh or not self._trusted or mtime != self._seen_mtime:
+                self._scan(mtime)
+            return self._index
+
+    def open_entities(self, *, fresh: bool = False) -> Iterator[tuple[str, E]]:
+        """What is not closed: unread mail, unfinished tasks."""
+        for name, entry in list(self.entries(fresh=fresh).items()):
+            if entry.entity is not None and not entry.closed:
+                yield name, entry.entity
+
+    def load(self, name: str) -> E | None:
+        """The whole entity. None when the file has gone, or could not be read and now lies in quarantine."""
+        path = self.path / name
+        for attempt in range(2):
+            try:
+                data, status = _read(path)
+            except FileNotFoundError:
+                return None
+            try:
+                return self.decode(data, path.stem, status)
+            except Unreadable as error:
+                if self._still_written(status):
+                    return None
+                if attempt == 0 and time.time() - status.st_mtime < SETTLING_SECONDS:
+                    time.sleep(SETTLING_SECONDS)  # a `cp` may be in the middle of it
+                    continue
+                self._set_aside(path, str(error))
+        return None
+
+    def decode(self, data: bytes, stem: str, status: os.stat_result) -> E:
+        """An entity from a file's bytes; its name and modification time stand in for a missing id and time."""
+        facts = {"id": stem, "created_at": datetime.fromtimestamp(status.st_mtime, UTC), **self._defaults}
+        return self.codec.decode(data, **facts)
+
+    def create(self, name: str, entity: E, *, sync: bool = True) -> None:
+        """Exclusive and durable; raises `FileExistsError`."""
+        self.files.create(self.path / name, self.codec.encode(entity), sync=sync)
+
+    def replace(self, name: str, entity: E, *, sync: bool = True) -> None:
+        self.files.replace(self.path / name, self.codec.encode(entity), sync=sync)
+
+    def take_quarantined(self) -> int:
+        """How many files were set aside since the last call."""
+        with self._mutex:
+            count, self.quarantined = self.quarantined, 0
+            return count
+
+    def _mtime(self) -> int:
+        try:
+            return self.path.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    def _scan(self, mtime: int) -> None:
+        began = time.time_ns()
+        index: dict[str, Entry[E]] = {}
+        for name, signature in self._listing():
+            known = self._index.get(name)
+            if known is not None and known.signature == signature:
+                index[name] = known
+            elif (entry := self._entry(name, signature)) is not None:
+                index[name] = entry
+        self._index = index
+        self._seen_mtime = mtime
+        self._trusted = began - mtime > RACY_NS and self._mtime() == mtime
+
+    def _listing(self) -> Iterator[tuple[str, Signature]]:
+        try:
+            with storage_errors(self.path, FileNotFoundError), os.scandir(self.path) as directory:
+                for item in directory:
+                    if item.name.endswith(".md") and not item.name.startswith("."):
+                        with contextlib.suppress(FileNotFoundError):
+                            status = item.stat(follow_symlinks=False)
+                            if stat.S_ISREG(status.st_mode):
+                                yield item.name, (status.st_mtime_ns, status.st_size, status.st_ino)
+        except FileNotFoundError:
+            return  # the folder is made by the first file put into it
+
+    def _entry(self, name: str, signature: Signature) -> Entry[E] | None:
+        if self._closed is not None and self._is_closed(name, self._closed):
+            return Entry(signature, None, True)
+        entity = self.load(name)
+        if entity is None:
+            return Entry(signature, None, False) if (self.path / name).exists() else None
+        return Entry(signature, entity, False)
+
+    def _is_closed(self, name: str, closed: re.Pattern[bytes]) -> bool:
+        try:
+            with (self.path / name).open("rb") as file:
+                header, boundary, _ = file.read(PEEK_BYTES).partition(b"\n---")
+        except OSError:
+            return False
+        return bool(boundary) and closed.search(header) is not None
+
+    def _still_written(self, status: os.stat_result) -> bool:
+        """A file that was just made and is still empty: somebody's `cp` or editor is at work."""
+        return status.st_size == 0 and time.time() - status.st_mtime < EMPTY_FILE_GRACE_SECONDS
+
+    def _set_aside(self, path: Path, reason: str) -> None:
+        """Moves an unreadable file to `quarantine/`, with the reason beside it; it never hides or blocks the others."""
+        (placed,) = self.files.relocate([(path, self.path / "quarantine" / path.name)])
+        self.files.replace(placed.with_name(f"{placed.name}.reason.txt"), f"{reason}\n".encode())
+        with self._mutex:
+            self.quarantined += 1
+
+
+def _read(path: Path) -> tuple[bytes, os.stat_result]:
+    with storage_errors(path, FileNotFoundError), path.open("rb") as file:
+        return file.read(), os.fstat(file.fileno())

@@ -1,0 +1,171 @@
+"""A directory of things to be read once: `{YYYYMMDD_HHMMSS}_{id8}.md`, older read ones in `archive/{YYYY-MM}/`.
+
+Mailboxes and notifications are inboxes. The hot directory stays small: what has been read is moved on to the archive
+(never deleted), so counting and listing cost the same after ten messages and after ten thousand.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import re
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from multi_agent_mcp.domain.names import id8
+from multi_agent_mcp.domain.times import stamp
+from multi_agent_mcp.store.files import Files, sync_directory
+from multi_agent_mcp.store.folder import Folder
+
+
+class Readable(Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def created_at(self) -> datetime: ...
+    @property
+    def read_at(self) -> datetime | None: ...
+    def mark_read(self, at: datetime | None) -> Any: ...
+
+
+R = TypeVar("R", bound=Any)  # an Entity that is Readable; Python has no intersection types
+
+_READ = re.compile(rb"^read_at:[ \t]*(?!null|~|''|\"\")[^\s#]", re.MULTILINE)
+_STAMP_LENGTH = 15
+
+HOT_READ_MAX = 200
+HOT_READ_KEPT = 100
+
+
+def file_name(entity: Readable) -> str:
+    """`20261121_214601_0a1b2c3d.md`."""
+    return f"{stamp(entity.created_at)}_{id8(entity.id)}.md"
+
+
+class Inbox(Generic[R]):
+    """The inbox of one agent. Marking read happens under the lock `{lock}` and is durable when it returns."""
+
+    def __init__(self, files: Files, path: Path, entity_type: type[R], *, lock: str, **defaults: Any) -> None:
+        self.files = files
+        self.path = path
+        self.lock = lock
+        self.hot: Folder[R] = Folder(files, path, entity_type, closed=_READ, **defaults)
+        self._entity_type = entity_type
+        self._defaults = defaults
+
+    def deliver(self, entity: R) -> None:
+        """Puts a new file in place, exclusively; raises `FileExistsError`."""
+        self.hot.create(file_name(entity), entity)
+
+    def unread(self, *, fresh: bool = False) -> list[tuple[str, R]]:
+        """Names and entities not yet read, in no particular order."""
+        return [(name, entity) for name, entity in self.hot.open_entities(fresh=fresh) if entity.read_at is None]
+
+    def mark_read(self, names: list[str], at: datetime | None) -> None:
+        """Sets `read_at` of these files; whoever calls holds the lock. `at` None makes them unread again."""
+        changed = False
+        for name in names:
+            entity = self.hot.load(name)
+            if entity is not None and (entity.read_at is None) != (at is None):
+                self.hot.replace(name, entity.mark_read(at), sync=False)
+                changed = True
+        if changed:
+            sync_directory(self.path)
+
+    def find(self, entity_id: str) -> tuple[Path, R] | None:
+        """The entity with this id, hot or archived."""
+        suffix = f"_{id8(entity_id)}.md"
+        for folder in self._folders():
+            for name in self._candidates(folder, suffix):
+                entity = folder.load(name)
+                if entity is not None and entity.id == entity_id:
+                    return folder.path / name, entity
+        return None
+
+    def find_all(self, wanted: Callable[[R], bool], like: str) -> list[tuple[Path, R]]:
+        """Every entity whose id begins like `like` and that `wanted` accepts (the copies of a broadcast)."""
+        suffix = f"_{id8(like)}.md"
+        return [
+            (folder.path / name, entity)
+            for folder in self._folders()
+            for name in self._candidates(folder, suffix)
+            if (entity := folder.load(name)) is not None and wanted(entity)
+        ]
+
+    def history(self) -> Iterator[R]:
+        """Everything, newest first: the hot directory merged with the archive, which is read only as far as asked."""
+        hot = [entity for name in self.hot.entries() if (entity := self.hot.load(name)) is not None]
+        hot.sort(key=_age, reverse=True)
+        seen = {entity.id for entity in hot}
+        archived = (entity for entity in self._archived() if entity.id not in seen)
+        return heapq.merge(hot, archived, key=_age, reverse=True)
+
+    def archive_read(self, *, keep: int = HOT_READ_KEPT, above: int = HOT_READ_MAX) -> int:
+        """Moves the oldest read files on once there are more than `above`; `keep` of them stay. Returns how many."""
+        read = [name for name, entry in self.hot.entries().items() if entry.closed or _is_read(entry.entity)]
+        if len(read) <= above:
+            return 0
+        entities = [(name, entity) for name in read if (entity := self.hot.load(name)) is not None]
+        entities.sort(key=lambda item: _age(item[1]))
+        return self._archive(entities[: len(entities) - keep])
+
+    def archive_older(self, than: datetime) -> int:
+        """Moves on what was read before `than`. Returns how many."""
+        entities = [(name, entity) for name in self.hot.entries() if (entity := self.hot.load(name)) is not None]
+        return self._archive([item for item in entities if item[1].read_at is not None and item[1].read_at < than])
+
+    def _archive(self, entities: list[tuple[str, R]]) -> int:
+        moves = [
+            (self.path / name, self.path / "archive" / entity.created_at.strftime("%Y-%m") / file_name(entity))
+            for name, entity in entities
+        ]
+        self.files.relocate(moves)
+        return len(moves)
+
+    def _months(self) -> list[Path]:
+        try:
+            return sorted((item for item in (self.path / "archive").iterdir() if item.is_dir()), reverse=True)
+        except FileNotFoundError:
+            return []
+
+    def _folders(self) -> Iterator[Folder[R]]:
+        yield self.hot
+        for month in self._months():
+            yield Folder(self.files, month, self._entity_type, **self._defaults)
+
+    def _candidates(self, folder: Folder[R], suffix: str) -> list[str]:
+        """File names that may hold an id: by the name's suffix, then those with names of their own."""
+        names = _names(folder.path)
+        fitting = [name for name in names if name.endswith(suffix)]
+        if folder is not self.hot:
+            return fitting
+        return fitting + [name for name in names if not name.endswith(suffix) and not _HAS_STAMP.match(name)]
+
+    def _archived(self) -> Iterator[R]:
+        for month in self._months():
+            folder: Folder[R] = Folder(self.files, month, self._entity_type, **self._defaults)
+            names = sorted(_names(month), reverse=True)
+            for _, same_second in groupby(names, key=lambda name: name[:_STAMP_LENGTH]):
+                entities = [entity for name in same_second if (entity := folder.load(name)) is not None]
+                yield from sorted(entities, key=_age, reverse=True)
+
+
+def _names(path: Path) -> list[str]:
+    try:
+        return [name for name in os.listdir(path) if name.endswith(".md") and not name.startswith(".")]  # noqa: PTH208 - names, ten thousand of them
+    except FileNotFoundError:
+        return []
+
+
+_HAS_STAMP = re.compile(r"\d{8}_\d{6}_")
+
+
+def _age(entity: Readable) -> tuple[datetime, str]:
+    return entity.created_at, entity.id
+
+
+def _is_read(entity: Readable | None) -> bool:
+    return entity is not None and entity.read_at is not None

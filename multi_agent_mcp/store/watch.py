@@ -1,0 +1,69 @@
+"""Who changed what: file events of a few directories, from watchdog (inotify, FSEvents, kqueue; polling at need)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from multi_agent_mcp.store.files import make_directory
+
+if TYPE_CHECKING:
+    from watchdog.observers.api import BaseObserver
+
+logger = logging.getLogger(__name__)
+
+POLLING_SECONDS = 1.0
+
+
+class Watch:
+    """Calls `changed(directory)` from a thread of its own whenever a `*.md` file was put into, written in or taken
+    out of one of the directories. Use as a context manager. `degraded` says that only polling was to be had."""
+
+    def __init__(self, directories: Iterable[Path], changed: Callable[[Path], None]) -> None:
+        self.degraded: str | None = None
+        self._directories = list(directories)
+        self._changed = changed
+        self._observer: BaseObserver | None = None
+
+    def __enter__(self) -> Watch:
+        for directory in self._directories:
+            make_directory(directory)
+        try:
+            self._observer = self._start(polling=False)
+        except OSError as error:  # inotify instances or watches are used up
+            self.degraded = f"file events are not to be had ({error}); looking once a second instead"
+            logger.warning("%s", self.degraded)
+            self._observer = self._start(polling=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._observer is not None:
+            self._observer.stop()
+            if threading.current_thread() is not self._observer:
+                self._observer.join(timeout=1.0)
+
+    def _start(self, *, polling: bool) -> BaseObserver:
+        # Imported here: 40 ms that the server's first answer need not wait for.
+        from watchdog.events import FileSystemEvent, FileSystemEventHandler
+        from watchdog.observers import Observer
+        from watchdog.observers.polling import PollingObserver
+
+        changed = self._changed
+
+        class Handler(FileSystemEventHandler):
+            def on_any_event(self, event: FileSystemEvent) -> None:
+                path = Path(str(event.dest_path or event.src_path))
+                if event.event_type in _TELLING and path.suffix == ".md" and not path.name.startswith("."):
+                    changed(path.parent)
+
+        observer: BaseObserver = PollingObserver(timeout=POLLING_SECONDS) if polling else Observer(timeout=0.2)
+        for directory in self._directories:
+            observer.schedule(Handler(), str(directory), recursive=False)
+        observer.start()
+        return observer
+
+
+_TELLING = frozenset({"created", "moved", "closed", "deleted"})

@@ -1,0 +1,102 @@
+"""The folder tree of one session (contract §3): which entity lies where."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.names import AgentId, SessionName
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.waiting import OwnerWait
+from multi_agent_mcp.errors import InvalidSession, TaskNotFound
+from multi_agent_mcp.store.collection import Collection
+from multi_agent_mcp.store.files import Files, make_directory, storage_errors
+from multi_agent_mcp.store.folder import Folder
+from multi_agent_mcp.store.inbox import Inbox
+from multi_agent_mcp.store.journal import Journal
+from multi_agent_mcp.store.registry import Registry
+
+UNASSIGNED = "_unassigned"
+
+Mailbox = Inbox[Message]
+Notices = Inbox[Notification]
+
+
+class Workspace:
+    """`{root}/{session_id}/`. Directories are made when something is put into them."""
+
+    def __init__(self, root: Path, session: SessionName) -> None:
+        self.root = root
+        self.session = session
+        self.path = root / session
+        self.files = Files(self.path)
+        self._mailboxes: dict[str, Mailbox] = {}
+        self._notices: dict[str, Notices] = {}
+
+    @property
+    def settings_path(self) -> Path:
+        return self.path / "session.yaml"
+
+    @property
+    def dashboard_path(self) -> Path:
+        return self.path / "dashboard" / "dashboard.md"
+
+    def key_path(self, agent_id: AgentId | str) -> Path:
+        return self.path / "secrets" / f"{agent_id}.key"
+
+    def mailbox(self, agent_id: AgentId | str) -> Mailbox:
+        if agent_id not in self._mailboxes:
+            path = self.path / "ipc" / agent_id
+            self._mailboxes[agent_id] = Inbox(
+                self.files, path, Message, lock=f"mailbox-{agent_id}", receiver_id=agent_id
+            )
+        return self._mailboxes[agent_id]
+
+    def notices(self, agent_id: AgentId | str) -> Notices:
+        if agent_id not in self._notices:
+            path = self.path / "notifications" / agent_id
+            self._notices[agent_id] = Inbox(
+                self.files, path, Notification, lock=f"notifications-{agent_id}", target_agent_id=agent_id
+            )
+        return self._notices[agent_id]
+
+    def make_inboxes(self, agent_id: AgentId | str) -> None:
+        """The directories a newcomer's mail goes to, so that `cp note.md …/ipc/{agent}/` works at once."""
+        for inbox in (self.mailbox(agent_id), self.notices(agent_id)):
+            with storage_errors(inbox.path):
+                make_directory(inbox.path)
+
+    @cached_property
+    def registry(self) -> Registry:
+        return Registry(self.files, self.path / "agents.json")
+
+    @cached_property
+    def tasks(self) -> Collection[Task]:
+        return Collection(
+            self.files,
+            self.path / "tasks",
+            Task,
+            shelf=lambda task: task.assignee_id or UNASSIGNED,
+            missing=lambda task_id: TaskNotFound(task_id=task_id),
+        )
+
+    @cached_property
+    def sessions(self) -> Collection[AgentSession]:
+        return Collection(
+            self.files,
+            self.path / "sessions",
+            AgentSession,
+            shelf=lambda session: session.agent_id,
+            missing=lambda _: InvalidSession(),
+        )
+
+    @cached_property
+    def owner_waits(self) -> Folder[OwnerWait]:
+        return Folder(self.files, self.path / "owner_wait", OwnerWait)
+
+    def doorbells(self, agent_id: AgentId | str) -> Journal:
+        """What happened to this agent's doorbell; derived, may be deleted."""
+        return Journal(self.files, self.path / ".doorbell" / f"{agent_id}.jsonl")
