@@ -6,13 +6,16 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.cli.door import Json, Root, Session, desk, table
 from multi_agent_mcp.services.hosts import mcp_config_path, mcp_servers
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.notify.panes import Opened
 
 Socket = Annotated[
     str | None, typer.Option("--socket", metavar="PATH", help="The tmux socket (default: tmux's own default server).")
@@ -32,17 +35,8 @@ def up(
 
     In a command {mcp_config}, {root}, {session}, {agent}, {python} and {examples} are filled in.
     """
-    from multi_agent_mcp.notify.panes import Panes
-
     with desk(root, session, as_json=as_json) as opened:
-        services = opened.services
-        agents = services.agents.all()
-        environment = {
-            "MULTI_AGENT_MCP_ROOT": str(services.workspace.root),
-            "MULTI_AGENT_MCP_SESSION": services.workspace.session,
-        }
-        panes = Panes(services.workspace, socket, tmux_config)
-        results = panes.up(agents, _commands(services), environment)
+        results = open_team(opened.services, socket, tmux_config)
         rows = [(result.agent_id, result.pane_id or "-", result.note) for result in results]
         opened.show({"agents": [vars(result) for result in results]}, table(("agent", "pane", "note"), rows))
 
@@ -54,6 +48,18 @@ def down(root: Root = None, session: Session = None, as_json: Json = False) -> N
     with desk(root, session, as_json=as_json) as opened:
         closed = Panes(opened.services.workspace, None).down(opened.services.agents.all())
         opened.show({"closed": closed}, [f"closed: {', '.join(closed) or 'nothing'}"])
+
+
+def open_team(services: Services, socket: str | None, tmux_config: str | None, *, remain: bool = False) -> list[Opened]:
+    """Opens the windows; with `remain` a pane whose command has ended stays to be looked at."""
+    from multi_agent_mcp.notify.panes import Panes  # libtmux takes 70 ms to import
+
+    environment = {
+        "MULTI_AGENT_MCP_ROOT": str(services.workspace.root),
+        "MULTI_AGENT_MCP_SESSION": services.workspace.session,
+    }
+    panes = Panes(services.workspace, socket, tmux_config, remain=remain)
+    return panes.up(services.agents.all(), _commands(services), environment)
 
 
 def _commands(services: Services) -> dict[str, str]:

@@ -17,6 +17,8 @@ class Delivery:
 
     state: DeliveryState = "stored"
     reason: str | None = None
+    entered_after: timedelta | None = None
+    """From the beginning of the ring to the Enter; what follows is only looking whether it worked."""
 
     def as_answer(self) -> dict[str, Any]:
         return {"state": self.state} if self.reason is None else {"state": self.state, "reason": self.reason}

@@ -128,4 +128,5 @@ class Doorbell:
             state="rung", at=format_time(began), reason=delivery.reason, attempt=decision.attempt, messages=about
         )
         if delivery.state == "submitted":
-            diary.append(state="submitted", at=format_time(self.clock()), attempt=decision.attempt, messages=about)
+            entered = began + delivery.entered_after if delivery.entered_after else self.clock()
+            diary.append(state="submitted", at=format_time(entered), attempt=decision.attempt, messages=about)

@@ -30,8 +30,11 @@ class Opened:
 class Panes:
     """The windows of one team on one tmux server."""
 
-    def __init__(self, workspace: Workspace, socket_path: str | None, config_file: str | None = None) -> None:
+    def __init__(
+        self, workspace: Workspace, socket_path: str | None, config_file: str | None = None, *, remain: bool = False
+    ) -> None:
         self.workspace = workspace
+        self.remain = remain
         self.server = Tmux(socket_path=socket_path, config_file=config_file)
 
     def up(
@@ -77,7 +80,7 @@ class Panes:
         return Opened(agent.id, pane_id, "started")
 
     def _window(self, name: str, command: str, environment: Mapping[str, str]) -> str:
-        existing = self.server.sessions.filter(session_name=self.workspace.session)
+        existing = self.server.sessions.filter(session_name=self.workspace.session) if self.server.is_alive() else []
         if existing:
             window = existing[0].new_window(
                 window_name=name, window_shell=command, attach=False, environment=dict(environment)
@@ -91,7 +94,12 @@ class Panes:
                 x=160,
                 y=48,
             ).active_window
-        return str(window.active_pane.pane_id if window.active_pane else "")
+        pane = window.active_pane
+        if pane is None:
+            return ""
+        if self.remain:
+            self.server.cmd("set-option", "-p", "-t", str(pane.pane_id), "remain-on-exit", "on")
+        return str(pane.pane_id)
 
     def _socket(self) -> str:
         found = self.server.cmd("display-message", "-p", "#{socket_path}")

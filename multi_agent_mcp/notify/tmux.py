@@ -12,6 +12,7 @@ import re
 import subprocess
 import time
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import libtmux
@@ -122,7 +123,7 @@ class TmuxNotifier:
             return Delivery("stored", "no_tmux")
 
     def _ring(self, server: Tmux, agent: Agent, line: str) -> Delivery:
-        gate, pane = _gate(agent), agent.pane_id
+        gate, pane, began = _gate(agent), agent.pane_id, time.monotonic()
         buffer = f"multi-agent-mcp-{os.getpid()}-{time.monotonic_ns()}"
         typed = _guarded(
             server,
@@ -141,7 +142,10 @@ class TmuxNotifier:
         entered = _guarded(server, (), gate, pane, yes=f"send-keys -t {pane} Enter", no="")
         if entered is not True:
             return Delivery("rung", _reason(entered, agent))
-        return Delivery("submitted") if _has_left_composer(server, agent, line) else Delivery("rung", "not_submitted")
+        entered_after = timedelta(seconds=time.monotonic() - began)
+        if _has_left_composer(server, agent, line):
+            return Delivery("submitted", entered_after=entered_after)
+        return Delivery("rung", "not_submitted")
 
 
 def _gate(agent: Agent) -> str:

@@ -43,6 +43,7 @@ class App:
         self.binding = binding
         self.middleware = Middleware(binding, TOOLS)
         self.answered_at = 0.0
+        self._first_answer = anyio.Event()
         self._bus = InMemorySubscriptionBus()
         self.server: Server[Any] = Server(
             "multi-agent-mcp",
@@ -59,6 +60,7 @@ class App:
         """What this role and purpose may call; only `authenticate` while nobody is bound."""
         session = self.binding.session
         tools = UNBOUND if session is None else tools_for(self.binding.agent().role, session.record.purpose)
+        self._first_answer.set()
         return types.ListToolsResult(tools=[tool.described() for tool in tools])
 
     async def call_tool(
@@ -69,6 +71,7 @@ class App:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
         result = await anyio.to_thread.run_sync(self.middleware.answer, params.name, params.arguments or {})
         self.answered_at = time.monotonic()
+        self._first_answer.set()
         if self.binding.changed.is_set():
             self.binding.changed.clear()
             await ctx.session.send_tool_list_changed()
@@ -86,8 +89,10 @@ class App:
             self._end(0)
 
     async def _start_background(self) -> None:
-        """The doorbell and its imports wait until the host has its first answers."""
-        await anyio.sleep(BACKGROUND_AFTER_SECONDS)
+        """The doorbell and its imports wait until the host has its first answer, or has asked for none."""
+        with anyio.move_on_after(BACKGROUND_AFTER_SECONDS):
+            await self._first_answer.wait()
+        await anyio.sleep(LAST_ANSWER_SECONDS)
         await anyio.to_thread.run_sync(self.binding.start_background)
 
     async def _end_on_signal(self) -> None:

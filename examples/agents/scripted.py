@@ -1,0 +1,83 @@
+"""A scripted agent: a real MCP client of its own `multi-agent-mcp serve` process that acts only when its pane rings.
+
+It is what a coding agent does, without the model: it waits until the `[IPC]` line is typed into its terminal, reads
+its mail, and calls tools.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters
+
+DOORBELL = "[IPC]"
+
+
+class Refused(Exception):
+    """A tool answered `"success": false`."""
+
+
+class ScriptedAgent:
+    """An agent in a pane. Who it is stands in the environment, where its server finds it, too."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self.name = name
+        self._client = client
+
+    def say(self, text: str) -> None:
+        """Narrates in the agent's pane."""
+        print(f"{self.name} ▸ {text}", flush=True)
+
+    async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The tool's answer as an object; an answer that an interrupt replaced is `{"interrupted": text}`.
+
+        Raises `Refused` with the code and the sentence.
+        """
+        result = await self._client.call_tool(tool, arguments)
+        answer = result.structured_content
+        if not isinstance(answer, dict):
+            return {"interrupted": "".join(getattr(block, "text", "") for block in result.content)}
+        if not answer["success"]:
+            raise Refused(f"{answer['error']}: {answer['message']}")
+        return answer
+
+    async def wait_for_doorbell(self) -> str:
+        """The next `[IPC]` line typed into this pane."""
+        while True:
+            line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+            if not line:
+                raise EOFError("the pane is closed")
+            if DOORBELL in line:
+                self.say(f"heard {line.strip()}")
+                return line.strip()
+
+    async def next_mail(self) -> list[dict[str, Any]]:
+        """Waits for the doorbell, then reads everything that is unread."""
+        await self.wait_for_doorbell()
+        messages: list[dict[str, Any]] = []
+        while True:
+            answer = await self.call("read_messages")
+            messages += answer["messages"]
+            if not answer["unread_remaining"]:
+                return messages
+
+
+@asynccontextmanager
+async def scripted_agent() -> AsyncIterator[ScriptedAgent]:
+    """Starts the agent's own server and logs out at the end."""
+    server = StdioServerParameters(
+        command=sys.executable, args=["-m", "multi_agent_mcp", "serve"], env=dict(os.environ)
+    )
+    async with Client(server) as client:
+        agent = ScriptedAgent(client, os.environ["MULTI_AGENT_MCP_AGENT"])
+        await client.list_tools()
+        yield agent
+        await agent.call("logout")
+        agent.say("logged out")

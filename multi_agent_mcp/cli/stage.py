@@ -1,0 +1,101 @@
+"""A tmux server of its own with a team of scripted agents on it: where the demos play."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.cli.team import examples_directory, open_team
+from multi_agent_mcp.notify.tmux import Tmux
+from multi_agent_mcp.services.team import add_missing, create_session, read_team
+from multi_agent_mcp.store.watch import Watch
+
+LOOK_AGAIN_SECONDS = 1.0
+
+
+class Stage:
+    """Makes the session in `directory`, plays on a socket in a short temporary directory (a Unix socket's path has
+    room for about 100 characters), and takes tmux down again unless `keep`."""
+
+    def __init__(self, directory: Path, team_file: str, *, keep: bool = False) -> None:
+        self.root = directory / ".multi-agent-mcp"
+        self.keep = keep
+        self._team = read_team(examples_directory() / team_file)
+        self._sockets = Path(tempfile.mkdtemp(prefix="mam-", dir="/tmp"))
+        self.socket = self._sockets / "tmux"
+
+    def __enter__(self) -> Self:
+        session = self._team.session or "demo"
+        create_session(self.root, session, self._team, None)
+        add_missing(self.services.agents, self._team)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self.keep:
+            self.tmux.cmd("kill-server")
+            shutil.rmtree(self._sockets, ignore_errors=True)
+
+    @cached_property
+    def services(self) -> Services:
+        return open_session(self.root, self._team.session or "demo")
+
+    @property
+    def tmux(self) -> Tmux:
+        return Tmux(socket_path=str(self.socket), config_file="/dev/null")
+
+    def open_windows(self) -> None:
+        """One window per agent, with its command from the team file. A finished pane stays to be looked at."""
+        open_team(self.services, str(self.socket), "/dev/null", remain=True)
+
+    def wait_until_finished(self, seconds: float) -> bool:
+        """Waits until every agent with a command has logged out; whether they all did."""
+        changed = threading.Event()
+        sessions = self.services.workspace.path / "sessions"
+        directories = [sessions / agent_id for agent_id in self._actors()]
+        deadline = time.monotonic() + seconds
+        with Watch(directories, lambda _: changed.set()):
+            while not self._all_finished():
+                changed.clear()
+                if time.monotonic() > deadline:
+                    return False
+                changed.wait(LOOK_AGAIN_SECONDS)
+        return True
+
+    def attach_until_finished(self, seconds: float) -> bool:
+        """As `wait_until_finished`, with the panes on this terminal until they are done or the human detaches."""
+        outcome: list[bool] = []
+
+        def wait() -> None:
+            outcome.append(self.wait_until_finished(seconds))
+            self.tmux.cmd("detach-client", "-a")
+            self.tmux.cmd("detach-client")
+
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        subprocess.run(["tmux", "-S", str(self.socket), "attach"], check=False)
+        waiter.join()
+        return outcome[0]
+
+    def screens(self) -> Iterator[str]:
+        """What stands in the panes, for a demo that went wrong."""
+        for agent in self.services.agents.all().values():
+            if agent.pane_id is not None:
+                yield f"--- {agent.id}"
+                yield from self.tmux.cmd("capture-pane", "-p", "-t", agent.pane_id).stdout
+
+    def _actors(self) -> list[str]:
+        return [agent.id for agent in self._team.agents if agent.command is not None]
+
+    def _all_finished(self) -> bool:
+        return all(
+            any(session.ended_at is not None for session in self.services.workspace.sessions.all(agent_id))
+            for agent_id in self._actors()
+        )
