@@ -16,7 +16,10 @@ from multi_agent_mcp.notify.desktop import DesktopNotifier
 from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.ladder import Ladder
 from multi_agent_mcp.services.agents import Agents
+from multi_agent_mcp.services.board import Board
 from multi_agent_mcp.services.dashboard import Dashboard
+from multi_agent_mcp.services.executions import Executions
+from multi_agent_mcp.services.interrupts import Interrupts
 from multi_agent_mcp.services.messages import Messages
 from multi_agent_mcp.services.notifications import Notifications
 from multi_agent_mcp.services.reading import Reading
@@ -24,6 +27,7 @@ from multi_agent_mcp.services.reports import Reports
 from multi_agent_mcp.services.sessions import Sessions
 from multi_agent_mcp.services.tasks import Tasks
 from multi_agent_mcp.services.waiting import Waiting
+from multi_agent_mcp.services.work import Work
 from multi_agent_mcp.store.journal import Journal
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts, catalogue
@@ -45,7 +49,23 @@ class Services:
 
     @cached_property
     def sessions(self) -> Sessions:
-        return Sessions(self.workspace, self.clock)
+        return Sessions(self.workspace, self.executions, self.clock)
+
+    @cached_property
+    def executions(self) -> Executions:
+        return Executions(self.workspace, self.clock)
+
+    @cached_property
+    def interrupts(self) -> Interrupts:
+        return Interrupts(self.workspace, self.texts, self.clock)
+
+    @cached_property
+    def board(self) -> Board:
+        return Board(self.workspace, self.agents, self.messages, self.interrupts, self.texts, self.clock)
+
+    @cached_property
+    def work(self) -> Work:
+        return Work(self.workspace, self.board, self.tasks, self.executions, self.reading, self.texts, self.clock)
 
     @cached_property
     def waiting(self) -> Waiting:
@@ -83,7 +103,7 @@ class Services:
 
     @cached_property
     def notifications(self) -> Notifications:
-        return Notifications(self.workspace, self.clock)
+        return Notifications(self.workspace, self.interrupts, self.clock)
 
 
 def open_session(

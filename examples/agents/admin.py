@@ -16,7 +16,8 @@ async def hand_out(me: ScriptedAgent) -> None:
 
 async def main() -> None:
     async with scripted_agent() as me:
-        task_id, finished = "", set()
+        task_id = ""
+        finished: set[str] = set()
         while finished != set(PARTS):
             for message in await me.next_mail():
                 me.say(f"{message['message_type']} from {message['sender_id']}: {message['subject']}")

@@ -51,7 +51,7 @@ class ScriptedAgent:
     async def wait_for_doorbell(self) -> str:
         """The next `[IPC]` line typed into this pane."""
         while True:
-            line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+            line: str = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
             if not line:
                 raise EOFError("the pane is closed")
             if DOORBELL in line:

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from multi_agent_mcp import __version__
-from multi_agent_mcp.cli import agents, care, demo, hosts, mail, serve, setup, team
+from multi_agent_mcp.cli import agents, care, hosts, mail, serve, setup, tasks, team
+from multi_agent_mcp.cli.demo.command import demo
 
 app = typer.Typer(
     name="multi-agent-mcp",
@@ -44,5 +45,8 @@ app.command()(team.up)
 app.command()(team.down)
 app.command()(care.doctor)
 app.command()(care.prune)
+app.add_typer(tasks.app, name="task")
+app.command()(tasks.interrupt)
+app.command()(tasks.log)
 app.command("host-config")(hosts.host_config)
-app.command()(demo.demo)
+app.command()(demo)

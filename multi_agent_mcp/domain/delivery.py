@@ -32,6 +32,14 @@ class Ring:
     message_ids: frozenset[str]
     attempt: int = 1
 
+    def rests_for(self, now: datetime, pause: timedelta, longest: timedelta) -> timedelta:
+        """How long the next one waits while this one is outstanding: a pause that doubles from `pause` up to
+        `longest`. Zero when it is over, or when the clock was set back."""
+        if now < self.at:
+            return timedelta(0)
+        remaining = min(pause * 2 ** min(self.attempt - 1, 30), longest) - (now - self.at)
+        return max(remaining, timedelta(0))
+
 
 @dataclass(frozen=True)
 class Waiting:
@@ -59,8 +67,5 @@ def due(unread: Iterable[Waiting], last: Ring | None, now: datetime, pause: time
         return Due()
     if last is None or not any(message.id in last.message_ids for message in waiting):
         return Due(waiting)
-    exponent = min(last.attempt - 1, 30)
-    remaining = min(pause * 2**exponent, longest) - (now - last.at)
-    if remaining <= timedelta(0) or now < last.at:
-        return Due(waiting, last.attempt + 1)
-    return Due(after=remaining)
+    remaining = last.rests_for(now, pause, longest)
+    return Due(after=remaining) if remaining else Due(waiting, last.attempt + 1)

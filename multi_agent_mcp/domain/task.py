@@ -6,13 +6,14 @@ A transition returns a new task and knows no files; what is not allowed raises `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar, Literal, get_args
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.entity import EPOCH, Entity
+from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidStatusTransition, Unauthorized
 
@@ -23,6 +24,7 @@ ReportStatus = Literal["completed", "failed"]
 TASK_STATUSES: tuple[str, ...] = get_args(TaskStatus)
 TASK_PRIORITIES: tuple[str, ...] = get_args(TaskPriority)
 FINAL = frozenset({"done", "cancelled"})
+INTERRUPT_ACTIONS: Mapping[str, str] = {"blocked": "blocked", "cancelled": "cancel"}
 
 TRANSITIONS: Mapping[str, tuple[str, ...]] = {
     "backlog": ("todo", "cancelled"),
@@ -135,8 +137,76 @@ class Task(Entity):
             started_at=self.started_at or (change.at if status == "in_progress" else None),
             completed_at=change.at if status in FINAL else None,
             blocked_reason=change.reason if status == "blocked" else None,
+            interrupt_id=None,
         )
         return moved.recorded(change, status=[self.status, status])
+
+    def interrupted(self, status: str, change: Change, interrupt_id: str) -> Task:
+        """Set to `blocked` or `cancelled` by somebody else: status and the id of the interrupt are written at once,
+        so they cannot come apart (`interrupt` makes the notification from the task alone)."""
+        return replace(self.move_to(status, change), interrupt_id=interrupt_id)
+
+    def require_startable(self, dependencies: Mapping[str, Task | None]) -> None:
+        """What `in_progress` needs: an assignee, an approved request, dependencies that are all done (contract §5)."""
+        if self.assignee_id is None:
+            raise InvalidStatusTransition("no_assignee", task_id=self.id)
+        if self.approval_status != "approved":
+            raise InvalidStatusTransition("not_approved", task_id=self.id, approval_status=self.approval_status)
+        open_ones = [
+            key for key in self.dependencies if (other := dependencies.get(key)) is None or other.status != "done"
+        ]
+        if open_ones:
+            raise InvalidStatusTransition("open_dependencies", task_id=self.id, dependencies=", ".join(open_ones))
+
+    def assigned(self, assignee_id: str | None, change: Change) -> Task:
+        """Handed to another agent (None: to nobody). Work that had begun waits again, in `todo`."""
+        self.require_open()
+        task = self.move_to("todo", change) if self.status == "in_progress" else self
+        return replace(task, assignee_id=assignee_id).recorded(change, assignee_id=[self.assignee_id, assignee_id])
+
+    def decided(self, change: Change, *, approve: bool) -> Task:
+        """A request is approved (and may be started) or rejected; a decision is taken once."""
+        if self.approval_status != "pending":
+            raise InvalidStatusTransition("already_decided", task_id=self.id, approval_status=self.approval_status)
+        status = "approved" if approve else "rejected"
+        task = replace(self, approval_status=status, approved_by=change.by if approve else None)
+        task = task.recorded(change, approval_status=["pending", status])
+        return task.move_to("todo", change) if approve and task.status == "backlog" and task.assignee_id else task
+
+    def completed_by_assignee(self, change: Change, result: str, summary: str | None, next_steps: str | None) -> Task:
+        """`report_completed`: `success` finishes, `failed` and `blocked` block; a task that somebody else has blocked
+        or cancelled meanwhile keeps that status and only takes the report."""
+        wanted = "done" if result == "success" else "blocked"
+        if self.status == wanted or (wanted == "blocked" and self.final):
+            task = self.recorded(change, completion_result=result)
+        else:
+            begun = self.through_in_progress(change) if wanted == "done" and self.status != "blocked" else self
+            task = begun.move_to(wanted, change)
+        progress = 100 if task.status == "done" else task.progress
+        return replace(
+            task, completion_result=result, completion_summary=summary, next_steps=next_steps, progress=progress
+        )
+
+    @property
+    def reopened(self) -> int:
+        """How often the task was taken up again after it had been blocked; each time its end is news again."""
+        return sum(entry.get("status", [""])[0] == "blocked" for entry in self.history)
+
+    def interrupt(self, message: str, instruction: str) -> Notification | None:
+        """The notification that belongs to the task's present interrupt; the same every time it is made."""
+        if self.interrupt_id is None or self.assignee_id is None or self.status not in INTERRUPT_ACTIONS:
+            return None
+        return Notification(
+            id=self.interrupt_id,
+            target_agent_id=self.assignee_id,
+            target_purpose="task",
+            type="interrupt",
+            action=INTERRUPT_ACTIONS[self.status],
+            task_id=self.id,
+            message=message,
+            created_at=self.status_changed_at or self.updated_at,
+            instruction=instruction,
+        )
 
     def progressed(self, change: Change, progress: int | None, checklist: tuple[Mapping[str, Any], ...] | None) -> Task:
         """A progress report: work has visibly begun, so a waiting task moves to `in_progress`."""
@@ -169,4 +239,6 @@ class Task(Entity):
         return task
 
 
-TaskChange = Callable[[Task], Task]
+def priority_rank(priority: str) -> int:
+    """`low` 0 … `urgent` 3; an unknown word counts as medium."""
+    return TASK_PRIORITIES.index(priority) if priority in TASK_PRIORITIES else 1

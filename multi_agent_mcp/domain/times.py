@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 
 
+_STAMPED = str.maketrans({"-": None, ":": None, "T": "_"})
+
+
 def now() -> datetime:
     """The present, in UTC. Services are handed a clock; this is the one `bootstrap` hands them."""
     return datetime.now(UTC)
@@ -12,12 +15,13 @@ def now() -> datetime:
 
 def format_time(moment: datetime) -> str:
     """`2026-11-21T21:46:01.123456Z`."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # Not strftime: on Linux its %Y writes the year 999 with three digits, which nobody can read again.
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def stamp(moment: datetime) -> str:
     """`20261121_214601`, the first part of a message's file name (UTC)."""
-    return moment.astimezone(UTC).strftime("%Y%m%d_%H%M%S")
+    return format_time(moment)[:19].translate(_STAMPED)
 
 
 def parse_time(value: object) -> datetime | None:

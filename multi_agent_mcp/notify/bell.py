@@ -11,7 +11,7 @@ from datetime import timedelta
 from filelock import FileLock
 
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.notify.doorbell import Doorbell
+from multi_agent_mcp.notify.doorbell import BEYOND_TIME, Doorbell
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +76,6 @@ class Bell:
                 return decision.after, 0
         if delivery is not None and delivery.state != "stored":
             return self._doorbell.pause, 0
-        if delivery is not None and delivery.reason in ("no_pane", "no_desktop", "no_tmux", "no_doorbell"):
-            return None, 0  # nothing that time would mend
+        if delivery is not None and delivery.reason in BEYOND_TIME:
+            return None, 0
         return timedelta(seconds=RETRY_SECONDS[min(deferred, len(RETRY_SECONDS) - 1)]), deferred + 1

@@ -15,16 +15,21 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from multi_agent_mcp.config import Settings
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery, Due, Ring, Waiting, due
 from multi_agent_mcp.domain.message import Message, reading_order
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.notify.base import Notifier
 from multi_agent_mcp.notify.lines import doorbell_line
+from multi_agent_mcp.store.journal import Journal
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
 BROADCAST_THREADS = 8
+PROBE_SECONDS = 0.02  # longer than a sender takes to ask whether somebody serves
+BEYOND_TIME = frozenset({"no_pane", "no_desktop", "no_tmux", "no_doorbell"})
+"""Reasons that waiting does not mend, only another record in `agents.json`."""
 
 
 class Doorbell:
@@ -44,6 +49,7 @@ class Doorbell:
         self.clock = clock
         self.pause = timedelta(seconds=settings.limits.doorbell_pause_seconds)
         self.longest_pause = timedelta(seconds=settings.limits.doorbell_pause_max_seconds)
+        self._unreachable: dict[str, tuple[Agent, Delivery]] = {}
 
     def announce(self, messages: Sequence[Message]) -> dict[str, Delivery]:
         """Rings for messages that were just stored, unless the recipient's own server does. Never raises."""
@@ -68,27 +74,32 @@ class Doorbell:
 
     def serve(self, agent_id: str) -> FileLock | None:
         """Takes the lock that says "this agent's server rings"; None when another server of the agent has it."""
-        lock = self.workspace.files.lock(f"serving-{agent_id}")
+        lock = self.workspace.files.lock(_serving(agent_id))
         try:
-            lock.acquire(timeout=0)
+            lock.acquire(timeout=PROBE_SECONDS)
         except Timeout:
             return None
         return lock
 
     def is_served(self, agent_id: str) -> bool:
         """Whether a living server of the agent rings for it."""
-        probe = self.serve(agent_id)
-        if probe is not None:
-            probe.release()
-        return probe is None
+        return self.workspace.files.is_locked(_serving(agent_id))
 
     def ring(self, agent_id: str) -> tuple[Delivery | None, Due]:
         """Rings if there is anything to ring about. Returns what came of it (None: nothing was due) and what is to be
-        done next."""
+        done next.
+
+        The mailbox is looked through only when a ring may be due, so that a thousand senders do not read a thousand
+        messages each.
+        """
+        if (refused := self._out_of_reach(agent_id)) is not None:
+            return refused, Due()
         with self.workspace.files.locked(f"doorbell-{agent_id}"):
+            last = self._last_ring(agent_id)
+            if (resting := self._resting(agent_id, last)) is not None:
+                return None, Due(after=resting)
             unread = sorted((head for _, head in self.workspace.mailbox(agent_id).unread()), key=reading_order)
             waiting = [Waiting(head.id, head.sender_id, head.message_type) for head in unread]
-            last = self._last_ring(agent_id)
             decision = due(waiting, last, self.clock(), self.pause, self.longest_pause)
             if not decision.messages:
                 return None, decision
@@ -96,12 +107,31 @@ class Doorbell:
             began = self.clock()
             delivery = self.notifier.ring(agent, doorbell_line(self.texts, decision.messages))
             self._write_down(agent_id, decision, delivery, began)
+            if delivery.reason in BEYOND_TIME:
+                self._unreachable[agent_id] = agent, delivery
             return delivery, decision
+
+    def _out_of_reach(self, agent_id: str) -> Delivery | None:
+        """What came of an earlier attempt, when only another record of the agent would change that."""
+        agent, delivery = self._unreachable.get(agent_id, (None, None))
+        return delivery if agent == self.workspace.registry.get(agent_id) else None
+
+    def _resting(self, agent_id: str, last: Ring | None) -> timedelta | None:
+        """How long the doorbell still rests, because a message it was last rung about is surely unread; see `due`."""
+        if last is None:
+            return None
+        remaining = last.rests_for(self.clock(), self.pause, self.longest_pause)
+        if remaining and self.workspace.mailbox(agent_id).any_unread(last.message_ids):
+            return remaining
+        return None
 
     def _announce(self, message: Message) -> Delivery:
         try:
             if self.is_served(message.receiver_id):
                 return Delivery("stored", "recipient_server_rings")
+            if (refused := self._out_of_reach(message.receiver_id)) is not None:
+                self._note_deferral(message.receiver_id, [message.id], refused.reason)
+                return refused
             delivery, decision = self.ring(message.receiver_id)
         except Refusal as refusal:
             return Delivery("stored", refusal.code)
@@ -112,7 +142,7 @@ class Doorbell:
 
     def _last_ring(self, agent_id: str) -> Ring | None:
         """The newest doorbell that got across."""
-        for entry in self.workspace.doorbells(agent_id).newest_first():
+        for entry in self.workspace.doorbells(agent_id).newest_first(without=b'"deferred"'):
             at = parse_time(entry.get("at"))
             if entry.get("state") in ("rung", "submitted") and at is not None:
                 return Ring(at, frozenset(entry.get("messages", ())), int(entry.get("attempt", 1)))
@@ -122,7 +152,8 @@ class Doorbell:
         diary = self.workspace.doorbells(agent_id)
         about = [message.id for message in decision.messages]
         if delivery.state == "stored":
-            diary.append(state="deferred", at=format_time(self.clock()), reason=delivery.reason, messages=about)
+            if news := _not_noted(diary, about, delivery.reason):
+                self._note_deferral(agent_id, news, delivery.reason)
             return
         diary.append(
             state="rung", at=format_time(began), reason=delivery.reason, attempt=decision.attempt, messages=about
@@ -130,3 +161,21 @@ class Doorbell:
         if delivery.state == "submitted":
             entered = began + delivery.entered_after if delivery.entered_after else self.clock()
             diary.append(state="submitted", at=format_time(entered), attempt=decision.attempt, messages=about)
+
+    def _note_deferral(self, agent_id: str, about: Sequence[str], reason: str | None) -> None:
+        diary = self.workspace.doorbells(agent_id)
+        diary.append(state="deferred", at=format_time(self.clock()), reason=reason, messages=list(about))
+
+
+def _serving(agent_id: str) -> str:
+    return f"serving-{agent_id}"
+
+
+def _not_noted(diary: Journal, about: Sequence[str], reason: str | None) -> list[str]:
+    """Those messages whose last entry is not this very deferral. A mailbox that nobody reads is tried again and again:
+    noting all of it every time would make the diary, which each attempt reads, grow with the square of the mail."""
+    last: dict[str, Any] = {}
+    for entry in diary.newest_first():
+        for message_id in entry.get("messages", ()):
+            last.setdefault(message_id, (entry.get("state"), entry.get("reason")))
+    return [message_id for message_id in about if last.get(message_id) != ("deferred", reason)]

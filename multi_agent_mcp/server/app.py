@@ -20,7 +20,7 @@ from mcp.shared.exceptions import MCPError
 
 from multi_agent_mcp import __version__
 from multi_agent_mcp.server.binding import Binding
-from multi_agent_mcp.server.middleware import Middleware
+from multi_agent_mcp.server.middleware import Handing, Middleware
 from multi_agent_mcp.server.tools import TOOLS, UNBOUND, tools_for
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,16 @@ class App:
         """Runs the call on a worker thread, because tools work on files."""
         if params.name not in TOOLS:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
-        result = await anyio.to_thread.run_sync(self.middleware.answer, params.name, params.arguments or {})
+        handing = Handing()
+        arguments = params.arguments or {}
+        try:
+            result = await anyio.to_thread.run_sync(
+                self.middleware.answer, params.name, arguments, handing, abandon_on_cancel=True
+            )
+        except anyio.get_cancelled_exc_class():
+            handing.abandon()
+            raise
+        handing.deliver()
         self.answered_at = time.monotonic()
         self._first_answer.set()
         if self.binding.changed.is_set():

@@ -12,7 +12,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidSession
 from multi_agent_mcp.notify.bell import Bell
 from multi_agent_mcp.services.sessions import LiveSession
-from multi_agent_mcp.store.watch import Watch
+from multi_agent_mcp.store.watch import Changes, Watch
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +25,7 @@ class Binding:
         self.session: LiveSession | None = None
         self.changed = threading.Event()
         """Set when `tools/list` has become another one and nobody was told yet."""
+        self.changes = Changes()
         self._pane = pane
         self._purpose = purpose
         self._only: str | None = None
@@ -82,10 +83,8 @@ class Binding:
         with self._mutex:
             if self._bell is None or self._watch is not None:
                 return
-            bell = self._bell
-            directories = [self._mailbox_path()]
-            self._watch = Watch(directories, lambda _: bell.wake())
-            bell.start()
+            self._watch = Watch(self._directories(), self._directory_changed)
+            self._bell.start()
 
     def mailbox_was_read(self) -> None:
         """Reading may make the next doorbell due."""
@@ -94,6 +93,7 @@ class Binding:
 
     def close(self) -> None:
         """A regular end of the process: what was answered is confirmed, senders ring again."""
+        self.changes.close()
         with self._mutex:
             self._release()
 
@@ -102,6 +102,8 @@ class Binding:
         self.services.workspace.make_inboxes(agent.id)
         sessions.recover(agent.id)
         self.session = sessions.open(agent.id, self._purpose)
+        if self.session.record.task_id is not None:
+            self.services.executions.begin(self.session.record, self.session.record.task_id)
         self._agent_id = agent.id
         self._bell = Bell(self.services.doorbell, agent.id, prepare=self._prepare)
         self._bell.claim()
@@ -137,5 +139,16 @@ class Binding:
         with self.services.workspace.files.locked(mailbox.lock):
             mailbox.archive_read()
 
-    def _mailbox_path(self) -> Path:
-        return self.services.workspace.mailbox(self._agent_id or "").path
+    def _directories(self) -> list[Path]:
+        """What concerns this agent: its mail, its notifications, its tasks."""
+        workspace, agent_id = self.services.workspace, self._agent_id or ""
+        return [
+            workspace.mailbox(agent_id).path,
+            workspace.notices(agent_id).path,
+            workspace.tasks.folder(agent_id).path,
+        ]
+
+    def _directory_changed(self, directory: Path) -> None:
+        if self._bell is not None and directory.parent.name == "ipc":
+            self._bell.wake()
+        self.changes.notify()

@@ -8,6 +8,7 @@ had no effect; a call replaced after it ran says so in `_meta` and keeps nothing
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.server import replies
 from multi_agent_mcp.server.binding import Binding
+from multi_agent_mcp.server.calllog import CallLog
 from multi_agent_mcp.server.toolbox import Answer, Tool
 from multi_agent_mcp.services.notifications import NOTHING, Pending
 from multi_agent_mcp.services.sessions import LiveSession
@@ -49,9 +51,43 @@ class Call:
         self.session.hold(message_ids)
         self.held.extend(message_ids)
 
+    def interrupted(self) -> bool:
+        """Whether an interrupt waits: a call that waits for something ends then."""
+        return self.services.notifications.pending(self.me.id, self.purpose).interrupts
+
     def fitting(self, answer: Answer, key: str, items: list[Any]) -> Answer:
         """The answer with as many of the items as an answer can hold; says so when it stops early."""
         return replies.fitting(self.services, answer, key, items)
+
+
+class Handing:
+    """What a call hands out, until it is known whether the answer still has somebody to go to: a host may cancel a
+    call whose thread is at work. What was handed out to nobody becomes unread again."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._session: LiveSession | None = None
+        self._held: tuple[str, ...] = ()
+        self._abandoned = False
+
+    def settle(self, session: LiveSession, held: tuple[str, ...]) -> None:
+        """The call's thread is done."""
+        with self._mutex:
+            self._session, self._held = session, held
+            if self._abandoned:
+                session.give_back(held)
+
+    def deliver(self) -> None:
+        """The answer goes out; the next call, or a regular end, confirms that it arrived."""
+        if self._session is not None:
+            self._session.answered(self._held)
+
+    def abandon(self) -> None:
+        """Nobody waits for the answer any more."""
+        with self._mutex:
+            self._abandoned = True
+            if self._session is not None:
+                self._session.give_back(self._held)
 
 
 class Middleware:
@@ -62,7 +98,7 @@ class Middleware:
         self.services = binding.services
         self.tools = tools
 
-    def answer(self, name: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
+    def answer(self, name: str, arguments: Mapping[str, Any], handing: Handing) -> types.CallToolResult:
         """The answer to one call; never raises."""
         if name in BEFORE_BINDING:
             return self._unbound(self.tools[name], arguments)
@@ -72,7 +108,11 @@ class Middleware:
             call = Call(self.binding, self.services, session, self.binding.agent())
         except Refusal as refusal:
             return replies.failure(refusal, self._texts, notification=self._texts("notification.none"))
-        return self._bound(call, self.tools[name], arguments)
+        result, held = self._bound(call, self.tools[name], arguments)
+        handing.settle(session, held)
+        if held:
+            self.binding.mailbox_was_read()
+        return result
 
     def _unbound(self, tool: Tool, arguments: Mapping[str, Any]) -> types.CallToolResult:
         told = {"notification": self._texts("notification.none")}
@@ -81,17 +121,23 @@ class Middleware:
         except Refusal as refusal:
             return replies.failure(refusal, self._texts, **told)
 
-    def _bound(self, call: Call, tool: Tool, arguments: Mapping[str, Any]) -> types.CallToolResult:
+    def _bound(
+        self, call: Call, tool: Tool, arguments: Mapping[str, Any]
+    ) -> tuple[types.CallToolResult, tuple[str, ...]]:
+        """The result, and the messages it hands out."""
         interruptible = tool.name not in EXEMPT_FROM_INTERRUPTS
+        log = CallLog(call, tool.name)
         try:
             if interruptible and self._pending(call).interrupts:
-                return replies.interrupted(self._texts, executed=False)
+                log.close("replaced by an interrupt")
+                return replies.interrupted(self._texts, executed=False), ()
             outcome: Answer | Refusal = self._run(call, tool, arguments)
         except Refusal as refusal:
             outcome = refusal
         except Exception as error:
             logger.exception("tool %s failed", tool.name)
             outcome = StorageError("internal", reason=type(error).__name__)
+        log.close(f"error {outcome.code}" if isinstance(outcome, Refusal) else "success")
         return self._told(call, outcome, interruptible=interruptible)
 
     def _run(self, call: Call, tool: Tool, arguments: Mapping[str, Any]) -> Answer:
@@ -102,21 +148,19 @@ class Middleware:
         self.services.waiting.require_allowed(call.me, tool.name)
         return tool.fn(call, **tool.parse(given))
 
-    def _told(self, call: Call, outcome: Answer | Refusal, *, interruptible: bool) -> types.CallToolResult:
+    def _told(
+        self, call: Call, outcome: Answer | Refusal, *, interruptible: bool
+    ) -> tuple[types.CallToolResult, tuple[str, ...]]:
         """The result with what the agent must be told beside it, or replaced by an interrupt that came meanwhile."""
         pending = self._pending_quietly(call)
         held = tuple(call.held)
         if interruptible and pending.interrupts:
             call.session.give_back(held)
-            return replies.interrupted(self._texts, executed=True)
-        told = self._notices(call, pending)
+            return replies.interrupted(self._texts, executed=True), ()
         if isinstance(outcome, Refusal):
             call.session.give_back(held)
-            return replies.failure(outcome, self._texts, **told)
-        call.session.answered(held)
-        if held:
-            self.binding.mailbox_was_read()
-        return replies.success({**outcome, **told})
+            return replies.failure(outcome, self._texts, **self._notices(call, pending)), ()
+        return replies.success({**outcome, **self._notices(call, pending)}), held
 
     def _notices(self, call: Call, pending: Pending) -> Answer:
         told: Answer = {"notification": self._texts("notification.some" if pending.some else "notification.none")}

@@ -25,10 +25,12 @@ EVERYBODY = frozenset(ROLES)
 LEADERS = frozenset({"owner", "admin"})
 REPORTERS = frozenset({"worker", "admin"})
 BOTH = frozenset(PURPOSES)
+TASK = frozenset({"task"})
+CHAT = frozenset({"chat"})
 
 
-def _from_json_text(value: Any) -> Any:
-    """Some models hand in objects and lists as JSON text."""
+def from_json_text(value: Any) -> Any:
+    """A validator: some models hand in objects and lists as JSON text."""
     if isinstance(value, str):
         try:
             return json.loads(value)
@@ -37,8 +39,7 @@ def _from_json_text(value: Any) -> Any:
     return value
 
 
-JsonObject = Annotated[dict[str, Any], BeforeValidator(_from_json_text)]
-JsonObjects = Annotated[list[dict[str, Any]], BeforeValidator(_from_json_text)]
+JsonObject = Annotated[dict[str, Any], BeforeValidator(from_json_text)]
 
 
 @dataclass(frozen=True)

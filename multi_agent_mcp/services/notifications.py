@@ -9,6 +9,7 @@ from typing import Any
 
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.services.interrupts import Interrupts
 from multi_agent_mcp.store.workspace import Workspace
 
 READ_KEPT = timedelta(days=30)
@@ -29,14 +30,15 @@ NOTHING = Pending()
 class Notifications:
     """The notifications of one session directory."""
 
-    def __init__(self, workspace: Workspace, clock: Callable[[], datetime]) -> None:
+    def __init__(self, workspace: Workspace, interrupts: Interrupts, clock: Callable[[], datetime]) -> None:
         self.workspace = workspace
+        self.interrupts = interrupts
         self.clock = clock
 
     def pending(self, agent_id: str, purpose: str) -> Pending:
-        """What waits for this agent in a session of this purpose. One stat(2) while nothing changes."""
-        unread = self.workspace.notices(agent_id).unread()
-        mine = [notice for _, notice in unread if notice.meant_for(purpose)]
+        """What waits for this agent in a session of this purpose. Two stat(2) while nothing changes."""
+        self.interrupts.repair(agent_id)
+        mine = [notice for _, notice in self._unread(agent_id, purpose)]
         if not mine:
             return NOTHING
         chats = [notice for notice in mine if notice.type == "chat_session_notification" and purpose == "task"]
@@ -47,12 +49,20 @@ class Notifications:
         """The unread notifications for this purpose, newest first, marked read."""
         inbox = self.workspace.notices(agent_id)
         with self.workspace.files.locked(inbox.lock):
-            mine = [(name, notice) for name, notice in inbox.unread(fresh=True) if notice.meant_for(purpose)]
+            mine = self._unread(agent_id, purpose, fresh=True)
             mine.sort(key=lambda item: _age(item[1]), reverse=True)
             if mark_as_read and mine:
                 inbox.mark_read([name for name, _ in mine], self.clock())
                 inbox.archive_older(self.clock() - READ_KEPT)
         return [as_answer(notice) for _, notice in mine]
+
+    def _unread(self, agent_id: str, purpose: str, *, fresh: bool = False) -> list[tuple[str, Notification]]:
+        """What this purpose is to be told; an interrupt whose task was reopened stays unread and unseen."""
+        return [
+            (name, notice)
+            for name, notice in self.workspace.notices(agent_id).unread(fresh=fresh)
+            if notice.meant_for(purpose) and self.interrupts.applies(notice)
+        ]
 
 
 def as_answer(notice: Notification) -> dict[str, Any]:

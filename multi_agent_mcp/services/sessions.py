@@ -12,8 +12,9 @@ from datetime import datetime, timedelta
 
 from multi_agent_mcp.domain.names import new_id
 from multi_agent_mcp.domain.session import AgentSession
-from multi_agent_mcp.domain.task import TASK_PRIORITIES, Task
+from multi_agent_mcp.domain.task import Task, priority_rank
 from multi_agent_mcp.errors import InvalidSession
+from multi_agent_mcp.services.executions import Executions
 from multi_agent_mcp.store.process import is_alive, own_start
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -23,8 +24,9 @@ ACTIVITY_WRITTEN_EVERY = timedelta(seconds=60)
 class Sessions:
     """The agent sessions of one team."""
 
-    def __init__(self, workspace: Workspace, clock: Callable[[], datetime]) -> None:
+    def __init__(self, workspace: Workspace, executions: Executions, clock: Callable[[], datetime]) -> None:
         self.workspace = workspace
+        self.executions = executions
         self.clock = clock
 
     def open(self, agent_id: str, purpose: str | None = None) -> LiveSession:
@@ -73,6 +75,7 @@ class Sessions:
             for session in self.workspace.sessions.all(agent_id):
                 if session.ended_at is None and not is_alive(session.pid, session.pid_started_at):
                     recovered += self.hand_back(session)
+                    self.executions.finish_session(session, "the session's process died")
                     self.workspace.sessions.update(session.id, lambda found: found.holding(()).end(self.clock()))
         return recovered
 
@@ -176,6 +179,7 @@ class LiveSession:
             self.record = lost.holding(()).end(self._sessions.clock(), state)
             if left:
                 self._sessions.hand_back(lost)
+            self._sessions.executions.finish_session(self.record, "the session ended")
             self._write(durable=True)
 
     def bind_task(self, task_id: str) -> None:
@@ -190,11 +194,6 @@ class LiveSession:
         path = folder.path / f"{self.record.id}.md"
         folder.files.replace(path, folder.codec.encode(self.record), durable=durable)
         self._written = self.record
-
-
-def priority_rank(priority: str) -> int:
-    """`low` 0 … `urgent` 3; an unknown word counts as medium."""
-    return TASK_PRIORITIES.index(priority) if priority in TASK_PRIORITIES else 1
 
 
 def _token_hash(token: str) -> str:

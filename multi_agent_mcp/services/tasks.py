@@ -10,14 +10,13 @@ from typing import Any
 from multi_agent_mcp.domain.agent import Agent, is_superior, report_recipient
 from multi_agent_mcp.domain.names import entity_id, new_id
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, Change, Task
-from multi_agent_mcp.errors import InvalidArguments, Refusal, Unauthorized
+from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, Refusal, Unauthorized
 from multi_agent_mcp.services.agents import Agents
+from multi_agent_mcp.services.board import require_title
 from multi_agent_mcp.services.messages import Draft, Messages, Sent, require_choice, require_text
 from multi_agent_mcp.services.waiting import Waiting
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
-
-TITLE_CHARACTERS = 500
 
 _MESSAGE_PRIORITY = {"low": "low", "medium": "normal", "high": "high", "urgent": "urgent"}
 
@@ -115,11 +114,24 @@ class Tasks:
         """Sends `task_complete` or `task_failed` to the reporter's Admin; no `send_message` is needed beside it."""
         task = self._reportable(reporter, task_id)
         require_text("summary", summary)
-        metadata: dict[str, Any] = {"task_id": task.id, "status": status}
-        if summary is not None:
-            metadata["summary"] = summary
-        message_type = "task_complete" if status == "completed" else "task_failed"
-        return task, self._report(reporter, task, message_type, message, metadata)
+        failed = status != "completed"
+        return task, self._report_end(reporter, task, message, failed=failed, status=status, summary=summary)
+
+    def announce_completion(self, reporter: Agent, task: Task, result: str, summary: str | None) -> Sent | None:
+        """Tells the superior that work on a task has ended, unless that was reported already. None when there is
+        nobody above to tell."""
+        try:
+            content = summary or self.texts(f"report.{result}", title=task.title)
+            failed = result != "success"
+            return self._report_end(reporter, task, content, failed=failed, result=result, summary=summary)
+        except AgentNotFound:
+            return None
+
+    def _report_end(self, reporter: Agent, task: Task, content: str, *, failed: bool, **facts: str | None) -> Sent:
+        """One message per end of work: both ways of reporting use the same idempotency key."""
+        metadata = {"task_id": task.id, **{key: value for key, value in facts.items() if value is not None}}
+        key = f"completion:{task.id}:{task.reopened}"
+        return self._report(reporter, task, "task_failed" if failed else "task_complete", content, metadata, key)
 
     def _reportable(self, reporter: Agent, task_id: str) -> Task:
         task = self.get(task_id)
@@ -128,7 +140,13 @@ class Tasks:
         return task
 
     def _report(
-        self, reporter: Agent, task: Task, message_type: str, content: str, metadata: Mapping[str, Any]
+        self,
+        reporter: Agent,
+        task: Task,
+        message_type: str,
+        content: str,
+        metadata: Mapping[str, Any],
+        idempotency_key: str | None = None,
     ) -> Sent:
         draft = Draft(
             content=content,
@@ -136,6 +154,7 @@ class Tasks:
             message_type=message_type,
             subject=self.texts(f"subject.{message_type}", title=task.title),
             metadata=metadata,
+            idempotency_key=idempotency_key,
         )
         return self.messages.send(reporter, draft)
 
@@ -154,10 +173,3 @@ class Tasks:
             raise InvalidArguments("to_oneself")
         if assignee.role == "owner" or is_superior(assignee.id, sender.id, self.agents.all()):
             raise Unauthorized("superior_task", agent_id=assignee.id)
-
-
-def require_title(title: str) -> None:
-    """Raises `InvalidArguments` for a title that is empty, too long for a list, or no text."""
-    require_text("title", title)
-    if not title.strip() or len(title) > TITLE_CHARACTERS:
-        raise InvalidArguments(reason=f"title must have 1 to {TITLE_CHARACTERS} characters")

@@ -6,7 +6,9 @@ atomic replace. Two agents finishing the same task at once: one wins, the other'
 
 from __future__ import annotations
 
+import re
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -31,12 +33,14 @@ class Collection(Generic[E]):
         *,
         shelf: Callable[[E], str],
         missing: Callable[[str], Refusal],
+        closed: re.Pattern[bytes] | None = None,
     ) -> None:
         self.files = files
         self.base = base
         self._entity_type = entity_type
         self._shelf = shelf
         self._missing = missing
+        self._closed = closed
         self._folders: dict[str, Folder[E]] = {}
 
     def add(self, entity: E) -> E:
@@ -75,8 +79,27 @@ class Collection(Generic[E]):
 
     def all(self, shelf: str | None = None) -> list[E]:
         """Every readable entity, of one shelf or of all. A corrupt file never empties the list."""
-        shelves = self.shelves() if shelf is None else [shelf]
-        return [entity for name in shelves for _, entity in self.folder(name).open_entities()]
+        return [*self.open(shelf), *self.closed(shelf)]
+
+    def open(self, shelf: str | None = None) -> list[E]:
+        """The entities that are not closed; the others are not even parsed."""
+        return [entity for folder in self._chosen(shelf) for _, entity in folder.open_entities()]
+
+    def closed(self, shelf: str | None = None, *, label: str | None = None, limit: int | None = None) -> list[E]:
+        """Closed entities, the most recently changed first; parsed anew, so ask for few of many."""
+        names = [
+            (entry.signature, folder, name)
+            for folder in self._chosen(shelf)
+            for name, entry in folder.entries().items()
+            if entry.closed and label in (None, entry.closed)
+        ]
+        names.sort(key=lambda item: item[0], reverse=True)
+        return [entity for _, folder, name in names[:limit] if (entity := folder.load(name)) is not None]
+
+    def closed_counts(self, shelf: str | None = None) -> Counter[str]:
+        """How many entities were closed by what."""
+        entries = [entry for folder in self._chosen(shelf) for entry in folder.entries().values()]
+        return Counter(entry.closed for entry in entries if entry.closed)
 
     def remove(self, entity: E) -> None:
         """Takes back what was added a moment ago and not acknowledged to anybody."""
@@ -90,8 +113,11 @@ class Collection(Generic[E]):
 
     def folder(self, shelf: str) -> Folder[E]:
         if shelf not in self._folders:
-            self._folders[shelf] = Folder(self.files, self.base / shelf, self._entity_type)
+            self._folders[shelf] = Folder(self.files, self.base / shelf, self._entity_type, closed=self._closed)
         return self._folders[shelf]
+
+    def _chosen(self, shelf: str | None) -> list[Folder[E]]:
+        return [self.folder(name) for name in (self.shelves() if shelf is None else [shelf])]
 
     def _locate(self, entity_id: str) -> tuple[Folder[E], E] | None:
         for shelf in self.shelves():

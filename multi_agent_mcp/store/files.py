@@ -7,6 +7,7 @@ other processes watch; whatever a killed process leaves there is nobody's.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 from collections.abc import Iterator
@@ -113,8 +114,28 @@ class Files:
         """A lock between processes (and threads). Use it once: `with files.locked(name)` does."""
         make_directory(self.locks)
         return FileLock(
-            str(self.locks / f"{name}.lock"), timeout=LOCK_SECONDS, thread_local=False, poll_interval=LOCK_POLL_SECONDS
+            str(self.locks / f"{name}.lock"),
+            timeout=LOCK_SECONDS,
+            mode=FILE_MODE,
+            thread_local=False,
+            poll_interval=LOCK_POLL_SECONDS,
         )
+
+    def is_locked(self, name: str) -> bool:
+        """Whether somebody holds the lock `name`, asked without being in anybody's way: several may ask at once."""
+        try:
+            descriptor = os.open(self.locks / f"{name}.lock", os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False  # a file system without flock(2): nobody can be known to hold it
+        finally:
+            os.close(descriptor)
+        return False
 
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
 import stat
 import threading
 import time
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Entity
+from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.files import Files, storage_errors
 from multi_agent_mcp.store.frontmatter import Unreadable, codec
 
@@ -28,25 +30,29 @@ E = TypeVar("E", bound=Entity)
 RACY_NS = 50_000_000
 SETTLING_SECONDS = 0.1
 EMPTY_FILE_GRACE_SECONDS = 5.0
-PEEK_BYTES = 2048
+PEEK_BYTES = 4096
+
+_REASON = ".reason.txt"
 
 Signature = tuple[int, int, int]
 
 
 class Entry(NamedTuple, Generic[E]):
-    """What the index knows of a file. `entity` is None for a closed file (read mail, a finished task) that only had
+    """What the index knows of a file. `closed` says what closed it (`done`, the time it was read at), "" for an open
+    one. `entity` is None for a closed file (read mail, a finished task) that only had
     its header peeked at, and for a file that is still being written."""
 
     signature: Signature
     entity: E | None
-    closed: bool
+    closed: str
 
 
 class Folder(Generic[E]):
     """The files `*.md` of one directory. Dot-files and other suffixes are not ours.
 
-    `closed` is a pattern that, found in a file's header, says the file is done with and need not be parsed to be
-    counted out; anything it does not match is parsed. `defaults` stand in for keys a hand-written file leaves out.
+    `closed` is a pattern (with a group of that name) that, found in a file's header, says the file is done with and
+    need not be parsed to be counted out; anything it does not match is parsed. `defaults` stand in for keys a
+    hand-written file leaves out.
     """
 
     def __init__(
@@ -61,10 +67,11 @@ class Folder(Generic[E]):
         self.files = files
         self.path = path
         self.codec = codec(entity_type)
-        self.quarantined = 0
         self._closed = closed
         self._defaults = defaults
         self._index: dict[str, Entry[E]] = {}
+        self.version = 0
+        """Counts up whenever a scan found the directory changed."""
         self._seen_mtime = -1
         self._trusted = False
         self._mutex = threading.RLock()
@@ -89,7 +96,10 @@ class Folder(Generic[E]):
         for attempt in range(2):
             try:
                 data, status = _read(path)
-            except FileNotFoundError:
+            except (FileNotFoundError, IsADirectoryError):
+                return None
+            except PermissionError as error:
+                self._set_aside(path, f"not readable: {error.strerror}")
                 return None
             try:
                 return self.decode(data, path.stem, status)
@@ -115,10 +125,16 @@ class Folder(Generic[E]):
         self.files.replace(self.path / name, self.codec.encode(entity), sync=sync)
 
     def take_quarantined(self) -> int:
-        """How many files were set aside since the last call."""
-        with self._mutex:
-            count, self.quarantined = self.quarantined, 0
-            return count
+        """How many files were set aside, by whichever process, since the last call. Never raises."""
+        quarantine = self.path / "quarantine"
+        told_path = quarantine / ".told"
+        with self._mutex, contextlib.suppress(OSError, StorageError):
+            reasons = {name for name in os.listdir(quarantine) if name.endswith(_REASON)}  # noqa: PTH208 - only names
+            told = set(told_path.read_text(encoding="utf-8").splitlines()) if told_path.exists() else set()
+            if reasons != told:
+                self.files.replace(told_path, "\n".join(sorted(reasons)).encode(), durable=False)
+            return len(reasons - told)
+        return 0
 
     def _mtime(self) -> int:
         try:
@@ -135,6 +151,7 @@ class Folder(Generic[E]):
                 index[name] = known
             elif (entry := self._entry(name, signature)) is not None:
                 index[name] = entry
+        self.version += index != self._index
         self._index = index
         self._seen_mtime = mtime
         self._trusted = began - mtime > RACY_NS and self._mtime() == mtime
@@ -152,20 +169,21 @@ class Folder(Generic[E]):
             return  # the folder is made by the first file put into it
 
     def _entry(self, name: str, signature: Signature) -> Entry[E] | None:
-        if self._closed is not None and self._is_closed(name, self._closed):
-            return Entry(signature, None, True)
+        if self._closed is not None and (label := self._peek(name, self._closed)):
+            return Entry(signature, None, label)
         entity = self.load(name)
         if entity is None:
-            return Entry(signature, None, False) if (self.path / name).exists() else None
-        return Entry(signature, entity, False)
+            return Entry(signature, None, "") if (self.path / name).exists() else None
+        return Entry(signature, entity, "")
 
-    def _is_closed(self, name: str, closed: re.Pattern[bytes]) -> bool:
+    def _peek(self, name: str, closed: re.Pattern[bytes]) -> str:
         try:
             with (self.path / name).open("rb") as file:
                 header, boundary, _ = file.read(PEEK_BYTES).partition(b"\n---")
         except OSError:
-            return False
-        return bool(boundary) and closed.search(header) is not None
+            return ""
+        found = closed.search(header) if boundary else None
+        return found["closed"].decode(errors="replace") if found else ""
 
     def _still_written(self, status: os.stat_result) -> bool:
         """A file that was just made and is still empty: somebody's `cp` or editor is at work."""
@@ -173,12 +191,18 @@ class Folder(Generic[E]):
 
     def _set_aside(self, path: Path, reason: str) -> None:
         """Moves an unreadable file to `quarantine/`, with the reason beside it; it never hides or blocks the others."""
-        (placed,) = self.files.relocate([(path, self.path / "quarantine" / path.name)])
-        self.files.replace(placed.with_name(f"{placed.name}.reason.txt"), f"{reason}\n".encode())
-        with self._mutex:
-            self.quarantined += 1
+        quarantine = self.path / "quarantine"
+        try:
+            (placed,) = self.files.relocate([(path, quarantine / path.name)])
+        except StorageError:
+            if not os.path.lexists(path):
+                return  # another reader has set it aside
+            # Linux lets nobody link to a stranger's file (fs.protected_hardlinks), but rename it one may.
+            placed = quarantine / f"{path.stem}.{secrets.token_hex(4)}{path.suffix}"
+            self.files.move(path, placed)
+        self.files.replace(placed.with_name(f"{placed.name}{_REASON}"), f"{reason}\n".encode())
 
 
 def _read(path: Path) -> tuple[bytes, os.stat_result]:
-    with storage_errors(path, FileNotFoundError), path.open("rb") as file:
+    with storage_errors(path, FileNotFoundError, PermissionError, IsADirectoryError), path.open("rb") as file:
         return file.read(), os.fstat(file.fileno())

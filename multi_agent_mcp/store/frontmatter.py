@@ -6,6 +6,7 @@ libyaml where there is one), and the body is left as it is.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -23,6 +24,7 @@ E = TypeVar("E", bound=Entity)
 
 _BOUNDARY = re.compile(r"^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
 _BLANK_LINE = re.compile(r"\A\r?\n")
+_VALUES_MAX, _DEPTH_MAX = 200_000, 64  # a header beyond that is an accident or a bomb of aliases
 _ENDLESS_LINE = 2**31 - 1  # libyaml folds longer lines, and a folded line is not grep-able
 
 
@@ -70,7 +72,22 @@ def _load(header_text: str) -> Mapping[str, Any]:
         raise Unreadable(f"the front matter is not YAML: {' '.join(str(error).split())[:200]}") from error
     if not isinstance(header, dict):
         raise Unreadable("the front matter is not a mapping of keys to values")
+    _require_tree(header)
     return {str(key): value for key, value in header.items()}
+
+
+def _require_tree(header: Any) -> None:
+    """Raises `Unreadable` for what could be read and never be written again: aliases that contain themselves."""
+    pending, visited = [(header, 0)], 0
+    while pending:
+        value, depth = pending.pop()
+        visited += 1
+        if depth > _DEPTH_MAX or visited > _VALUES_MAX:
+            raise Unreadable("the front matter is nested too deeply, or contains itself")
+        if isinstance(value, dict):
+            pending += [(item, depth + 1) for item in value.values()]
+        elif isinstance(value, (list, tuple)):
+            pending += [(item, depth + 1) for item in value]
 
 
 def render(document: Document) -> bytes:
@@ -107,6 +124,12 @@ class Codec(Generic[E]):
         if self.body:
             values[self.body] = body
         return self.entity_type(**values)
+
+
+def as_plain(entity: Entity) -> dict[str, Any]:
+    """An entity as JSON knows it, its body among its fields and its unknown keys last."""
+    known = {spec.name: _plain(getattr(entity, spec.name)) for spec in fields(entity) if spec.name != "extra"}
+    return {**known, **_plain(entity.extra)}
 
 
 _codecs: dict[type[Entity], Codec[Any]] = {}
@@ -153,13 +176,28 @@ def _read_float(value: Any) -> float | None:
 
 
 def _read_tuple(value: Any) -> tuple[Any, ...] | None:
-    return tuple(value) if isinstance(value, list) else None
+    return tuple(map(_as_json, value)) if isinstance(value, list) else None
 
 
 def _read_mapping(value: Any) -> Mapping[str, Any] | None:
     if isinstance(value, dict):
-        return {str(key): item for key, item in value.items()}
-    return None if value is None else {"value": value}
+        return {str(key): _as_json(item) for key, item in value.items()}
+    return None if value is None else {"value": _as_json(value)}
+
+
+def _as_json(value: Any) -> Any:
+    """YAML knows dates, sets, bytes and infinities; answers are JSON, and one such value must not break them."""
+    if isinstance(value, dict):
+        return {str(key): _as_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_json(item) for item in value]
+    if isinstance(value, set):
+        return sorted(str(item) for item in value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if value is None or isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return str(value)
 
 
 _READERS: Mapping[Any, Callable[[Any], Any]] = {

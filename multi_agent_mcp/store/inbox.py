@@ -33,7 +33,7 @@ class Readable(Protocol):
 
 R = TypeVar("R", bound=Any)  # an Entity that is Readable; Python has no intersection types
 
-_READ = re.compile(rb"^read_at:[ \t]*(?!null|~|''|\"\")[^\s#]", re.MULTILINE)
+_READ = re.compile(rb"^read_at:[ \t]*(?!null|~|''|\"\")(?P<closed>[^\s#][^\r\n]*)", re.MULTILINE)
 _STAMP_LENGTH = 15
 
 HOT_READ_MAX = 200
@@ -63,6 +63,13 @@ class Inbox(Generic[R]):
     def unread(self, *, fresh: bool = False) -> list[tuple[str, R]]:
         """Names and entities not yet read, in no particular order."""
         return [(name, entity) for name, entity in self.hot.open_entities(fresh=fresh) if entity.read_at is None]
+
+    def any_unread(self, ids: frozenset[str]) -> bool:
+        """Whether one of these is surely unread, looking at no other file. False may be wrong for a file that was put
+        here under a name of its own."""
+        endings = tuple(f"_{id8(entity_id)}.md" for entity_id in ids)
+        likely = (self.hot.load(name) for name in _names(self.path) if name.endswith(endings))
+        return any(entity is not None and entity.id in ids and entity.read_at is None for entity in likely)
 
     def mark_read(self, names: list[str], at: datetime | None) -> None:
         """Sets `read_at` of these files; whoever calls holds the lock. `at` None makes them unread again."""

@@ -13,21 +13,26 @@ ROTATE_BYTES = 1 << 20
 
 
 class Journal:
-    """Lines that cannot be read are skipped. Past a megabyte the file becomes `….1` and a new one is begun."""
+    """Lines that cannot be read are skipped. One that `rotates` (what it holds is derived) becomes `….1` past a
+    megabyte, and a new one is begun; whoever appends to it holds a lock."""
 
-    def __init__(self, files: Files, path: Path) -> None:
+    def __init__(self, files: Files, path: Path, *, rotates: bool = False) -> None:
         self.files = files
         self.path = path
+        self.rotates = rotates
         self._older = path.with_name(f"{path.name}.1")
 
     def append(self, **facts: Any) -> None:
         self.files.append(self.path, json.dumps(facts, ensure_ascii=False))
-        if self.path.stat().st_size > ROTATE_BYTES:
+        if self.rotates and self.path.stat().st_size > ROTATE_BYTES:
             self.path.replace(self._older)
 
-    def newest_first(self) -> Iterator[dict[str, Any]]:
+    def newest_first(self, *, without: bytes | None = None) -> Iterator[dict[str, Any]]:
+        """The entries; lines that hold the bytes `without` are passed over unparsed."""
         for path in (self.path, self._older):
             for line in reversed(_lines(path)):
+                if without is not None and without in line:
+                    continue
                 try:
                     facts = json.loads(line)
                 except ValueError:

@@ -47,23 +47,54 @@ class Watch:
 
     def _start(self, *, polling: bool) -> BaseObserver:
         # Imported here: 40 ms that the server's first answer need not wait for.
-        from watchdog.events import FileSystemEvent, FileSystemEventHandler
+        from watchdog import events
         from watchdog.observers import Observer
         from watchdog.observers.polling import PollingObserver
 
         changed = self._changed
 
-        class Handler(FileSystemEventHandler):
-            def on_any_event(self, event: FileSystemEvent) -> None:
+        class Handler(events.FileSystemEventHandler):
+            def on_any_event(self, event: events.FileSystemEvent) -> None:
                 path = Path(str(event.dest_path or event.src_path))
-                if event.event_type in _TELLING and path.suffix == ".md" and not path.name.startswith("."):
+                if path.suffix == ".md" and not path.name.startswith("."):
                     changed(path.parent)
+
+        telling: list[type[events.FileSystemEvent]] = [
+            events.FileCreatedEvent,
+            events.FileMovedEvent,
+            events.FileClosedEvent,
+            events.FileDeletedEvent,
+        ]
 
         observer: BaseObserver = PollingObserver(timeout=POLLING_SECONDS) if polling else Observer(timeout=0.2)
         for directory in self._directories:
-            observer.schedule(Handler(), str(directory), recursive=False)
+            observer.schedule(Handler(), str(directory), recursive=False, event_filter=telling)
         observer.start()
         return observer
 
 
-_TELLING = frozenset({"created", "moved", "closed", "deleted"})
+class Changes:
+    """Lets threads wait until something was changed: `seen = changes.count`, look, `changes.wait(seen, seconds)`.
+
+    A change between the look and the wait is not missed.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.closed = False
+        self._condition = threading.Condition()
+
+    def notify(self) -> None:
+        with self._condition:
+            self.count += 1
+            self._condition.notify_all()
+
+    def close(self) -> None:
+        """Nobody waits any longer."""
+        self.closed = True
+        self.notify()
+
+    def wait(self, seen: int, seconds: float) -> None:
+        """Returns when the count is no longer `seen`, or after `seconds`."""
+        with self._condition:
+            self._condition.wait_for(lambda: self.count != seen, timeout=seconds)

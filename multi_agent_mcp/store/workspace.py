@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from pathlib import Path
 
+from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.names import AgentId, SessionName
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.waiting import OwnerWait
-from multi_agent_mcp.errors import InvalidSession, TaskNotFound
+from multi_agent_mcp.errors import ExecutionNotFound, InvalidSession, TaskNotFound
 from multi_agent_mcp.store.collection import Collection
 from multi_agent_mcp.store.files import Files, make_directory, storage_errors
 from multi_agent_mcp.store.folder import Folder
@@ -20,6 +22,14 @@ from multi_agent_mcp.store.journal import Journal
 from multi_agent_mcp.store.registry import Registry
 
 UNASSIGNED = "_unassigned"
+
+# What is over is counted by its header alone. A cancelled task with an interrupt is still of interest: should its
+# notification be missing, the next reader writes it.
+_FINISHED_TASK = re.compile(
+    rb"^status: (?P<closed>done|cancelled(?=.*^interrupt_id: null$))$", re.MULTILINE | re.DOTALL
+)
+_ENDED = re.compile(rb"^ended_at: '?(?P<closed>[0-9][^'\r\n]*)", re.MULTILINE)
+_COMPLETED = re.compile(rb"^completed_at: '?(?P<closed>[0-9][^'\r\n]*)", re.MULTILINE)
 
 Mailbox = Inbox[Message]
 Notices = Inbox[Notification]
@@ -81,6 +91,7 @@ class Workspace:
             Task,
             shelf=lambda task: task.assignee_id or UNASSIGNED,
             missing=lambda task_id: TaskNotFound(task_id=task_id),
+            closed=_FINISHED_TASK,
         )
 
     @cached_property
@@ -91,7 +102,22 @@ class Workspace:
             AgentSession,
             shelf=lambda session: session.agent_id,
             missing=lambda _: InvalidSession(),
+            closed=_ENDED,
         )
+
+    @cached_property
+    def executions(self) -> Collection[Execution]:
+        return Collection(
+            self.files,
+            self.path / "executions",
+            Execution,
+            shelf=lambda execution: execution.agent_id,
+            missing=lambda execution_id: ExecutionNotFound(execution_id=execution_id),
+            closed=_COMPLETED,
+        )
+
+    def execution_log(self, execution: Execution) -> Path:
+        return self.path / execution.log_file_path
 
     @cached_property
     def owner_waits(self) -> Folder[OwnerWait]:
@@ -99,4 +125,4 @@ class Workspace:
 
     def doorbells(self, agent_id: AgentId | str) -> Journal:
         """What happened to this agent's doorbell; derived, may be deleted."""
-        return Journal(self.files, self.path / ".doorbell" / f"{agent_id}.jsonl")
+        return Journal(self.files, self.path / ".doorbell" / f"{agent_id}.jsonl", rotates=True)

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -16,9 +16,9 @@ from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.cli.team import examples_directory, open_team
 from multi_agent_mcp.notify.tmux import Tmux
 from multi_agent_mcp.services.team import add_missing, create_session, read_team
-from multi_agent_mcp.store.watch import Watch
+from multi_agent_mcp.store.watch import Changes, Watch
 
-LOOK_AGAIN_SECONDS = 1.0
+LOOK_AGAIN_SECONDS = 0.5
 
 
 class Stage:
@@ -57,17 +57,21 @@ class Stage:
 
     def wait_until_finished(self, seconds: float) -> bool:
         """Waits until every agent with a command has logged out; whether they all did."""
-        changed = threading.Event()
-        sessions = self.services.workspace.path / "sessions"
-        directories = [sessions / agent_id for agent_id in self._actors()]
+        return self.wait_for([f"sessions/{agent_id}" for agent_id in self._actors()], self._all_finished, seconds)
+
+    def wait_for(self, directories: str | list[str], happened: Callable[[], bool], seconds: float) -> bool:
+        """Waits on file events in directories of the session until something happened; whether it did in time."""
+        changes = Changes()
+        names = [directories] if isinstance(directories, str) else directories
         deadline = time.monotonic() + seconds
-        with Watch(directories, lambda _: changed.set()):
-            while not self._all_finished():
-                changed.clear()
+        with Watch([self.services.workspace.path / name for name in names], lambda _: changes.notify()):
+            while True:
+                seen = changes.count
+                if happened():
+                    return True
                 if time.monotonic() > deadline:
                     return False
-                changed.wait(LOOK_AGAIN_SECONDS)
-        return True
+                changes.wait(seen, LOOK_AGAIN_SECONDS)
 
     def attach_until_finished(self, seconds: float) -> bool:
         """As `wait_until_finished`, with the panes on this terminal until they are done or the human detaches."""

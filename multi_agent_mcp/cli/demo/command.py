@@ -1,0 +1,66 @@
+"""The `demo` command and its scenes."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from multi_agent_mcp.cli.demo import interrupt, main_job
+from multi_agent_mcp.cli.demo.stage import Stage
+from multi_agent_mcp.cli.door import complain, refuse, say
+from multi_agent_mcp.errors import InvalidArguments, Refusal
+from multi_agent_mcp.services.messages import require_choice
+from multi_agent_mcp.texts import DEFAULT_LANGUAGE, catalogue
+
+DEMO_SECONDS = 120.0
+
+Play = Callable[[Stage, float, bool], list[str]]
+SCENES: Mapping[str, tuple[str, Play]] = {
+    "main": ("team.yaml", main_job.play),
+    "interrupt": ("interrupt.yaml", interrupt.play),
+}
+
+
+def demo(
+    scene: Annotated[str, typer.Argument(metavar="[SCENE]", help=f"One of {', '.join(SCENES)}.")] = "main",
+    attach: Annotated[bool, typer.Option("--attach", help="Show the panes while the team works.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave tmux running afterwards.")] = False,
+    directory: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the session is made (default: a new temporary directory).")
+    ] = None,
+) -> None:
+    """Play a scene with scripted agents in real tmux panes, on a tmux server of its own; exits 1 if a step is missing.
+
+    main: Owner → Admin → two Workers and back, each waiting for the [IPC] line in its pane.
+    interrupt: the Owner blocks a running task and the agent stops (UC010).
+    The session directory is kept.
+    """
+    try:
+        require_choice("scene", scene, list(SCENES))
+        if shutil.which("tmux") is None:
+            raise InvalidArguments("no_tmux")
+        place = (directory or Path(tempfile.mkdtemp(prefix="multi-agent-mcp-demo-"))).absolute()
+        team_file, play = SCENES[scene]
+        with Stage(place, team_file, keep=keep) as stage:
+            say(f"tmux -S {stage.socket} attach   # to look over their shoulders")
+            missing = play(stage, DEMO_SECONDS, attach)
+            say(f"kept: {stage.services.workspace.path}")
+            _judge(stage, missing)
+    except Refusal as refusal:
+        refuse(refusal, catalogue(DEFAULT_LANGUAGE), as_json=False)
+
+
+def _judge(stage: Stage, missing: list[str]) -> None:
+    if not missing:
+        say("every step happened")
+        return
+    for problem in missing:
+        complain(f"missing: {problem}")
+    for line in stage.screens():
+        complain(line)
+    raise typer.Exit(1)

@@ -1,0 +1,23 @@
+"""The main job (seed 004): a task goes down, reports come up, every agent wakes by its doorbell."""
+
+from __future__ import annotations
+
+from multi_agent_mcp.cli.demo.stage import Stage
+from multi_agent_mcp.cli.demo.timeline import missing_steps, timeline, tree
+from multi_agent_mcp.cli.door import say
+
+
+def play(stage: Stage, seconds: float, attach: bool) -> list[str]:
+    """Plays it and prints the timeline, the file tree and the dashboard. Returns what is missing."""
+    stage.open_windows()
+    finished = stage.attach_until_finished(seconds) if attach else stage.wait_until_finished(seconds)
+    workspace = stage.services.workspace
+    for block in (timeline(stage.services), tree(workspace.path)):
+        say()
+        for line in block:
+            say(line)
+    if workspace.dashboard_path.exists():
+        say()
+        say(workspace.dashboard_path.read_text(encoding="utf-8"))
+    late = [] if finished else ["not every agent logged out in time"]
+    return late + missing_steps(stage.services)

@@ -1,0 +1,222 @@
+"""`task add|list|show|status|assign|approve`, `interrupt`, `log`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from multi_agent_mcp.cli.door import As, Json, Root, Session, desk, table
+from multi_agent_mcp.domain.execution import Execution
+from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.services.board import NewTask
+from multi_agent_mcp.services.messages import require_choice
+from multi_agent_mcp.services.work import brief
+from multi_agent_mcp.store.frontmatter import as_plain
+
+ACTIONS = ("blocked", "cancel", "pause")
+
+app = typer.Typer(help="Tasks: add, list, show, move, assign, approve.", no_args_is_help=True)
+
+TaskId = Annotated[str, typer.Argument(metavar="TASK_ID")]
+
+
+@app.command()
+def add(
+    title: Annotated[str, typer.Argument(metavar="TITLE")],
+    description: Annotated[str, typer.Option(help="What is to be done.")] = "",
+    assignee: Annotated[str | None, typer.Option(metavar="AGENT", help="Who does it (default: nobody yet).")] = None,
+    priority: Annotated[str, typer.Option(help=f"One of {', '.join(TASK_PRIORITIES)}.")] = "medium",
+    parent: Annotated[str | None, typer.Option(metavar="TASK_ID", help="The task this is a part of.")] = None,
+    depends_on: Annotated[
+        list[str] | None, typer.Option(metavar="TASK_ID", help="Must be done before; repeat.")
+    ] = None,
+    root: Root = None,
+    session: Session = None,
+    acting: As = None,
+    as_json: Json = False,
+) -> None:
+    """Make a task: `todo` with an assignee, else `backlog`."""
+    with desk(root, session, acting, as_json=as_json) as opened:
+        new = NewTask(
+            title=title,
+            description=description,
+            priority=priority,
+            assignee_id=assignee,
+            dependencies=depends_on or (),
+        )
+        (task,) = opened.services.board.create(opened.me, [new], parent)
+        opened.show({"task_id": task.id, "status": task.status, "assignee_id": task.assignee_id}, [task.id])
+
+
+@app.command("list")
+def list_tasks(
+    status: Annotated[str | None, typer.Option(help=f"One of {', '.join(TASK_STATUSES)}.")] = None,
+    assignee: Annotated[str | None, typer.Option(metavar="AGENT", help="Only this agent's.")] = None,
+    root: Root = None,
+    session: Session = None,
+    as_json: Json = False,
+) -> None:
+    """List tasks, oldest first."""
+    with desk(root, session, as_json=as_json) as opened:
+        if status is not None:
+            require_choice("status", status, TASK_STATUSES)
+        tasks = [
+            task
+            for task in opened.services.workspace.tasks.all()
+            if status in (None, task.status) and assignee in (None, task.assignee_id)
+        ]
+        tasks.sort(key=lambda task: (task.created_at, task.id))
+        rows = [
+            (task.id, task.status, task.priority, task.assignee_id or "-", f"{task.progress}%", _one_line(task.title))
+            for task in tasks
+        ]
+        records = [{**brief(task), "assignee_id": task.assignee_id, "progress": task.progress} for task in tasks]
+        head = ("task", "status", "priority", "assignee", "progress", "title")
+        opened.show({"tasks": records, "total_count": len(tasks)}, table(head, rows))
+
+
+@app.command()
+def show(task_id: TaskId, root: Root = None, session: Session = None, as_json: Json = False) -> None:
+    """Show a task with its history."""
+    with desk(root, session, as_json=as_json) as opened:
+        task = opened.services.board.get(task_id)
+        opened.show({"task": as_plain(task)}, _task_lines(task))
+
+
+@app.command()
+def status(
+    task_id: TaskId,
+    status: Annotated[str, typer.Argument(metavar="STATUS", help=f"One of {', '.join(TASK_STATUSES)}.")],
+    reason: Annotated[str | None, typer.Option(help="Why; shown as the task's blocked_reason.")] = None,
+    root: Root = None,
+    session: Session = None,
+    acting: As = None,
+    as_json: Json = False,
+) -> None:
+    """Move a task. `blocked` and `cancelled` interrupt its assignee at the next tool call."""
+    with desk(root, session, acting, as_json=as_json) as opened:
+        task, previous = opened.services.board.set_status(opened.me, task_id, status, reason)
+        answer = {
+            "task_id": task.id,
+            "previous_status": previous,
+            "new_status": task.status,
+            "interrupt_id": task.interrupt_id,
+        }
+        interrupted = f", {task.assignee_id} is interrupted" if task.interrupt_id else ""
+        opened.show(answer, [f"{task.id}: {previous} → {task.status}{interrupted}"])
+
+
+@app.command()
+def assign(
+    task_id: TaskId,
+    assignee: Annotated[str | None, typer.Argument(metavar="[AGENT]", help="Left out: nobody.")] = None,
+    root: Root = None,
+    session: Session = None,
+    acting: As = None,
+    as_json: Json = False,
+) -> None:
+    """Hand a task to another agent, or to nobody."""
+    with desk(root, session, acting, as_json=as_json) as opened:
+        task, previous = opened.services.board.assign(opened.me, task_id, assignee)
+        answer = {"task_id": task.id, "assignee_id": task.assignee_id, "previous_assignee_id": previous}
+        opened.show(answer, [f"{task.id}: {previous or 'nobody'} → {task.assignee_id or 'nobody'}"])
+
+
+@app.command()
+def approve(
+    task_id: TaskId,
+    reject: Annotated[bool, typer.Option("--reject", help="Reject it instead.")] = False,
+    reason: Annotated[str | None, typer.Option(help="Why; sent to the requester.")] = None,
+    root: Root = None,
+    session: Session = None,
+    acting: As = None,
+    as_json: Json = False,
+) -> None:
+    """Approve (or reject) a task that an agent requested for itself."""
+    with desk(root, session, acting, as_json=as_json) as opened:
+        task = opened.services.board.decide(opened.me, task_id, approve=not reject, reason=reason)
+        opened.show(
+            {"task_id": task.id, "approval_status": task.approval_status}, [f"{task.id}: {task.approval_status}"]
+        )
+
+
+def interrupt(
+    agent: Annotated[str, typer.Argument(metavar="AGENT")],
+    action: Annotated[str, typer.Option(help=f"One of {', '.join(ACTIONS)}.")] = "blocked",
+    task: Annotated[str | None, typer.Option(metavar="TASK_ID", help="Default: the task it works on.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why.")] = None,
+    root: Root = None,
+    session: Session = None,
+    acting: As = None,
+    as_json: Json = False,
+) -> None:
+    """Stop an agent: its next tool call of any kind is answered with the interrupt instead of the result."""
+    with desk(root, session, acting, as_json=as_json) as opened:
+        require_choice("action", action, ACTIONS)
+        notice = opened.services.board.interrupt(opened.me, agent, action, task, reason)
+        answer = {"notification_id": notice.id, "agent_id": agent, "action": notice.action, "task_id": notice.task_id}
+        opened.show(answer, [f"{agent}: {notice.action}, task {notice.task_id or '-'}, {notice.id}"])
+
+
+def log(
+    execution_id: Annotated[
+        str | None, typer.Argument(metavar="[EXECUTION_ID]", help="Left out: list the executions.")
+    ] = None,
+    agent: Annotated[str | None, typer.Option(metavar="AGENT", help="Only this agent's executions.")] = None,
+    tail: Annotated[int, typer.Option(min=1, help="The last lines.")] = 100,
+    root: Root = None,
+    session: Session = None,
+    as_json: Json = False,
+) -> None:
+    """List executions, or print the log of one."""
+    with desk(root, session, as_json=as_json) as opened:
+        executions = opened.services.executions
+        if execution_id is not None:
+            page = executions.read_log(executions.get(None, execution_id), tail=tail)
+            answer = {"execution": as_plain(page.execution), "log_content": page.lines, "total_lines": page.total}
+            opened.show(answer, page.lines)
+            return
+        shelves = [agent] if agent is not None else opened.services.workspace.executions.shelves()
+        found = [item for shelf in shelves for item in opened.services.workspace.executions.all(shelf)]
+        found.sort(key=lambda item: (item.started_at, item.id))
+        opened.show({"executions": [as_plain(item) for item in found]}, _execution_lines(found))
+
+
+def _task_lines(task: Task) -> Iterator[str]:
+    for key, value in as_plain(task).items():
+        if key not in ("history", "description", "title") and value not in (None, [], {}):
+            yield f"{key + ':':30}{_one_line(str(value))}"
+    yield ""
+    yield _one_line(task.title)
+    yield ""
+    yield task.description
+    yield ""
+    for entry in as_plain(task)["history"]:
+        facts = ", ".join(f"{key} {_arrow(value)}" for key, value in entry.items() if key not in ("at", "by"))
+        yield f"{entry.get('at', '-')}  {entry.get('by', '-')}: {_one_line(facts)}"
+
+
+def _execution_lines(found: list[Execution]) -> Iterator[str]:
+    rows = [
+        (
+            item.id,
+            item.agent_id,
+            item.task_id,
+            item.status,
+            format_time(item.started_at),
+            "-" if item.duration_seconds is None else f"{item.duration_seconds:.1f} s",
+        )
+        for item in found
+    ]
+    return table(("execution", "agent", "task", "status", "started", "took"), rows)
+
+
+def _arrow(value: Any) -> str:
+    return " → ".join(str(item) for item in value) if isinstance(value, list) else str(value)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,84 @@
+"""An agent's look at itself: its tasks, its executions, their logs (seed 003)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from multi_agent_mcp.domain.execution import Execution, ExecutionStatus
+from multi_agent_mcp.domain.task import TaskStatus
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.server.middleware import Call
+from multi_agent_mcp.server.toolbox import Answer, Tool
+from multi_agent_mcp.services.work import brief
+
+
+def get_my_tasks(
+    call: Call, status: TaskStatus | None = None, limit: Annotated[int, Field(ge=1, le=500)] = 20
+) -> Answer:
+    """List the tasks assigned to you, open ones first."""
+    tasks, total = call.services.board.of(call.me.id, status, limit)
+    answer = {"agent_id": call.me.id, "total_count": total, "instruction": call.services.texts("tasks.mine")}
+    return call.fitting(answer, "tasks", [brief(task) for task in tasks])
+
+
+def get_my_execution_history(
+    call: Call,
+    task_id: str | None = None,
+    status: ExecutionStatus | None = None,
+    limit: Annotated[int, Field(ge=1, le=500)] = 10,
+) -> Answer:
+    """List your executions (stretches of work on a task), newest first, without their logs."""
+    found, total = call.services.executions.history(call.me.id, task_id=task_id, status=status, limit=limit)
+    answer = {"agent_id": call.me.id, "total_count": total, "instruction": call.services.texts("executions.mine")}
+    return call.fitting(answer, "executions", [_summary(call, execution) for execution in found])
+
+
+def get_execution_log(
+    call: Call,
+    execution_id: str,
+    tail: Annotated[int, Field(ge=1, le=1000)] | None = None,
+    offset: Annotated[int, Field(ge=0)] | None = None,
+) -> Answer:
+    """The log of one of your executions: the last lines (tail, 100), or those from line offset on."""
+    execution = call.services.executions.get(call.me.id, execution_id)
+    page = call.services.executions.read_log(execution, tail=tail, offset=offset)
+    newest_count = offset is None  # what does not fit is left out at the far end of what was asked for
+    wanted = page.lines[::-1] if newest_count else page.lines
+    fitting = call.fitting({}, "log_content", wanted)["log_content"]
+    lines = fitting[::-1] if newest_count else fitting
+    truncated = len(lines) < page.total
+    return {
+        "execution_id": execution.id,
+        "task_id": execution.task_id,
+        "status": execution.status,
+        "log_file_path": execution.log_file_path,
+        "log_content": lines,
+        "total_lines": page.total,
+        "returned_lines": len(lines),
+        "truncated": truncated,
+        "instruction": call.services.texts("log.truncated" if truncated else "log.whole"),
+    }
+
+
+def _summary(call: Call, execution: Execution) -> dict[str, Any]:
+    task = call.services.workspace.tasks.find(execution.task_id)
+    return {
+        "execution_id": execution.id,
+        "task_id": execution.task_id,
+        "task_title": task.title if task else None,
+        "status": execution.status,
+        "started_at": format_time(execution.started_at),
+        "completed_at": format_time(execution.completed_at) if execution.completed_at else None,
+        "duration_seconds": execution.duration_seconds,
+        "exit_code": execution.exit_code,
+        "has_log": call.services.executions.has_log(execution),
+    }
+
+
+TOOLS = (
+    Tool(get_my_tasks, read_only=True),
+    Tool(get_my_execution_history, read_only=True),
+    Tool(get_execution_log, read_only=True),
+)

@@ -1,0 +1,95 @@
+"""Interrupts: a task's change and its notification cannot come apart (seed 001, contract §5).
+
+The task file carries the id of its interrupt, written together with the status in one atomic replace. The
+notification is made from the task alone, so whoever finds it missing (its writer was killed between the two writes)
+writes the very same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+
+from multi_agent_mcp.domain.names import new_id
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, Task
+from multi_agent_mcp.errors import TaskNotFound
+from multi_agent_mcp.store.inbox import file_name
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.texts import Texts
+
+
+class Interrupts:
+    """Writes interrupts, repairs missing ones, and knows which of them still apply."""
+
+    def __init__(self, workspace: Workspace, texts: Texts, clock: Callable[[], datetime]) -> None:
+        self.workspace = workspace
+        self.texts = texts
+        self.clock = clock
+        self._repaired: dict[str, int] = {}
+
+    def ensure(self, task: Task) -> Notification | None:
+        """Writes the notification of the task's interrupt unless it is there (or was read and archived)."""
+        notice = self._made_from(task)
+        if notice is None:
+            return None
+        inbox = self.workspace.notices(notice.target_agent_id)
+        archived = inbox.path / "archive" / f"{notice.created_at:%Y-%m}" / file_name(notice)
+        if not archived.exists():
+            with suppress(FileExistsError):
+                inbox.deliver(notice)
+        return notice
+
+    def repair(self, agent_id: str) -> None:
+        """Ensures the interrupts of an agent's tasks. One stat(2) while its task folder does not change."""
+        folder = self.workspace.tasks.folder(agent_id)
+        folder.entries()
+        if self._repaired.get(agent_id) == folder.version:
+            return
+        seen = folder.version
+        for _, task in folder.open_entities():
+            if task.interrupt_id is not None:
+                self.ensure(task)
+        self._repaired[agent_id] = seen
+
+    def pause(self, agent_id: str, task_id: str | None) -> Notification:
+        """Asks an agent to pause. The task's status stays."""
+        return self._bare(agent_id, "pause", task_id)
+
+    def stop(self, agent_id: str, action: str) -> Notification:
+        """Interrupts an agent that has no task to be blocked or cancelled."""
+        return self._bare(agent_id, action, None)
+
+    def applies(self, notice: Notification) -> bool:
+        """Whether an interrupt is still to be shown: not when its task has been reopened or finished since."""
+        if not notice.interrupts or notice.task_id is None:
+            return True
+        try:
+            task = self.workspace.tasks.get(notice.task_id)
+        except TaskNotFound:
+            return True
+        if notice.action == "pause":
+            return not task.final
+        return notice.action not in INTERRUPT_ACTIONS.values() or INTERRUPT_ACTIONS.get(task.status) == notice.action
+
+    def _bare(self, agent_id: str, action: str, task_id: str | None) -> Notification:
+        notice = Notification(
+            id=new_id("ntf"),
+            target_agent_id=agent_id,
+            target_purpose="task",
+            type="interrupt",
+            action=action,
+            task_id=task_id,
+            message=self.texts(f"interrupt.{action}.message"),
+            created_at=self.clock(),
+            instruction=self.texts(f"interrupt.{action}.instruction"),
+        )
+        self.workspace.notices(agent_id).deliver(notice)
+        return notice
+
+    def _made_from(self, task: Task) -> Notification | None:
+        action = INTERRUPT_ACTIONS.get(task.status)
+        if action is None:
+            return None
+        return task.interrupt(self.texts(f"interrupt.{action}.message"), self.texts(f"interrupt.{action}.instruction"))

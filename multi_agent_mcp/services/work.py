@@ -1,0 +1,156 @@
+"""What to do next, and being done with it: `get_next_action` and `report_completed`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
+from multi_agent_mcp.services.board import Board
+from multi_agent_mcp.services.executions import Executions
+from multi_agent_mcp.services.messages import require_text
+from multi_agent_mcp.services.reading import Reading
+from multi_agent_mcp.services.sessions import LiveSession
+from multi_agent_mcp.services.tasks import Tasks
+from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
+from multi_agent_mcp.texts import Texts
+
+TEXT_CHARACTERS = 1_500
+REVIEWS_SHOWN = 10
+
+
+class Work:
+    """A task session's loop."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        board: Board,
+        tasks: Tasks,
+        executions: Executions,
+        reading: Reading,
+        texts: Texts,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.workspace = workspace
+        self.board = board
+        self.tasks = tasks
+        self.executions = executions
+        self.reading = reading
+        self.texts = texts
+        self.clock = clock
+
+    def next_action(self, agent: Agent, session: LiveSession) -> dict[str, Any]:
+        """What a task session is to do now, strongest claim first: `work`, `review`, `read_messages`, else `exit` for
+        a session whose task is over, else `wait`. Work is started by being handed out."""
+        task = self._work(agent, session)
+        if task is not None:
+            self.begin(session, task.id)
+            return self._action("work", task=full(task), task_file=self._file(task))
+        if agent.role != "worker" and (requests := self.board.awaiting_approval(agent.id)):
+            return self._action("review", tasks=[brief(request) for request in requests[:REVIEWS_SHOWN]])
+        if unread := self.reading.unread_count(agent.id):
+            return self._action("read_messages", unread_count=unread)
+        return self._action("exit" if session.record.task_id is not None else "wait")
+
+    def begin(self, session: LiveSession, task_id: str) -> None:
+        """Binds the session to a task that is in progress and opens the execution."""
+        session.bind_task(task_id)
+        self.executions.begin(session.record, task_id)
+
+    def report_completed(
+        self, agent: Agent, session: LiveSession, result: str, summary: str | None, next_steps: str | None
+    ) -> Task:
+        """The end of the work on the session's task: the task takes the result, the execution is closed, the superior
+        is told once (also when `report_task_completion` was used)."""
+        require_text("summary", summary)
+        require_text("next_steps", next_steps)
+        task = self._reported_task(agent, session)
+        change = Change(by=agent.id, at=self.clock(), reason=summary if result != "success" else None)
+        done = self.workspace.tasks.update(
+            task.id, lambda found: _completed(found, agent, change, result, summary, next_steps)
+        )
+        execution = self.executions.running(session.record)
+        if execution is not None:
+            error = None if result == "success" else (summary or result)
+            self.executions.finish(execution, error_message=error)
+        self.tasks.announce_completion(agent, done, result, summary)
+        return done
+
+    def _work(self, agent: Agent, session: LiveSession) -> Task | None:
+        """The task to work on: the session's own, else one in progress, else the first that can be started."""
+        running = self.board.in_progress(agent.id)
+        for task in running:
+            if task.id == session.record.task_id:
+                return task
+        if running:
+            return running[0]
+        for task in self.board.startable(agent.id):
+            try:
+                return self.board.start(agent, task.id)[0]
+            except InvalidStatusTransition:
+                continue  # another session of this agent was faster, or it was blocked meanwhile
+        return None
+
+    def _reported_task(self, agent: Agent, session: LiveSession) -> Task:
+        """Which task a report is about: the session's; for a session that was never handed one, the task in progress,
+        or the one that was last taken from it by an interrupt."""
+        if session.record.task_id is not None:
+            return self.board.get(session.record.task_id)
+        current = self.board.current(agent.id)
+        if current is not None:
+            return current
+        stopped = [task for task in self.workspace.tasks.open(agent.id) if task.interrupt_id is not None]
+        if not stopped:
+            raise TaskNotFound("no_task_in_session")
+        return max(stopped, key=lambda task: task.status_changed_at or task.updated_at)
+
+    def _file(self, task: Task) -> str:
+        return str(self.workspace.tasks.folder(task.assignee_id or UNASSIGNED).path / f"{task.id}.md")
+
+    def _action(self, action: str, **needed: Any) -> dict[str, Any]:
+        return {"action": action, "instruction": self.texts(f"next.{action}"), **needed}
+
+
+def _completed(
+    task: Task, agent: Agent, change: Change, result: str, summary: str | None, next_steps: str | None
+) -> Task:
+    task.require_assignee(agent.id)
+    return task.completed_by_assignee(change, result, summary, next_steps)
+
+
+def brief(task: Task) -> dict[str, Any]:
+    """A task in a list."""
+    return {
+        "task_id": task.id,
+        "title": task.title,
+        "status": task.status,
+        "priority": task.priority,
+        "created_at": format_time(task.created_at),
+    }
+
+
+def full(task: Task) -> dict[str, Any]:
+    """A task as its worker needs it."""
+    return brief(task) | {
+        "description": clipped(task.description),
+        "created_by": task.created_by,
+        "assignee_id": task.assignee_id,
+        "parent_task_id": task.parent_task_id,
+        "dependencies": list(task.dependencies),
+        "progress": task.progress,
+        "checklist": [dict(item) for item in task.checklist],
+        "blocked_reason": task.blocked_reason,
+        "completion_result": task.completion_result,
+        "completion_summary": clipped(task.completion_summary or "") or None,
+        "next_steps": clipped(task.next_steps or "") or None,
+    }
+
+
+def clipped(text: str) -> str:
+    """A text that fits into an answer; the whole of it stands in the task's file."""
+    return text if len(text) <= TEXT_CHARACTERS else f"{text[:TEXT_CHARACTERS]}… ({len(text)})"
