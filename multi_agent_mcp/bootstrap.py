@@ -17,7 +17,11 @@ from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.ladder import Ladder
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.board import Board
+from multi_agent_mcp.services.chat_tasks import ChatTasks
+from multi_agent_mcp.services.chat_work import ChatWork
+from multi_agent_mcp.services.conversations import Conversations
 from multi_agent_mcp.services.dashboard import Dashboard
+from multi_agent_mcp.services.delegations import Delegations
 from multi_agent_mcp.services.executions import Executions
 from multi_agent_mcp.services.interrupts import Interrupts
 from multi_agent_mcp.services.messages import Messages
@@ -85,21 +89,46 @@ class Services:
 
     @cached_property
     def messages(self) -> Messages:
-        return Messages(self.workspace, self.agents, self.settings, self.clock, self.doorbell)
+        return Messages(self.workspace, self.agents, self.settings, self.texts, self.clock, self.doorbell)
+
+    @cached_property
+    def conversations(self) -> Conversations:
+        return Conversations(self.workspace, self.agents, self.messages, self.clock)
+
+    @cached_property
+    def delegations(self) -> Delegations:
+        return Delegations(self.workspace, self.agents, self.sessions, self.conversations, self.texts, self.clock)
+
+    @cached_property
+    def chat_tasks(self) -> ChatTasks:
+        return ChatTasks(self.workspace, self.agents, self.board, self.conversations, self.audit, self.clock)
+
+    @cached_property
+    def chat_work(self) -> ChatWork:
+        return ChatWork(self.workspace, self.delegations, self.conversations, self.texts)
 
     @cached_property
     def reading(self) -> Reading:
-        return Reading(self.workspace, self.agents, self.settings, self.texts, self.clock, self.reports, self.waiting)
+        return Reading(
+            self.workspace,
+            self.agents,
+            self.settings,
+            self.texts,
+            self.clock,
+            self.reports,
+            self.conversations,
+            self.waiting,
+        )
 
     @cached_property
     def tasks(self) -> Tasks:
         return Tasks(self.workspace, self.agents, self.messages, self.waiting, self.texts, self.clock)
 
-    def audit(self, event: str, **facts: object) -> None:
+    def audit(self, tool: str, **facts: object) -> None:
         """Adds a line to `audit/{YYYYMMDD}.jsonl`."""
         now = self.clock()
         journal = Journal(self.workspace.files, self.workspace.path / "audit" / f"{now:%Y%m%d}.jsonl")
-        journal.append(at=times.format_time(now), event=event, **facts)
+        journal.append(at=times.format_time(now), tool=tool, **facts)
 
     @cached_property
     def notifications(self) -> Notifications:

@@ -41,6 +41,7 @@ class Desk:
     def __init__(self, services: Services, acting: str | None, *, as_json: bool) -> None:
         self.services = services
         self.as_json = as_json
+        self.has_shown = False
         self._acting = acting
 
     @property
@@ -51,6 +52,7 @@ class Desk:
 
     def show(self, answer: dict[str, Any], lines: Iterable[str]) -> None:
         """Prints the answer as JSON, or the lines for people."""
+        self.has_shown = True
         if self.as_json:
             print_json({"success": True, **answer})
         else:
@@ -62,14 +64,17 @@ class Desk:
 def desk(root: str | None, session: str | None, acting: str | None = None, *, as_json: bool = False) -> Iterator[Desk]:
     """Opens the session for one command; a refusal inside becomes one sentence and exit code 1."""
     texts = catalogue(DEFAULT_LANGUAGE)
+    opened = None
     try:
         environment = read_environment()
         where = find_root(root or environment.root, Path.cwd())
         services = open_session(where, find_session(session or environment.session, where))
         texts = services.texts
-        yield Desk(services, acting or None, as_json=as_json)
+        opened = Desk(services, acting or None, as_json=as_json)
+        yield opened
     except Refusal as refusal:
-        refuse(refusal, texts, as_json=as_json)
+        # One JSON object is all a program expects: what fails after the answer is said on stderr.
+        refuse(refusal, texts, as_json=as_json and not (opened and opened.has_shown))
 
 
 def refuse(refusal: Refusal, texts: Texts, *, as_json: bool, code: int = 1) -> None:

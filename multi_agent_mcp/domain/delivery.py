@@ -37,7 +37,7 @@ class Ring:
         `longest`. Zero when it is over, or when the clock was set back."""
         if now < self.at:
             return timedelta(0)
-        remaining = min(pause * 2 ** min(self.attempt - 1, 30), longest) - (now - self.at)
+        remaining = min(pause * (1 << min(self.attempt - 1, 30)), longest) - (now - self.at)
         return max(remaining, timedelta(0))
 
 
@@ -48,6 +48,11 @@ class Waiting:
     id: str
     sender_id: str
     message_type: str
+
+    @property
+    def purpose(self) -> str:
+        """Which session of the receiver is meant: words in a conversation are for the chat session."""
+        return "chat" if self.message_type == "conversation" else "task"
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ class Change:
     reason: str | None = None
     requester_id: str | None = None
     message_id: str | None = None
+    conversation_id: str | None = None
 
     def entry(self, **changed: Any) -> dict[str, Any]:
         """One line of the task's history; unset fields are left out."""
@@ -54,6 +55,7 @@ class Change:
             "reason": self.reason,
             "requester_id": self.requester_id,
             "message_id": self.message_id,
+            "conversation_id": self.conversation_id,
         }
         return {**{key: value for key, value in facts.items() if value is not None}, **changed}
 
@@ -135,6 +137,9 @@ class Task(Entity):
             status_changed_by=change.by,
             status_changed_at=change.at,
             started_at=self.started_at or (change.at if status == "in_progress" else None),
+            started_from_conversation_id=(
+                change.conversation_id if status == "in_progress" else self.started_from_conversation_id
+            ),
             completed_at=change.at if status in FINAL else None,
             blocked_reason=change.reason if status == "blocked" else None,
             interrupt_id=None,
@@ -157,6 +162,10 @@ class Task(Entity):
         ]
         if open_ones:
             raise InvalidStatusTransition("open_dependencies", task_id=self.id, dependencies=", ".join(open_ones))
+
+    def edited(self, change: Change, **fields: Any) -> Task:
+        """Title, description or priority changed."""
+        return replace(self, **fields).recorded(change, edited=sorted(fields)) if fields else self
 
     def assigned(self, assignee_id: str | None, change: Change) -> Task:
         """Handed to another agent (None: to nobody). Work that had begun waits again, in `todo`."""

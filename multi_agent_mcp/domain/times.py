@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 
-
 _STAMPED = str.maketrans({"-": None, ":": None, "T": "_"})
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from typing import Any
 
 from filelock import FileLock
 
@@ -21,13 +22,18 @@ RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 class Bell:
     """Wakes on `wake()` (the mailbox changed, something was read) and when a pause is over; sleeps otherwise.
 
-    `prepare` runs first in the thread: registering the pane, importing what ringing needs.
+    `prepare` runs first in the thread: it registers the pane, imports what ringing needs, and returns the pane this
+    session stands in (None: the registered one).
     """
 
-    def __init__(self, doorbell: Doorbell, agent_id: str, prepare: Callable[[], None]) -> None:
+    def __init__(
+        self, doorbell: Doorbell, agent_id: str, purpose: str, prepare: Callable[[], Mapping[str, Any] | None]
+    ) -> None:
         self._doorbell = doorbell
         self._agent_id = agent_id
+        self._purpose = purpose
         self._prepare = prepare
+        self._place: Mapping[str, Any] | None = None
         self._wake = threading.Event()
         self._closing = False
         self._lock: FileLock | None = None
@@ -35,7 +41,7 @@ class Bell:
 
     def claim(self) -> None:
         """Takes the serving lock, so that no sender rings from now on."""
-        self._lock = self._doorbell.serve(self._agent_id)
+        self._lock = self._doorbell.serve(self._agent_id, self._purpose)
 
     def start(self) -> None:
         self._thread.start()
@@ -54,7 +60,7 @@ class Bell:
 
     def _run(self) -> None:
         try:
-            self._prepare()
+            self._place = self._prepare()
         except Refusal as refusal:
             logger.warning("%s", refusal)
         deferred = 0
@@ -66,12 +72,12 @@ class Bell:
     def _look(self, deferred: int) -> tuple[timedelta | None, int]:
         """Rings if due. Returns the pause until the next look (None: until woken) and the deferrals in a row."""
         if self._lock is None:
-            self._lock = self._doorbell.serve(self._agent_id)
+            self._lock = self._doorbell.serve(self._agent_id, self._purpose)
             if self._lock is None:
                 return None, 0  # another server of this agent rings
         delivery = None
         with contextlib.suppress(Refusal):
-            delivery, decision = self._doorbell.ring(self._agent_id)
+            delivery, decision = self._doorbell.ring(self._agent_id, self._purpose, self._place)
             if delivery is None:
                 return decision.after, 0
         if delivery is not None and delivery.state != "stored":

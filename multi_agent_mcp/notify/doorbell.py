@@ -1,27 +1,29 @@
 """Who rings, and when (PANES.md, "Who rings").
 
-The recipient's own server holds the lock `serving-{agent}` for as long as it lives and rings its own pane, also for
-files that were written by hand. A sender that finds that lock free rings itself. Whoever rings holds the lock
-`doorbell-{agent}` and looks again whether there is anything to ring about, so a message is rung once.
+The recipient's own server holds the lock `serving-{agent}-{purpose}` for as long as it lives and rings its own pane,
+also for files that were written by hand. A sender that finds these locks free rings itself. Whoever rings holds the
+lock `doorbell-{agent}` and looks again whether there is anything to ring about, so a message is rung once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from filelock import FileLock, Timeout
 
 from multi_agent_mcp.config import Settings
-from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.agent import PURPOSES, Agent
 from multi_agent_mcp.domain.delivery import Delivery, Due, Ring, Waiting, due
 from multi_agent_mcp.domain.message import Message, reading_order
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.notify.base import Notifier
 from multi_agent_mcp.notify.lines import doorbell_line
+from multi_agent_mcp.store.files import storage_errors
 from multi_agent_mcp.store.journal import Journal
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
@@ -72,49 +74,64 @@ class Doorbell:
             for entry in reversed(mine)
         ]
 
-    def serve(self, agent_id: str) -> FileLock | None:
-        """Takes the lock that says "this agent's server rings"; None when another server of the agent has it."""
-        lock = self.workspace.files.lock(_serving(agent_id))
-        try:
-            lock.acquire(timeout=PROBE_SECONDS)
-        except Timeout:
-            return None
+    def serve(self, agent_id: str, purpose: str) -> FileLock | None:
+        """Takes the lock that says "this agent's server of this purpose rings"; None when another one has it."""
+        lock = self.workspace.files.lock(_serving(agent_id, purpose))
+        with storage_errors(self.workspace.files.locks):
+            try:
+                lock.acquire(timeout=PROBE_SECONDS)
+            except Timeout:
+                return None
         return lock
 
     def is_served(self, agent_id: str) -> bool:
         """Whether a living server of the agent rings for it."""
-        return self.workspace.files.is_locked(_serving(agent_id))
+        return any(self.workspace.files.is_locked(_serving(agent_id, purpose)) for purpose in PURPOSES)
 
-    def ring(self, agent_id: str) -> tuple[Delivery | None, Due]:
+    def ring(
+        self, agent_id: str, purpose: str | None = None, place: Mapping[str, Any] | None = None
+    ) -> tuple[Delivery | None, Due]:
         """Rings if there is anything to ring about. Returns what came of it (None: nothing was due) and what is to be
         done next.
+
+        A server says its purpose and its own pane: while a task and a chat session of an agent both live, each rings
+        for its own messages in its own pane. A sender rings for everything, in the registered pane.
 
         The mailbox is looked through only when a ring may be due, so that a thousand senders do not read a thousand
         messages each.
         """
-        if (refused := self._out_of_reach(agent_id)) is not None:
+        agent = replace(self.workspace.registry.get(agent_id), **(place or {}))
+        if (refused := self._out_of_reach(agent)) is not None:
             return refused, Due()
         with self.workspace.files.locked(f"doorbell-{agent_id}"):
-            last = self._last_ring(agent_id)
+            last = self._last_ring(agent)
             if (resting := self._resting(agent_id, last)) is not None:
                 return None, Due(after=resting)
             unread = sorted((head for _, head in self.workspace.mailbox(agent_id).unread()), key=reading_order)
-            waiting = [Waiting(head.id, head.sender_id, head.message_type) for head in unread]
+            waiting = self._meant_for(
+                agent_id, purpose, [Waiting(head.id, head.sender_id, head.message_type) for head in unread]
+            )
             decision = due(waiting, last, self.clock(), self.pause, self.longest_pause)
             if not decision.messages:
                 return None, decision
-            agent = self.workspace.registry.get(agent_id)
             began = self.clock()
             delivery = self.notifier.ring(agent, doorbell_line(self.texts, decision.messages))
-            self._write_down(agent_id, decision, delivery, began)
+            self._write_down(agent, decision, delivery, began)
             if delivery.reason in BEYOND_TIME:
                 self._unreachable[agent_id] = agent, delivery
             return delivery, decision
 
-    def _out_of_reach(self, agent_id: str) -> Delivery | None:
+    def _meant_for(self, agent_id: str, purpose: str | None, waiting: list[Waiting]) -> list[Waiting]:
+        """Leaves out what the agent's other living session is to be rung about."""
+        other = {"task": "chat", "chat": "task"}.get(purpose or "")
+        if other is None or not self.workspace.files.is_locked(_serving(agent_id, other)):
+            return waiting
+        return [message for message in waiting if message.purpose == purpose]
+
+    def _out_of_reach(self, agent: Agent) -> Delivery | None:
         """What came of an earlier attempt, when only another record of the agent would change that."""
-        agent, delivery = self._unreachable.get(agent_id, (None, None))
-        return delivery if agent == self.workspace.registry.get(agent_id) else None
+        tried, delivery = self._unreachable.get(agent.id, (None, None))
+        return delivery if tried == agent else None
 
     def _resting(self, agent_id: str, last: Ring | None) -> timedelta | None:
         """How long the doorbell still rests, because a message it was last rung about is surely unread; see `due`."""
@@ -129,7 +146,7 @@ class Doorbell:
         try:
             if self.is_served(message.receiver_id):
                 return Delivery("stored", "recipient_server_rings")
-            if (refused := self._out_of_reach(message.receiver_id)) is not None:
+            if (refused := self._out_of_reach(self.workspace.registry.get(message.receiver_id))) is not None:
                 self._note_deferral(message.receiver_id, [message.id], refused.reason)
                 return refused
             delivery, decision = self.ring(message.receiver_id)
@@ -140,35 +157,35 @@ class Doorbell:
         rung = any(waiting.id == message.id for waiting in decision.messages)
         return delivery if rung else Delivery("stored", "doorbell_outstanding")
 
-    def _last_ring(self, agent_id: str) -> Ring | None:
-        """The newest doorbell that got across."""
-        for entry in self.workspace.doorbells(agent_id).newest_first(without=b'"deferred"'):
+    def _last_ring(self, agent: Agent) -> Ring | None:
+        """The newest doorbell that got across in this pane."""
+        for entry in self.workspace.doorbells(agent.id).newest_first(without=b'"deferred"'):
             at = parse_time(entry.get("at"))
-            if entry.get("state") in ("rung", "submitted") and at is not None:
+            here = entry.get("pane") == agent.pane_id
+            if here and entry.get("state") in ("rung", "submitted") and at is not None:
                 return Ring(at, frozenset(entry.get("messages", ())), int(entry.get("attempt", 1)))
         return None
 
-    def _write_down(self, agent_id: str, decision: Due, delivery: Delivery, began: datetime) -> None:
-        diary = self.workspace.doorbells(agent_id)
+    def _write_down(self, agent: Agent, decision: Due, delivery: Delivery, began: datetime) -> None:
+        diary = self.workspace.doorbells(agent.id)
         about = [message.id for message in decision.messages]
         if delivery.state == "stored":
             if news := _not_noted(diary, about, delivery.reason):
-                self._note_deferral(agent_id, news, delivery.reason)
+                self._note_deferral(agent.id, news, delivery.reason)
             return
-        diary.append(
-            state="rung", at=format_time(began), reason=delivery.reason, attempt=decision.attempt, messages=about
-        )
+        facts = {"pane": agent.pane_id, "attempt": decision.attempt, "messages": about}
+        diary.append(state="rung", at=format_time(began), reason=delivery.reason, **facts)
         if delivery.state == "submitted":
             entered = began + delivery.entered_after if delivery.entered_after else self.clock()
-            diary.append(state="submitted", at=format_time(entered), attempt=decision.attempt, messages=about)
+            diary.append(state="submitted", at=format_time(entered), **facts)
 
     def _note_deferral(self, agent_id: str, about: Sequence[str], reason: str | None) -> None:
         diary = self.workspace.doorbells(agent_id)
         diary.append(state="deferred", at=format_time(self.clock()), reason=reason, messages=list(about))
 
 
-def _serving(agent_id: str) -> str:
-    return f"serving-{agent_id}"
+def _serving(agent_id: str, purpose: str) -> str:
+    return f"serving-{agent_id}-{purpose}"
 
 
 def _not_noted(diary: Journal, about: Sequence[str], reason: str | None) -> list[str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.config import TmuxPane
@@ -105,7 +107,7 @@ class Binding:
         if self.session.record.task_id is not None:
             self.services.executions.begin(self.session.record, self.session.record.task_id)
         self._agent_id = agent.id
-        self._bell = Bell(self.services.doorbell, agent.id, prepare=self._prepare)
+        self._bell = Bell(self.services.doorbell, agent.id, self.session.record.purpose, prepare=self._prepare)
         self._bell.claim()
         return self.session
 
@@ -120,32 +122,44 @@ class Binding:
             self._watch.__exit__()
             self._watch = None
 
-    def _prepare(self) -> None:
-        """Runs in the bell's thread: registers the pane, begins to watch, tidies the mailbox."""
+    def _prepare(self) -> Mapping[str, Any] | None:
+        """Runs in the bell's thread: registers the pane, begins to watch, tidies the mailbox. Returns the pane."""
         agent_id = self._agent_id
         if agent_id is None:
-            return
-        if self._pane is not None:
-            from multi_agent_mcp.notify.tmux import pane_place  # libtmux takes 70 ms to import
-
-            place = pane_place(self._pane.socket_path, self._pane.pane_id)
-            if place is not None:
-                self.services.workspace.registry.update(agent_id, **place)
-            else:
-                logger.warning("pane %s was not found on its tmux server", self._pane.pane_id)
+            return None
+        place = self._register_pane(agent_id)
         if self._watch is not None:
             self._watch.__enter__()
         mailbox = self.services.workspace.mailbox(agent_id)
         with self.services.workspace.files.locked(mailbox.lock):
             mailbox.archive_read()
+        return place
+
+    def _register_pane(self, agent_id: str) -> Mapping[str, Any] | None:
+        """Where this session stands, written into `agents.json` unless it is a second session beside another one,
+        which then keeps the agent's registered pane."""
+        if self._pane is None:
+            return None
+        from multi_agent_mcp.notify.tmux import pane_place  # libtmux takes 70 ms to import
+
+        place = pane_place(self._pane.socket_path, self._pane.pane_id)
+        if place is None:
+            logger.warning("pane %s was not found on its tmux server", self._pane.pane_id)
+            return None
+        own = self.session.record.id if self.session is not None else ""
+        others = [session for session in self.services.sessions.live(agent_id) if session.id != own]
+        if not others:
+            self.services.workspace.registry.update(agent_id, **place)
+        return place
 
     def _directories(self) -> list[Path]:
-        """What concerns this agent: its mail, its notifications, its tasks."""
+        """What concerns this agent: its mail, its notifications, its tasks, what it delegated."""
         workspace, agent_id = self.services.workspace, self._agent_id or ""
         return [
             workspace.mailbox(agent_id).path,
             workspace.notices(agent_id).path,
             workspace.tasks.folder(agent_id).path,
+            workspace.delegations.folder(agent_id).path,
         ]
 
     def _directory_changed(self, directory: Path) -> None:

@@ -59,6 +59,10 @@ class Call:
         """The answer with as many of the items as an answer can hold; says so when it stops early."""
         return replies.fitting(self.services, answer, key, items)
 
+    def newest_fitting(self, items: list[Any], characters: int) -> list[Any]:
+        """The last items of a list that fit into so many characters, in their order."""
+        return replies.newest_fitting(items, characters)
+
 
 class Handing:
     """What a call hands out, until it is known whether the answer still has somebody to go to: a host may cancel a

@@ -13,7 +13,7 @@ from multi_agent_mcp.server.toolbox import Answer
 from multi_agent_mcp.texts import Texts
 
 EXECUTED = "multi-agent-mcp/executed"
-RESERVE = 600  # characters for everything beside the list: notification, hints
+RESERVE = 2_000  # characters for everything beside the list: hints, notification, a chat notification
 
 
 def success(answer: Answer) -> types.CallToolResult:
@@ -46,6 +46,17 @@ def fitting(services: Services, answer: Answer, key: str, items: list[Any]) -> A
             return {**answer, key: shown, "total_count": len(items), "truncated": True, "how_to_continue": hint}
         shown.append(item)
     return {**answer, key: shown}
+
+
+def newest_fitting(items: list[Any], characters: int) -> list[Any]:
+    """The last items that fit into so many characters of JSON, in their order."""
+    kept: list[Any] = []
+    for item in reversed(items):
+        characters -= len(json.dumps(item, ensure_ascii=False)) + 2
+        if characters < 0:
+            break
+        kept.append(item)
+    return kept[::-1]
 
 
 def _result(answer: Answer, *, is_error: bool = False) -> types.CallToolResult:

@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from multi_agent_mcp.config import session_names
 from multi_agent_mcp.domain.agent import Agent, superiors
-from multi_agent_mcp.domain.names import AgentId
+from multi_agent_mcp.domain.names import AgentId, session_name
 from multi_agent_mcp.domain.names import agent_id as parse_agent_id
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, InvalidSession, Unauthorized
+from multi_agent_mcp.errors import AgentNotAssignedToProject, AgentNotFound, AlreadyExists, InvalidSession, Unauthorized
 from multi_agent_mcp.store.files import storage_errors
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -33,6 +34,18 @@ class Agents:
     def get(self, agent_id: str) -> Agent:
         """Raises `InvalidId` or `AgentNotFound`."""
         return self.registry.get(parse_agent_id(agent_id))
+
+    def participant(self, agent_id: str) -> Agent:
+        """As `get`, but an agent of another session under this root is told apart: it exists and does not belong
+        here (`AgentNotAssignedToProject`, seed 003)."""
+        try:
+            return self.get(agent_id)
+        except AgentNotFound:
+            for session in session_names(self.workspace.root):
+                if agent_id in Workspace(self.workspace.root, session_name(session)).registry.active():
+                    here = self.workspace.session
+                    raise AgentNotAssignedToProject(agent_id=agent_id, session=here) from None
+            raise
 
     def owner(self) -> Agent:
         """The human who owns the team (the first one, should there be several). Raises `AgentNotFound`."""

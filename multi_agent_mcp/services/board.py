@@ -198,6 +198,27 @@ class Board:
         """Moves a task to `in_progress`; of two who start it at once one is told that it was too late."""
         return self._move(actor, task_id, "in_progress", None, change=change)
 
+    def edit(self, actor: Agent, task_id: str, updates: Mapping[str, str], change: Change) -> Task:
+        """Changes title, description, priority and status in one write; who may is the caller's business."""
+        fields = {name: value for name, value in updates.items() if name != "status"}
+        self._require_sound(fields)
+        status = updates.get("status")
+        if status is not None:
+            require_choice("status", status, TASK_STATUSES)
+        require_text("blocked_reason", change.reason)
+        interrupt_id = new_id("ntf")
+
+        def apply(task: Task) -> Task:
+            task.require_open()
+            edited = task.edited(change, **fields)
+            if status is None or status == task.status:
+                return replace(edited, blocked_reason=change.reason) if change.reason is not None else edited
+            return self._moved(edited, actor, status, change, interrupt_id)
+
+        task = self.workspace.tasks.update(task_id, apply)
+        self.interrupts.ensure(task)
+        return task
+
     def _move(
         self, actor: Agent, task_id: str, status: str, reason: str | None, change: Change | None = None
     ) -> tuple[Task, str]:
@@ -207,15 +228,19 @@ class Board:
 
         def move(task: Task) -> Task:
             previous.append(task.status)
-            if status == "in_progress":
-                task.require_startable({key: self.workspace.tasks.find(key) for key in task.dependencies})
-            if status in INTERRUPT_ACTIONS and task.assignee_id not in (None, actor.id):
-                return task.interrupted(status, change, interrupt_id)
-            return task.move_to(status, change)
+            return self._moved(task, actor, status, change, interrupt_id)
 
         task = self.workspace.tasks.update(task_id, move)
         self.interrupts.ensure(task)
         return task, previous[-1]
+
+    def _moved(self, task: Task, actor: Agent, status: str, change: Change, interrupt_id: str) -> Task:
+        """The transition; blocking or cancelling what somebody else is assigned to carries an interrupt."""
+        if status == "in_progress":
+            task.require_startable({key: self.workspace.tasks.find(key) for key in task.dependencies})
+        if status in INTERRUPT_ACTIONS and task.assignee_id not in (None, actor.id):
+            return task.interrupted(status, change, interrupt_id)
+        return task.move_to(status, change)
 
     def _require_movable(self, task: Task, status: str) -> None:
         task.move_to(status, Change(by="-", at=self.clock()))
@@ -265,9 +290,7 @@ class Board:
         parent_task_id: str | None,
         dependencies: tuple[str, ...],
     ) -> Task:
-        require_title(item.title)
-        require_text("description", item.description)
-        require_choice("priority", item.priority, TASK_PRIORITIES)
+        self._require_sound({"title": item.title, "description": item.description, "priority": item.priority})
         if item.assignee_id is not None:
             self._require_assignable(creator, self.agents.get(item.assignee_id))
         now = self.clock()
@@ -288,6 +311,14 @@ class Board:
             description=item.description,
             history=(Change(by=creator.id, at=now).entry(status=[None, status], assignee_id=[None, item.assignee_id]),),
         )
+
+    def _require_sound(self, fields: Mapping[str, str]) -> None:
+        if "title" in fields:
+            require_title(fields["title"])
+        if "description" in fields:
+            require_text("description", fields["description"])
+        if "priority" in fields:
+            require_choice("priority", fields["priority"], TASK_PRIORITIES)
 
     def _add_all(self, tasks: Sequence[Task]) -> None:
         added: list[Task] = []

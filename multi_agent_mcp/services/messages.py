@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,8 +20,10 @@ from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import ContentTooLarge, InvalidArguments, MessageNotFound, Refusal, Unauthorized
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.store.files import storage_errors
+from multi_agent_mcp.store.folder import Folder
 from multi_agent_mcp.store.inbox import file_name
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
+from multi_agent_mcp.texts import Texts
 
 ENVELOPE_CHARACTERS = 4_000  # subject and metadata together, so that any message fits into an answer
 
@@ -68,18 +71,21 @@ class Messages:
         workspace: Workspace,
         agents: Agents,
         settings: Settings,
+        texts: Texts,
         clock: Callable[[], datetime],
         announcer: Announcer,
     ) -> None:
         self.workspace = workspace
         self.agents = agents
         self.limits = settings.limits
+        self.texts = texts
         self.clock = clock
         self.announcer = announcer
 
-    def send(self, sender: Agent, draft: Draft) -> Sent:
+    def send(self, sender: Agent, draft: Draft, copy_to: Folder[Message] | None = None) -> Sent:
         """Stores the message durably for each receiver and rings. The same idempotency key from the same sender gives
-        the first message again, also when the first attempt died halfway.
+        the first message again, also when the first attempt died halfway. `copy_to` gets a copy first (a
+        conversation's own folder).
 
         Raises `InvalidArguments`, `ContentTooLarge`, `AgentNotFound`, `InvalidId`, `StorageError`: then nothing was
         written.
@@ -89,7 +95,7 @@ class Messages:
         messages = missing = self._messages(sender, draft, receivers)
         if draft.idempotency_key is not None:
             messages, missing = self._claimed(sender, draft.idempotency_key, messages)
-        delivery = self.announcer.announce(self._store(missing))
+        delivery = self.announcer.announce(self._store(missing, copy_to))
         for message in messages:
             delivery.setdefault(message.receiver_id, Delivery("stored", "already_sent"))
         first = messages[0]
@@ -207,17 +213,25 @@ class Messages:
             return first, [message for message in first if self._mailbox(message).find(message.id) is None]
         return messages, messages
 
-    def _store(self, messages: list[Message]) -> list[Message]:
+    def _store(self, messages: list[Message], copy_to: Folder[Message] | None) -> list[Message]:
         """Writes the messages; on failure takes back what this call wrote, so that nothing was sent."""
         stored: list[Message] = []
+        copies: list[Path] = []
         try:
             for message in messages:
-                stored.append(self._deliver(message))  # noqa: PERF401 - what was stored must be known when one fails
+                if copy_to is not None:
+                    copies.append(self._copy(message, copy_to))
+                stored.append(self._deliver(message))
         except Refusal:
-            for message in stored:
-                (self._mailbox(message).path / file_name(message)).unlink(missing_ok=True)
+            for path in [*(self._mailbox(message).path / file_name(message) for message in stored), *copies]:
+                path.unlink(missing_ok=True)
             raise
         return stored
+
+    def _copy(self, message: Message, folder: Folder[Message]) -> Path:
+        with suppress(FileExistsError):  # an earlier attempt with the same idempotency key
+            folder.create(file_name(message), message)
+        return folder.path / file_name(message)
 
     def _deliver(self, message: Message) -> Message:
         """Delivers under the message's own name; should another message of the same second bear it (one in four

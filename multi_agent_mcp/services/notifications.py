@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from multi_agent_mcp.domain.names import new_id
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.errors import ContentTooLarge
 from multi_agent_mcp.services.interrupts import Interrupts
+from multi_agent_mcp.services.messages import require_text
 from multi_agent_mcp.store.workspace import Workspace
 
 READ_KEPT = timedelta(days=30)
+MESSAGE_CHARACTERS = 1_000  # it is shown beside the answers of other tools
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,29 @@ class Notifications:
                 inbox.mark_read([name for name, _ in mine], self.clock())
                 inbox.archive_older(self.clock() - READ_KEPT)
         return [as_answer(notice) for _, notice in mine]
+
+    def from_chat(
+        self, agent_id: str, conversation_id: str, message: str | None, task_id: str | None, *, interrupting: bool
+    ) -> Notification:
+        """Tells the agent's own task session to look into a conversation (seed 003); as an interrupt in urgent
+        cases."""
+        require_text("message", message)
+        if len(message or "") > MESSAGE_CHARACTERS:
+            raise ContentTooLarge(size=len(message or ""), limit=MESSAGE_CHARACTERS)
+        notice = Notification(
+            id=new_id("ntf"),
+            target_agent_id=agent_id,
+            target_purpose="task",
+            type="interrupt" if interrupting else "chat_session_notification",
+            action="check_chat",
+            task_id=task_id,
+            conversation_id=conversation_id,
+            message=message or "",
+            created_at=self.clock(),
+            instruction=self.interrupts.texts("chat.check", conversation_id=conversation_id),
+        )
+        self.workspace.notices(agent_id).deliver(notice)
+        return notice
 
     def _unread(self, agent_id: str, purpose: str, *, fresh: bool = False) -> list[tuple[str, Notification]]:
         """What this purpose is to be told; an interrupt whose task was reopened stays unread and unseen."""

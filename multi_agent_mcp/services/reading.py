@@ -14,12 +14,13 @@ from multi_agent_mcp.domain.message import Message, page_order, reading_order
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import MessageNotFound
 from multi_agent_mcp.services.agents import Agents
+from multi_agent_mcp.services.conversations import Conversations
 from multi_agent_mcp.services.reports import Reports
 from multi_agent_mcp.services.waiting import Waiting
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
 from multi_agent_mcp.texts import Texts
 
-ENVELOPE_RESERVE = 600  # characters of an answer for everything beside the messages
+ENVELOPE_RESERVE = 2_000  # characters of an answer for everything beside the messages, a chat notification too
 WITHOUT_LIMIT = 2**62
 SMALLEST_SLICE = 200  # a message is not begun for less
 
@@ -111,6 +112,7 @@ class Reading:
         texts: Texts,
         clock: Callable[[], datetime],
         reports: Reports,
+        conversations: Conversations,
         waiting: Waiting,
     ) -> None:
         self.workspace = workspace
@@ -119,6 +121,7 @@ class Reading:
         self.texts = texts
         self.clock = clock
         self.reports = reports
+        self.conversations = conversations
         self.waiting = waiting
 
     def unread_count(self, agent_id: str) -> int:
@@ -210,6 +213,7 @@ class Reading:
         if not fresh:
             return
         self.reports.apply(handover.reader, fresh)
+        self.conversations.mark_seen(handover.reader, fresh)
         if hold is not None:
             hold(tuple(message.id for message in fresh))
         mailbox = self.workspace.mailbox(handover.reader.id)

@@ -104,6 +104,10 @@ class Sessions:
         return "task"
 
     def _chat_work_waits(self, agent_id: str) -> bool:
+        """A delegation that is not carried out yet, or a conversation message."""
+        delegations = self.workspace.delegations.all(agent_id)
+        if any(item.conversation_id is None for item in delegations):
+            return True
         return any(message.message_type == "conversation" for _, message in self.workspace.mailbox(agent_id).unread())
 
     def _tasks_in_progress(self, agent_id: str) -> list[Task]:

@@ -23,7 +23,10 @@ LOCK_STRIPES = 256
 
 
 class Collection(Generic[E]):
-    """`shelf` names the sub-directory an entity belongs to, "" for none; `missing` is raised for an unknown id."""
+    """`shelf` names the sub-directory an entity belongs to; `missing` is raised for an unknown id.
+
+    With `file_name` every entity has a directory of its own, named by its id, and its file there is called so.
+    """
 
     def __init__(
         self,
@@ -34,6 +37,7 @@ class Collection(Generic[E]):
         shelf: Callable[[E], str],
         missing: Callable[[str], Refusal],
         closed: re.Pattern[bytes] | None = None,
+        file_name: str | None = None,
     ) -> None:
         self.files = files
         self.base = base
@@ -41,11 +45,12 @@ class Collection(Generic[E]):
         self._shelf = shelf
         self._missing = missing
         self._closed = closed
+        self._file_name = file_name
         self._folders: dict[str, Folder[E]] = {}
 
     def add(self, entity: E) -> E:
         """Exclusive and durable; raises `FileExistsError`."""
-        self.folder(self._shelf(entity)).create(f"{entity.id}.md", entity)
+        self.folder(self._shelf(entity)).create(self._name(entity.id), entity)
         return entity
 
     def find(self, entity_id: str) -> E | None:
@@ -73,7 +78,7 @@ class Collection(Generic[E]):
             folder, entity = located
             changed = change(entity)
             if changed != entity:
-                folder.replace(f"{entity_id}.md", changed)
+                folder.replace(self._name(entity_id), changed)
             self._reshelve(folder, changed)
             return changed
 
@@ -103,7 +108,7 @@ class Collection(Generic[E]):
 
     def remove(self, entity: E) -> None:
         """Takes back what was added a moment ago and not acknowledged to anybody."""
-        (self.folder(self._shelf(entity)).path / f"{entity.id}.md").unlink(missing_ok=True)
+        (self.folder(self._shelf(entity)).path / self._name(entity.id)).unlink(missing_ok=True)
 
     def shelves(self) -> list[str]:
         try:
@@ -113,15 +118,21 @@ class Collection(Generic[E]):
 
     def folder(self, shelf: str) -> Folder[E]:
         if shelf not in self._folders:
-            self._folders[shelf] = Folder(self.files, self.base / shelf, self._entity_type, closed=self._closed)
+            path = self.base / shelf
+            if self._file_name is None:
+                made: Folder[E] = Folder(self.files, path, self._entity_type, closed=self._closed)
+            else:
+                only = re.compile(re.escape(self._file_name))
+                made = Folder(self.files, path, self._entity_type, closed=self._closed, named=only, id=shelf)
+            self._folders[shelf] = made
         return self._folders[shelf]
 
     def _chosen(self, shelf: str | None) -> list[Folder[E]]:
         return [self.folder(name) for name in (self.shelves() if shelf is None else [shelf])]
 
     def _locate(self, entity_id: str) -> tuple[Folder[E], E] | None:
-        for shelf in self.shelves():
-            entity = self.folder(shelf).load(f"{entity_id}.md")
+        for shelf in self.shelves() if self._file_name is None else [entity_id]:
+            entity = self.folder(shelf).load(self._name(entity_id))
             if entity is not None:
                 return self.folder(shelf), entity
         return None
@@ -129,7 +140,10 @@ class Collection(Generic[E]):
     def _reshelve(self, folder: Folder[E], entity: E) -> None:
         target = self.folder(self._shelf(entity))
         if target.path != folder.path:
-            self.files.move(folder.path / f"{entity.id}.md", target.path / f"{entity.id}.md")
+            self.files.move(folder.path / self._name(entity.id), target.path / self._name(entity.id))
+
+    def _name(self, entity_id: str) -> str:
+        return self._file_name or f"{entity_id}.md"
 
     def _lock(self, entity_id: str) -> str:
         """Lock files are striped, so that there is a bounded number of them. Never hold two of one collection."""

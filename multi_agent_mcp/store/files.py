@@ -112,7 +112,8 @@ class Files:
 
     def lock(self, name: str) -> FileLock:
         """A lock between processes (and threads). Use it once: `with files.locked(name)` does."""
-        make_directory(self.locks)
+        with storage_errors(self.locks):
+            make_directory(self.locks)
         return FileLock(
             str(self.locks / f"{name}.lock"),
             timeout=LOCK_SECONDS,
@@ -125,8 +126,8 @@ class Files:
         """Whether somebody holds the lock `name`, asked without being in anybody's way: several may ask at once."""
         try:
             descriptor = os.open(self.locks / f"{name}.lock", os.O_RDONLY)
-        except FileNotFoundError:
-            return False
+        except OSError:
+            return False  # nobody has ever held it, or nobody can
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

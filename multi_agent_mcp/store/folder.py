@@ -51,7 +51,8 @@ class Folder(Generic[E]):
     """The files `*.md` of one directory. Dot-files and other suffixes are not ours.
 
     `closed` is a pattern (with a group of that name) that, found in a file's header, says the file is done with and
-    need not be parsed to be counted out; anything it does not match is parsed. `defaults` stand in for keys a
+    need not be parsed to be counted out; anything it does not match is parsed. `named` narrows the file names that
+    are ours. `defaults` stand in for keys a
     hand-written file leaves out.
     """
 
@@ -62,12 +63,14 @@ class Folder(Generic[E]):
         entity_type: type[E],
         *,
         closed: re.Pattern[bytes] | None = None,
+        named: re.Pattern[str] | None = None,
         **defaults: Any,
     ) -> None:
         self.files = files
         self.path = path
         self.codec = codec(entity_type)
         self._closed = closed
+        self._named = named
         self._defaults = defaults
         self._index: dict[str, Entry[E]] = {}
         self.version = 0
@@ -160,13 +163,18 @@ class Folder(Generic[E]):
         try:
             with storage_errors(self.path, FileNotFoundError), os.scandir(self.path) as directory:
                 for item in directory:
-                    if item.name.endswith(".md") and not item.name.startswith("."):
+                    if self._is_ours(item.name):
                         with contextlib.suppress(FileNotFoundError):
                             status = item.stat(follow_symlinks=False)
                             if stat.S_ISREG(status.st_mode):
                                 yield item.name, (status.st_mtime_ns, status.st_size, status.st_ino)
         except FileNotFoundError:
             return  # the folder is made by the first file put into it
+
+    def _is_ours(self, name: str) -> bool:
+        if not name.endswith(".md") or name.startswith("."):
+            return False
+        return self._named is None or self._named.fullmatch(name) is not None
 
     def _entry(self, name: str, signature: Signature) -> Entry[E] | None:
         if self._closed is not None and (label := self._peek(name, self._closed)):

@@ -6,6 +6,7 @@ import re
 from functools import cached_property
 from pathlib import Path
 
+from multi_agent_mcp.domain.conversation import Conversation, Delegation
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.names import AgentId, SessionName
@@ -13,7 +14,13 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.waiting import OwnerWait
-from multi_agent_mcp.errors import ExecutionNotFound, InvalidSession, TaskNotFound
+from multi_agent_mcp.errors import (
+    ConversationNotFound,
+    DelegationNotFound,
+    ExecutionNotFound,
+    InvalidSession,
+    TaskNotFound,
+)
 from multi_agent_mcp.store.collection import Collection
 from multi_agent_mcp.store.files import Files, make_directory, storage_errors
 from multi_agent_mcp.store.folder import Folder
@@ -28,6 +35,7 @@ UNASSIGNED = "_unassigned"
 _FINISHED_TASK = re.compile(
     rb"^status: (?P<closed>done|cancelled(?=.*^interrupt_id: null$))$", re.MULTILINE | re.DOTALL
 )
+_NOT_CONVERSATION = re.compile(r"(?!conversation\.md$).+")
 _ENDED = re.compile(rb"^ended_at: '?(?P<closed>[0-9][^'\r\n]*)", re.MULTILINE)
 _COMPLETED = re.compile(rb"^completed_at: '?(?P<closed>[0-9][^'\r\n]*)", re.MULTILINE)
 
@@ -104,6 +112,31 @@ class Workspace:
             missing=lambda _: InvalidSession(),
             closed=_ENDED,
         )
+
+    @cached_property
+    def delegations(self) -> Collection[Delegation]:
+        return Collection(
+            self.files,
+            self.path / "delegations",
+            Delegation,
+            shelf=lambda delegation: delegation.agent_id,
+            missing=lambda delegation_id: DelegationNotFound(delegation_id=delegation_id),
+        )
+
+    @cached_property
+    def conversations(self) -> Collection[Conversation]:
+        """Each in a directory of its own, beside its messages: `conversations/{id}/conversation.md`."""
+        return Collection(
+            self.files,
+            self.path / "conversations",
+            Conversation,
+            shelf=lambda conversation: conversation.id,
+            missing=lambda conversation_id: ConversationNotFound(conversation_id=conversation_id),
+            file_name="conversation.md",
+        )
+
+    def conversation_messages(self, conversation_id: str) -> Folder[Message]:
+        return Folder(self.files, self.path / "conversations" / conversation_id, Message, named=_NOT_CONVERSATION)
 
     @cached_property
     def executions(self) -> Collection[Execution]:

@@ -28,8 +28,8 @@ def send_message(
     conversation_id: str | None = None,
     idempotency_key: str | None = None,
 ) -> Answer:
-    """Send a message to an agent, or to everybody (receiver_id left out). The receiver is alerted.
-    Repeating an idempotency_key sends nothing twice."""
+    """Send a message to an agent, or to everybody (receiver_id left out), or into a conversation
+    (conversation_id). The receiver is alerted. Repeating an idempotency_key sends nothing twice."""
     draft = Draft(
         content=content,
         receiver_id=receiver_id,
@@ -39,7 +39,10 @@ def send_message(
         metadata=metadata or {},
         idempotency_key=idempotency_key,
     )
-    sent = call.services.messages.send(call.me, draft)
+    if conversation_id is not None:
+        sent = call.services.conversations.say(call.me, conversation_id, draft)
+    else:
+        sent = call.services.messages.send(call.me, draft)
     return {
         "message_id": sent.message_id,
         "receiver_ids": sent.receiver_ids,

@@ -15,13 +15,16 @@ LOOK_AGAIN_SECONDS = 2.0
 
 
 def get_next_action(call: Call, timeout_seconds: Annotated[float, Field(ge=0, le=600)] = 0) -> Answer:
-    """What to do next, with what it needs: work, review, read_messages, wait or exit.
+    """What to do next, with what it needs: work, review, read_messages, a delegation, a conversation, wait or exit.
     With timeout_seconds (at most 600) it waits until there is something."""
     deadline = time.monotonic() + timeout_seconds
     changes = call.binding.changes
     while True:
         seen = changes.count
-        action = call.services.work.next_action(call.me, call.session)
+        if call.purpose == "chat":
+            action = call.services.chat_work.next_action(call.me, call.session.record)
+        else:
+            action = call.services.work.next_action(call.me, call.session)
         remaining = deadline - time.monotonic()
         if action["action"] != "wait" or remaining <= 0 or changes.closed or call.interrupted():
             return action

@@ -1,0 +1,198 @@
+"""Two sessions of one mind: delegation, conversations, task operations from a chat (seeds 002, 003)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from multi_agent_mcp.domain.conversation import Conversation, Delegation
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.names import entity_id
+from multi_agent_mcp.domain.task import TaskPriority, TaskStatus
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.errors import TaskNotFound
+from multi_agent_mcp.server.middleware import Call
+from multi_agent_mcp.server.toolbox import CHAT, TASK, Answer, Tool
+from multi_agent_mcp.services.conversations import spoken
+from multi_agent_mcp.services.delegations import as_answer
+
+
+def delegate_to_chat_session(call: Call, target_agent_id: str, purpose: str, context: str | None = None) -> Answer:
+    """Let your chat session talk to an agent; your task goes on. The answer says how to await the result."""
+    delegation, instruction = call.services.delegations.delegate(
+        call.me, call.session.record, target_agent_id, purpose, context
+    )
+    return {"delegation_id": delegation.id, "instruction": instruction}
+
+
+def get_task_conversations(call: Call, task_id: str | None = None) -> Answer:
+    """The conversations of a task (default: this session's), with their messages, in every state."""
+    wanted = task_id if task_id is not None else call.session.record.task_id
+    if wanted is None:
+        raise TaskNotFound("no_task_in_session")
+    task = call.services.board.get(wanted)
+    task.require_writer(call.me.id, call.services.agents.all())
+    conversations = call.services.conversations.of_task(task.id)
+    waiting = [item for item in call.services.delegations.unstarted(call.me.id) if item.task_id == task.id]
+    shown = [*(_waiting(item) for item in waiting), *(_conversation(call, item) for item in conversations)]
+    totals = {"task_id": task.id, "total_conversations": len(shown)}
+    return call.fitting(totals, "conversations", _slimmed(call, shown))
+
+
+def get_conversation_messages(
+    call: Call, conversation_id: str, limit: Annotated[int, Field(ge=1, le=500)] = 50
+) -> Answer:
+    """The newest messages of one of your conversations, oldest first."""
+    conversation = call.services.conversations.get(conversation_id)
+    conversation.require_participant(call.me.id)
+    messages = call.services.conversations.messages_of(conversation.id)
+    agents = call.services.agents.registry.all()
+    shown = [
+        {**spoken(message), "sender_name": agents[message.sender_id].name if message.sender_id in agents else ""}
+        for message in messages[-limit:]
+    ]
+    answer = {
+        "conversation_id": conversation.id,
+        "total_count": len(messages),
+        "instruction": call.services.texts("conversation.messages"),
+    }
+    fitted = call.fitting(answer, "messages", shown[::-1])
+    return {**fitted, "messages": fitted["messages"][::-1], "total_count": len(messages)}
+
+
+def get_pending_delegations(call: Call) -> Answer:
+    """Take over what your task session delegated: start_conversation with each of them."""
+    delegations = call.services.delegations.take(call.session.record)
+    return call.fitting({}, "delegations", [as_answer(item) for item in delegations])
+
+
+def start_conversation(
+    call: Call, target_agent_id: str, initial_message: str, purpose: str | None = None, delegation_id: str | None = None
+) -> Answer:
+    """Start a conversation. A pending delegation to that agent is carried out by it."""
+    conversation, sent = call.services.delegations.start_conversation(
+        call.me, call.session.record, target_agent_id, initial_message, purpose, delegation_id
+    )
+    return {
+        "conversation_id": conversation.id,
+        "status": conversation.status,
+        "task_id": conversation.task_id,
+        "message_id": sent.message_id,
+    }
+
+
+def end_conversation(call: Call, conversation_id: str, final_message: str | None = None) -> Answer:
+    """End a conversation; the other side is told."""
+    conversation = call.services.conversations.end(call.me, conversation_id, final_message)
+    return {"conversation_id": conversation.id, "status": conversation.status}
+
+
+def start_task_from_chat(call: Call, task_id: str, requester_id: str) -> Answer:
+    """Start a task of yours because a superior (requester_id) asked you to in this chat."""
+    task, previous = call.services.chat_tasks.start(call.me, task_id, requester_id)
+    return {
+        "task_id": task.id,
+        "previous_status": previous,
+        "new_status": task.status,
+        "requester_id": requester_id,
+        "instruction": call.services.texts("chat.task_started"),
+    }
+
+
+def update_task_from_chat(
+    call: Call,
+    task_id: str,
+    requester_id: str,
+    title: str | None = None,
+    description: str | None = None,
+    status: TaskStatus | None = None,
+    priority: TaskPriority | None = None,
+    blocked_reason: str | None = None,
+) -> Answer:
+    """Change a task you are assigned to or created, because a superior (requester_id) asked you to."""
+    given = {"title": title, "description": description, "status": status, "priority": priority}
+    updates = {name: value for name, value in given.items() if value is not None}
+    task, fields = call.services.chat_tasks.update(call.me, task_id, requester_id, updates, blocked_reason)
+    return {
+        "task_id": task.id,
+        "updated_fields": fields,
+        "requester_id": requester_id,
+        "instruction": call.services.texts("chat.task_updated"),
+    }
+
+
+def notify_task_session(
+    call: Call,
+    conversation_id: str,
+    message: str | None = None,
+    related_task_id: str | None = None,
+    priority: Literal["normal", "high"] = "normal",
+) -> Answer:
+    """Tell your own task session to look into a conversation; high interrupts it."""
+    if related_task_id is not None:
+        entity_id("tsk", related_task_id)
+    conversation = call.services.conversations.get(conversation_id)
+    conversation.require_participant(call.me.id)
+    notice = call.services.notifications.from_chat(
+        call.me.id, conversation.id, message, related_task_id, interrupting=priority == "high"
+    )
+    return {
+        "notification_id": notice.id,
+        "target_agent_id": call.me.id,
+        "conversation_id": conversation.id,
+        "type": notice.type,
+        "instruction": call.services.texts("chat.notified"),
+    }
+
+
+def _conversation(call: Call, conversation: Conversation) -> dict[str, Any]:
+    messages: list[Message] = call.services.conversations.messages_of(conversation.id)
+    return {
+        "conversation_id": conversation.id,
+        "status": conversation.status,
+        "target_agent_id": conversation.target_agent_id,
+        "purpose": conversation.purpose,
+        "message_count": len(messages),
+        "messages": [spoken(message) for message in messages],
+        "started_at": format_time(conversation.started_at),
+        "ended_at": format_time(conversation.ended_at) if conversation.ended_at else None,
+    }
+
+
+def _waiting(delegation: Delegation) -> dict[str, Any]:
+    """A delegation that no chat session has carried out yet."""
+    return {
+        "conversation_id": None,
+        "status": "pending",
+        "target_agent_id": delegation.target_agent_id,
+        "purpose": delegation.purpose,
+        "message_count": 0,
+        "messages": [],
+        "started_at": None,
+        "ended_at": None,
+    }
+
+
+def _slimmed(call: Call, shown: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Conversations whose oldest messages were left out so that each has its share of the answer."""
+    share = call.services.settings.limits.answer_characters * 3 // 4 // max(len(shown), 1)
+    for item in shown:
+        kept = call.newest_fitting(item["messages"], share)
+        if len(kept) < len(item["messages"]):
+            item["messages"] = kept
+            item["messages_truncated"] = True
+    return shown
+
+
+TOOLS = (
+    Tool(delegate_to_chat_session, purposes=TASK),
+    Tool(get_task_conversations, purposes=TASK, read_only=True),
+    Tool(get_conversation_messages, purposes=TASK, read_only=True),
+    Tool(get_pending_delegations, purposes=CHAT),
+    Tool(start_conversation, purposes=CHAT),
+    Tool(end_conversation, purposes=CHAT),
+    Tool(start_task_from_chat, purposes=CHAT),
+    Tool(update_task_from_chat, purposes=CHAT),
+    Tool(notify_task_session, purposes=CHAT),
+)

@@ -1,0 +1,64 @@
+"""What a chat session is to do next (seed 002)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.conversation import Conversation
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.services.conversations import Conversations, is_conversational, tells_end
+from multi_agent_mcp.services.delegations import Delegations, as_answer
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.texts import Texts
+
+
+class ChatWork:
+    """A chat session's loop: delegations, requests, messages, ends of conversations."""
+
+    def __init__(
+        self, workspace: Workspace, delegations: Delegations, conversations: Conversations, texts: Texts
+    ) -> None:
+        self.workspace = workspace
+        self.delegations = delegations
+        self.conversations = conversations
+        self.texts = texts
+
+    def next_action(self, agent: Agent, session: AgentSession) -> dict[str, Any]:
+        """The strongest claim first; `exit` once the conversations of this session are over, else `wait`."""
+        delegations = self.delegations.take(session)
+        if delegations:
+            return self._action("process_delegation", delegation=as_answer(delegations[0]))
+        mine = self.conversations.of_agent(agent.id)
+        unread = [message for _, message in self.workspace.mailbox(agent.id).unread()]
+        return (
+            self._request(agent, mine, unread)
+            or self._mail("conversation_ended", [message for message in unread if tells_end(message)])
+            or self._mail("conversation_message", [message for message in unread if is_conversational(message)])
+            or (self._action("read_messages", unread_count=len(unread)) if unread else None)
+            or self._action("exit" if self._is_over(mine, session.created_at) else "wait")
+        )
+
+    def _request(self, agent: Agent, mine: list[Conversation], unread: list[Message]) -> dict[str, Any] | None:
+        """A conversation somebody wants to begin with this agent."""
+        waiting = {message.metadata.get("conversation_id") for message in unread}
+        for item in mine:
+            if item.status == "pending" and item.target_agent_id == agent.id and item.id in waiting:
+                facts = {"conversation_id": item.id, "initiator_id": item.initiator_id, "purpose": item.purpose}
+                return self._action("conversation_request", **facts)
+        return None
+
+    def _mail(self, action: str, messages: list[Message]) -> dict[str, Any] | None:
+        ids = list(dict.fromkeys(str(message.metadata["conversation_id"]) for message in messages))
+        return self._action(action, conversation_ids=ids, unread_count=len(messages)) if ids else None
+
+    def _is_over(self, mine: list[Conversation], since: datetime) -> bool:
+        """Whether this session has had a conversation and none of the agent's is still open."""
+        ended_here = any(item.ended_at is not None and item.ended_at >= since for item in mine)
+        return ended_here and all(item.status == "ended" for item in mine)
+
+    def _action(self, action: str, **needed: Any) -> dict[str, Any]:
+        key = f"next.chat.{action}"
+        return {"action": action, "instruction": self.texts(key if key in self.texts else f"next.{action}"), **needed}

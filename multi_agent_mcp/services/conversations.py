@@ -1,0 +1,178 @@
+"""Conversations between two agents: every message is mail, and a copy lies in the conversation's folder (seed 002)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.conversation import Conversation
+from multi_agent_mcp.domain.message import Message, page_order
+from multi_agent_mcp.domain.names import entity_id, new_id
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.errors import InvalidArguments, Refusal
+from multi_agent_mcp.services.agents import Agents
+from multi_agent_mcp.services.messages import Draft, Messages, Sent, require_text
+from multi_agent_mcp.store.workspace import Workspace
+
+ENDED = "ended"
+PURPOSE_CHARACTERS = 1_000
+SPOKEN_CHARACTERS = 3_000
+
+
+class Conversations:
+    """The conversations of one team."""
+
+    def __init__(self, workspace: Workspace, agents: Agents, messages: Messages, clock: Callable[[], datetime]) -> None:
+        self.workspace = workspace
+        self.agents = agents
+        self.messages = messages
+        self.clock = clock
+
+    def get(self, conversation_id: object) -> Conversation:
+        """Raises `InvalidId` or `ConversationNotFound`."""
+        return self.workspace.conversations.get(entity_id("cnv", conversation_id))
+
+    def begin(
+        self,
+        initiator: Agent,
+        target: Agent,
+        first_words: str,
+        *,
+        purpose: str | None = None,
+        task_id: str | None = None,
+        delegation_id: str | None = None,
+        conversation_id: str | None = None,
+    ) -> tuple[Conversation, Sent]:
+        """Makes a conversation and sends its first message. When the message cannot be stored there is none."""
+        if initiator.id == target.id:
+            raise InvalidArguments("to_oneself")
+        require_purpose(purpose)
+        conversation = Conversation(
+            id=conversation_id or new_id("cnv"),
+            initiator_id=initiator.id,
+            target_agent_id=target.id,
+            task_id=task_id,
+            delegation_id=delegation_id,
+            purpose=purpose,
+            started_at=self.clock(),
+        )
+        self.workspace.conversations.add(conversation)
+        try:
+            return conversation, self._send(initiator, conversation, Draft(content=first_words))
+        except Refusal:
+            self.workspace.conversations.remove(conversation)
+            raise
+
+    def say(self, sender: Agent, conversation_id: str, draft: Draft) -> Sent:
+        """A message in a conversation; the receiver is the other participant. The target's answer makes it active.
+
+        Raises `NotParticipant`, `ConversationNotActive`, and what sending raises.
+        """
+        conversation = self.get(conversation_id)
+        other = conversation.other(sender.id)
+        conversation.require_open()
+        if draft.receiver_id not in (None, other):
+            raise InvalidArguments(reason=f"the other participant of {conversation.id} is {other}")
+        sent = self._send(sender, conversation, draft)
+        self._seen(conversation.id, sender.id)
+        return sent
+
+    def end(self, actor: Agent, conversation_id: str, final_words: str | None = None) -> Conversation:
+        """Ends a conversation; the other side is told by mail, with the final words if there are any."""
+        conversation = self.get(conversation_id)
+        conversation.end(actor.id, self.clock())
+        require_text("final_message", final_words)
+        if final_words:
+            self._send(actor, conversation, Draft(content=final_words, metadata={ENDED: True}))
+        ended = self.workspace.conversations.update(conversation.id, lambda found: found.end(actor.id, self.clock()))
+        if not final_words:
+            self._send_notice(actor, ended)
+        return ended
+
+    def messages_of(self, conversation_id: str) -> list[Message]:
+        """The messages of a conversation, oldest first, in whatever state it is."""
+        folder = self.workspace.conversation_messages(conversation_id)
+        return sorted((message for _, message in folder.open_entities()), key=page_order)
+
+    def of_task(self, task_id: str) -> list[Conversation]:
+        """The conversations that belong to a task, oldest first."""
+        found = [item for item in self.workspace.conversations.all() if item.task_id == task_id]
+        return sorted(found, key=_oldest_first)
+
+    def of_agent(self, agent_id: str) -> list[Conversation]:
+        """The conversations an agent takes part in, oldest first."""
+        found = [item for item in self.workspace.conversations.all() if item.has(agent_id)]
+        return sorted(found, key=_oldest_first)
+
+    def mark_seen(self, reader: Agent, messages: Iterable[Message]) -> None:
+        """The reader has read these: conversations that waited for it become active."""
+        ids = {str(message.metadata.get("conversation_id")) for message in messages if is_conversational(message)}
+        for conversation_id in ids:
+            if self.workspace.conversations.find(conversation_id) is not None:
+                self._seen(conversation_id, reader.id)
+
+    def latest_with(self, agent_id: str, other_id: str) -> Conversation | None:
+        """The conversation in which these two talked last."""
+        both = [item for item in self.of_agent(agent_id) if item.has(other_id)]
+        return both[-1] if both else None
+
+    def _seen(self, conversation_id: str, agent_id: str) -> None:
+        self.workspace.conversations.update(conversation_id, lambda found: found.seen_by(agent_id))
+
+    def _send(self, sender: Agent, conversation: Conversation, draft: Draft) -> Sent:
+        """Mail to the other participant, and the copy in the conversation's folder."""
+        addressed = Draft(
+            content=draft.content,
+            receiver_id=conversation.other(sender.id),
+            message_type="conversation",
+            subject=draft.subject or conversation.purpose or "",
+            priority=draft.priority,
+            metadata={**draft.metadata, "conversation_id": conversation.id},
+            idempotency_key=draft.idempotency_key,
+        )
+        return self.messages.send(sender, addressed, copy_to=self.workspace.conversation_messages(conversation.id))
+
+    def _send_notice(self, actor: Agent, ended: Conversation) -> None:
+        draft = Draft(
+            content=self.messages.texts("conversation.ended"),
+            receiver_id=ended.other(actor.id),
+            message_type="system",
+            subject=ended.purpose or "",
+            metadata={"conversation_id": ended.id, ENDED: True},
+        )
+        self.messages.send(actor, draft)
+
+
+def is_conversational(message: Message) -> bool:
+    return message.message_type == "conversation" and "conversation_id" in message.metadata
+
+
+def tells_end(message: Message) -> bool:
+    """Whether this mail says that its conversation has ended."""
+    return "conversation_id" in message.metadata and bool(message.metadata.get(ENDED))
+
+
+def require_purpose(purpose: str | None) -> None:
+    """Raises `InvalidArguments` for a purpose that is no short text."""
+    require_text("purpose", purpose)
+    if len(purpose or "") > PURPOSE_CHARACTERS:
+        raise InvalidArguments(reason=f"purpose must have at most {PURPOSE_CHARACTERS} characters")
+
+
+def spoken(message: Message) -> dict[str, Any]:
+    """A message of a conversation in an answer; the whole of a long one stands in the receiver's mail."""
+    answer: dict[str, Any] = {
+        "id": message.id,
+        "sender_id": message.sender_id,
+        "content": message.content[:SPOKEN_CHARACTERS],
+        "created_at": format_time(message.created_at),
+    }
+    if len(message.content) > SPOKEN_CHARACTERS:
+        answer |= {"content_truncated": True, "content_length": len(message.content)}
+    return answer
+
+
+def _oldest_first(conversation: Conversation) -> tuple[datetime, str]:
+    return conversation.started_at, conversation.id
