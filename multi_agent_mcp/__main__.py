@@ -9,17 +9,26 @@ import sys
 def main() -> None:
     """The command line. What the operating system refuses outside the store (a full disk behind `>`, a reader that has
     gone) is one sentence and exit code 1, too."""
-    from multi_agent_mcp.cli.main import app
-
     try:
         try:
-            app()
+            _run(sys.argv[1:])
         finally:
             sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more at its end
         sys.stderr.write(f"multi-agent-mcp: storage_error: {error.strerror or error}\n")
         sys.exit(1)
+
+
+def _run(arguments: list[str]) -> None:
+    if arguments[:1] == ["serve"]:
+        from multi_agent_mcp.cli import serve  # a host waits for it: no other command is imported
+
+        serve.main(arguments[1:])
+    else:
+        from multi_agent_mcp.cli.main import app
+
+        app()
 
 
 if __name__ == "__main__":

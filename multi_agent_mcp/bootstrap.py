@@ -10,6 +10,7 @@ from pathlib import Path
 
 from multi_agent_mcp.config import Settings, read_settings
 from multi_agent_mcp.domain import names, times
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import NoSuchSession
 from multi_agent_mcp.notify.base import Notifier
 from multi_agent_mcp.notify.desktop import DesktopNotifier
@@ -22,6 +23,7 @@ from multi_agent_mcp.services.chat_work import ChatWork
 from multi_agent_mcp.services.conversations import Conversations
 from multi_agent_mcp.services.dashboard import Dashboard
 from multi_agent_mcp.services.delegations import Delegations
+from multi_agent_mcp.services.doctor import Doctor
 from multi_agent_mcp.services.executions import Executions
 from multi_agent_mcp.services.interrupts import Interrupts
 from multi_agent_mcp.services.messages import Messages
@@ -29,6 +31,7 @@ from multi_agent_mcp.services.notifications import Notifications
 from multi_agent_mcp.services.reading import Reading
 from multi_agent_mcp.services.reports import Reports
 from multi_agent_mcp.services.sessions import Sessions
+from multi_agent_mcp.services.staffing import Staffing
 from multi_agent_mcp.services.tasks import Tasks
 from multi_agent_mcp.services.waiting import Waiting
 from multi_agent_mcp.services.work import Work
@@ -104,6 +107,10 @@ class Services:
         return ChatTasks(self.workspace, self.agents, self.board, self.conversations, self.audit, self.clock)
 
     @cached_property
+    def staffing(self) -> Staffing:
+        return Staffing(self.workspace, self.agents, self.sessions, self.board, self.delegations, self.clock)
+
+    @cached_property
     def chat_work(self) -> ChatWork:
         return ChatWork(self.workspace, self.delegations, self.conversations, self.texts)
 
@@ -123,6 +130,10 @@ class Services:
     @cached_property
     def tasks(self) -> Tasks:
         return Tasks(self.workspace, self.agents, self.messages, self.waiting, self.texts, self.clock)
+
+    def doctor(self, probe: Callable[[Agent], str | None]) -> Doctor:
+        """`probe` says why an agent's pane cannot be rung."""
+        return Doctor(self.workspace, self.agents, self.sessions, self.waiting, self.staffing, probe)
 
     def audit(self, tool: str, **facts: object) -> None:
         """Adds a line to `audit/{YYYYMMDD}.jsonl`."""

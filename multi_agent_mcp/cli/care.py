@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from multi_agent_mcp.cli.door import Json, Root, Session, desk, table
-from multi_agent_mcp.services.doctor import Doctor
 from multi_agent_mcp.services.pruning import Pruning
 
 
@@ -18,7 +17,7 @@ def doctor(root: Root = None, session: Session = None, as_json: Json = False) ->
 
     with desk(root, session, as_json=as_json) as opened:
         services = opened.services
-        findings = Doctor(services.workspace, services.agents, services.sessions, services.waiting, probe).examine()
+        findings = services.doctor(probe).examine()
         rows = [(item.level, item.check, item.subject, item.finding, item.repair) for item in findings]
         clean = [services.texts("doctor.clean")]
         lines = table(("level", "check", "subject", "finding", "repair"), rows) if rows else clean

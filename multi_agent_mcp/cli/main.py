@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from multi_agent_mcp import __version__
-from multi_agent_mcp.cli import agents, care, hosts, mail, serve, setup, tasks, team
+from multi_agent_mcp.cli import agents, care, hosts, mail, serve, setup, supervise, talk, tasks, team
 from multi_agent_mcp.cli.demo.command import demo
 
 app = typer.Typer(
@@ -34,15 +34,28 @@ def _options(
     del version  # the callback has acted on it
 
 
+def _serve(context: typer.Context) -> None:
+    """`serve` reads its options itself; `__main__` hands them over without coming here."""
+    serve.main(context.args)
+
+
 app.command()(setup.init)
 app.add_typer(agents.app, name="agent")
-app.command()(serve.serve)
+app.command(
+    "serve",
+    help=serve.HELP,
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(_serve)
 app.command()(mail.send)
 app.command()(mail.read)
 app.command()(mail.unread)
 app.command()(mail.trace)
 app.command()(team.up)
 app.command()(team.down)
+app.command()(supervise.supervise)
+app.command()(talk.conversations)
+app.command()(talk.sessions)
 app.command()(care.doctor)
 app.command()(care.prune)
 app.add_typer(tasks.app, name="task")

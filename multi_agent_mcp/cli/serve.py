@@ -1,51 +1,74 @@
-"""`serve`: the stdio MCP server of one agent."""
+"""`serve`: the stdio MCP server of one agent.
+
+A host waits for it, some only a second (HOSTS §3). So it reads its few options without typer, whose import and that of
+the other commands would take a tenth of that.
+"""
 
 from __future__ import annotations
 
+import argparse
+import gc
 import logging
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.cli.door import Root, Session, refuse
-from multi_agent_mcp.config import find_root, find_session, read_environment
+from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.config import Environment, find_root, find_session, read_environment
 from multi_agent_mcp.domain.agent import PURPOSES
 from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.services.messages import require_choice
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES, catalogue
 
+HELP = "Run an agent's MCP server on standard input and output. Hosts start it; see host-config."
 WRONG_USE = 2
 
 
-def serve(
-    root: Root = None,
-    session: Session = None,
-    agent: Annotated[
-        str | None, typer.Option(metavar="ID", help="The agent this process is; without it: authenticate first.")
-    ] = None,
-    purpose: Annotated[str | None, typer.Option(help=f"One of {', '.join(PURPOSES)} (default: by what waits).")] = None,
-    language: Annotated[str | None, typer.Option(help=f"One of {', '.join(LANGUAGES)}.")] = None,
-) -> None:
-    """Run an agent's MCP server on standard input and output. Hosts start it; see host-config."""
+def main(arguments: Sequence[str]) -> None:
+    """Serves until the end of the process. Refuses to start with one sentence and exit code 2."""
     logging.basicConfig(format="multi-agent-mcp: %(message)s", level=logging.WARNING)
-    texts = catalogue(language or DEFAULT_LANGUAGE)
+    gc.disable()  # a start makes many objects and hardly any garbage; looking for it takes a twentieth of the time
+    options = _parser().parse_args(arguments)
+    environment = read_environment()
+    texts = catalogue(options.language or DEFAULT_LANGUAGE)
     try:
-        environment = read_environment()
-        where = find_root(root or environment.root, Path.cwd())
-        chosen = purpose or environment.purpose
-        if chosen is not None:
-            require_choice("purpose", chosen, PURPOSES)
-        services = open_session(where, find_session(session or environment.session, where), language=language)
+        services = _opened(options, environment)
         texts = services.texts
-        from multi_agent_mcp.server.binding import Binding
-
-        binding = Binding(services, pane=environment.pane, purpose=chosen)
-        if agent or environment.agent:
-            binding.bind_process(agent or environment.agent or "", environment.passkey)
+        binding = _bound(services, options, environment)
     except Refusal as refusal:
-        refuse(refusal, texts, as_json=False, code=WRONG_USE)
+        from multi_agent_mcp.cli.door import complain
+
+        complain(f"{refusal.code}: {texts.sentence(refusal)}")
+        raise SystemExit(WRONG_USE) from None
     from multi_agent_mcp.server.app import run  # imports mcp, which takes half a second
 
+    gc.freeze()
+    gc.enable()
     run(binding)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="multi-agent-mcp serve", description=HELP, allow_abbrev=False)
+    parser.add_argument("--root", metavar="DIR", help="the root directory (default: the nearest .multi-agent-mcp)")
+    parser.add_argument("--session", metavar="NAME", help="the session (default: the only one there is)")
+    parser.add_argument("--agent", metavar="ID", help="the agent this process is; without it: authenticate first")
+    parser.add_argument("--purpose", help=f"one of {', '.join(PURPOSES)} (default: by what waits)")
+    parser.add_argument("--language", help=f"one of {', '.join(LANGUAGES)} (default: the session's)")
+    return parser
+
+
+def _opened(options: argparse.Namespace, environment: Environment) -> Services:
+    """The session; options win over the environment."""
+    root = find_root(options.root or environment.root, Path.cwd())
+    return open_session(root, find_session(options.session or environment.session, root), language=options.language)
+
+
+def _bound(services: Services, options: argparse.Namespace, environment: Environment) -> Binding:
+    """This process, bound to its agent if it was given one."""
+    purpose = options.purpose or environment.purpose
+    if purpose is not None:
+        require_choice("purpose", purpose, PURPOSES)
+    binding = Binding(services, pane=environment.pane, purpose=purpose)
+    if agent_id := options.agent or environment.agent:
+        binding.bind_process(agent_id, environment.passkey)
+    return binding

@@ -217,9 +217,13 @@ class Task(Entity):
             instruction=instruction,
         )
 
-    def progressed(self, change: Change, progress: int | None, checklist: tuple[Mapping[str, Any], ...] | None) -> Task:
-        """A progress report: work has visibly begun, so a waiting task moves to `in_progress`."""
-        task = self.move_to("in_progress", change) if self.status in ("todo", "blocked") else self
+    def progressed(
+        self, change: Change, progress: int | None, checklist: tuple[Mapping[str, Any], ...] | None, written_at: datetime
+    ) -> Task:
+        """A progress report: work has visibly begun, so a waiting task moves to `in_progress`. One that was written
+        before the task was blocked must not reopen it: that would take back the interrupt."""
+        begun = self.status_changed_at is None or written_at >= self.status_changed_at
+        task = self.move_to("in_progress", change) if begun and self.status in ("todo", "blocked") else self
         task = replace(
             task,
             progress=task.progress if progress is None else progress,

@@ -107,7 +107,9 @@ class Doorbell:
             last = self._last_ring(agent)
             if (resting := self._resting(agent_id, last)) is not None:
                 return None, Due(after=resting)
-            unread = sorted((head for _, head in self.workspace.mailbox(agent_id).unread()), key=reading_order)
+            mailbox = self.workspace.mailbox(agent_id)
+            with self.workspace.files.locked(mailbox.lock):  # not amid a reading, with half of it marked read
+                unread = sorted((head for _, head in mailbox.unread()), key=reading_order)
             waiting = self._meant_for(
                 agent_id, purpose, [Waiting(head.id, head.sender_id, head.message_type) for head in unread]
             )

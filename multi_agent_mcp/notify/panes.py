@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from libtmux import exc
 
@@ -15,6 +16,8 @@ from multi_agent_mcp.notify.tmux import Tmux, pane_place, probe
 from multi_agent_mcp.store.workspace import Workspace
 
 _COMPOUND = re.compile(r"[;&|<>()$`\n]|^\s*\w+=")
+ON_DEMAND = "on_demand"
+GONE = ("no_pane", "pane_gone", "pane_changed", "tmux_gone", "tmux_restarted", "no_tmux")
 USABLE = (None, "copy_mode", "synchronized", "input_off")
 
 
@@ -44,42 +47,53 @@ class Panes:
 
         Raises `InvalidArguments` when tmux is missing or refuses.
         """
-        try:
-            return [self._open(agent, commands.get(agent.id), environment) for agent in agents.values()]
-        except exc.TmuxCommandNotFound as error:
-            raise InvalidArguments("no_tmux") from error
-        except exc.LibTmuxException as error:
-            raise InvalidArguments("tmux", reason=" ".join(str(error).split())[:200]) from error
+        return [self._open(agent, commands.get(agent.id), environment) for agent in agents.values()]
 
     def down(self, agents: Mapping[str, Agent]) -> list[str]:
         """Closes the panes that `up` opened and that are still the same. Returns the agents' ids."""
         closed = []
         for agent in agents.values():
-            if agent.extra.get("opened_by") == "up" and probe(agent) not in (
-                "no_pane",
-                "pane_gone",
-                "pane_changed",
-                "tmux_gone",
-                "tmux_restarted",
-            ):
-                Tmux(socket_path=agent.socket_path).cmd("kill-pane", "-t", str(agent.pane_id))
+            if agent.extra.get("opened_by") == "up" and probe(agent) not in GONE:
+                self.close(vars(agent))
                 self.workspace.registry.update(agent.id, pane_id=None, pane_pid=None, opened_by=None)
                 closed.append(agent.id)
         return closed
 
+    def open_window(self, name: str, command: str, environment: Mapping[str, str]) -> dict[str, Any] | None:
+        """Opens a window and returns its pane's place, None when the command ended at once.
+
+        Raises `InvalidArguments` when tmux is missing or refuses.
+        """
+        try:
+            return pane_place(self._socket(), self._window(name, executed(command), environment))
+        except exc.TmuxCommandNotFound as error:
+            raise InvalidArguments("no_tmux") from error
+        except exc.LibTmuxException as error:
+            raise InvalidArguments("tmux", reason=" ".join(str(error).split())[:200]) from error
+
+    def is_there(self, place: Mapping[str, Any]) -> bool:
+        """Whether a pane that was opened is still the same one and its process runs."""
+        return bool(place) and probe(Agent(id="-", **place)) not in (*GONE, "pane_dead")
+
+    def close(self, place: Mapping[str, Any]) -> None:
+        """Closes one pane."""
+        Tmux(socket_path=place["socket_path"]).cmd("kill-pane", "-t", str(place["pane_id"]))
+
     def _open(self, agent: Agent, command: str | None, environment: Mapping[str, str]) -> Opened:
         if command is None:
             return Opened(agent.id, None, "no command in team.yaml")
+        if agent.extra.get("spawn") == ON_DEMAND:
+            return Opened(agent.id, None, "is started when there is work for it")
         if agent.pane_id is not None and probe(agent) in USABLE:
             return Opened(agent.id, agent.pane_id, "runs already")
-        pane_id = self._window(agent.id, executed(command), {**environment, "MULTI_AGENT_MCP_AGENT": agent.id})
-        place = pane_place(self._socket(), pane_id)
+        place = self.open_window(agent.id, command, {**environment, "MULTI_AGENT_MCP_AGENT": agent.id})
         if place is None:
             return Opened(agent.id, None, "its command ended at once")
         self.workspace.registry.update(agent.id, **place, opened_by="up")
-        return Opened(agent.id, pane_id, "started")
+        return Opened(agent.id, place["pane_id"], "started")
 
     def _window(self, name: str, command: str, environment: Mapping[str, str]) -> str:
+        """Opens a window; returns its pane's id."""
         existing = self.server.sessions.filter(session_name=self.workspace.session) if self.server.is_alive() else []
         if existing:
             window = existing[0].new_window(

@@ -12,6 +12,7 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.sessions import Sessions
+from multi_agent_mcp.services.staffing import Staffing
 from multi_agent_mcp.services.waiting import Waiting
 from multi_agent_mcp.store.process import is_alive
 from multi_agent_mcp.store.workspace import Workspace
@@ -40,17 +41,28 @@ class Doctor:
         agents: Agents,
         sessions: Sessions,
         waiting: Waiting,
+        staffing: Staffing,
         probe: Callable[[Agent], str | None],
     ) -> None:
         self.workspace = workspace
         self.agents = agents
         self.sessions = sessions
         self.waiting = waiting
+        self.staffing = staffing
         self.probe = probe
 
     def examine(self) -> list[Finding]:
         """Everything found, problems first. A check that itself breaks is a finding."""
-        checks = (self._registry, self._keys, self._hierarchy, self._panes, self._files, self._sessions, self._waits)
+        checks = (
+            self._registry,
+            self._keys,
+            self._hierarchy,
+            self._panes,
+            self._files,
+            self._sessions,
+            self._windows,
+            self._waits,
+        )
         findings: list[Finding] = []
         for check in checks:
             try:
@@ -127,6 +139,14 @@ class Doctor:
                     session.agent_id,
                     f"{session.id} died{held}",
                     "the agent's next server takes over",
+                )
+
+    def _windows(self) -> Iterator[Finding]:
+        for post, window in self.staffing.windows().items():
+            if window.failures:
+                finding = f"the command of its {post.purpose} session died at once, {window.failures} times in a row"
+                yield Finding(
+                    "supervisor", "problem", post.agent_id, finding, "mend its command in team.yaml, then init"
                 )
 
     def _waits(self) -> Iterator[Finding]:

@@ -48,7 +48,7 @@ class Reports:
                 return task
             task.require_assignee(message.sender_id)
             if message.message_type == "task_progress":
-                return task.progressed(change, _progress(message), _checklist(message))
+                return task.progressed(change, _progress(message), _checklist(message), message.created_at)
             summary = message.metadata.get("summary") or message.content
             failed = message.message_type == "task_failed"
             reason = message.content if failed else None

@@ -55,7 +55,8 @@ class Collection(Generic[E]):
 
     def find(self, entity_id: str) -> E | None:
         """The entity, on whichever shelf it lies."""
-        located = self._locate(entity_id)
+        # Twice: it may have moved from a shelf not yet looked at to one already looked at.
+        located = self._locate(entity_id) or self._locate(entity_id)
         return located[1] if located else None
 
     def get(self, entity_id: str) -> E:
@@ -79,7 +80,7 @@ class Collection(Generic[E]):
             changed = change(entity)
             if changed != entity:
                 folder.replace(self._name(entity_id), changed)
-            self._reshelve(folder, changed)
+            self._reshelve(entity_id, folder, changed)
             return changed
 
     def all(self, shelf: str | None = None) -> list[E]:
@@ -137,10 +138,10 @@ class Collection(Generic[E]):
                 return self.folder(shelf), entity
         return None
 
-    def _reshelve(self, folder: Folder[E], entity: E) -> None:
+    def _reshelve(self, entity_id: str, folder: Folder[E], entity: E) -> None:
         target = self.folder(self._shelf(entity))
         if target.path != folder.path:
-            self.files.move(folder.path / self._name(entity.id), target.path / self._name(entity.id))
+            self.files.move(folder.path / self._name(entity_id), target.path / self._name(entity_id))
 
     def _name(self, entity_id: str) -> str:
         return self._file_name or f"{entity_id}.md"

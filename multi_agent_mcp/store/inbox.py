@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from multi_agent_mcp.domain.names import id8
 from multi_agent_mcp.domain.times import stamp
-from multi_agent_mcp.store.files import Files, sync_directory
+from multi_agent_mcp.store.files import Files, storage_errors, sync_directory
 from multi_agent_mcp.store.folder import Folder
 
 
@@ -33,7 +33,8 @@ class Readable(Protocol):
 
 R = TypeVar("R", bound=Any)  # an Entity that is Readable; Python has no intersection types
 
-_READ = re.compile(rb"^read_at:[ \t]*(?!null|~|''|\"\")(?P<closed>[^\s#][^\r\n]*)", re.MULTILINE)
+# Only what is surely a time: `none` or `NULL`, written by hand, must not hide a message.
+_READ = re.compile(rb"^read_at:[ \t]*['\"]?(?P<closed>\d{4}-\d\d-\d\dT[^'\"\r\n]*)", re.MULTILINE)
 _STAMP_LENGTH = 15
 
 HOT_READ_MAX = 200
@@ -83,22 +84,25 @@ class Inbox(Generic[R]):
             sync_directory(self.path)
 
     def find(self, entity_id: str) -> tuple[Path, R] | None:
-        """The entity with this id, hot or archived."""
-        suffix = f"_{id8(entity_id)}.md"
+        """The entity with this id, hot or archived; hot files with names of their own are looked at last."""
         for folder in self._folders():
-            for name in self._candidates(folder, suffix):
+            for name in _fitting(folder.path, entity_id):
                 entity = folder.load(name)
                 if entity is not None and entity.id == entity_id:
                     return folder.path / name, entity
+        for name, entry in self.hot.entries(fresh=True).items():
+            entity = entry.entity or self.hot.load(name)
+            if entity is not None and entity.id == entity_id:
+                return self.path / name, entity
         return None
 
     def find_all(self, wanted: Callable[[R], bool], like: str) -> list[tuple[Path, R]]:
         """Every entity whose id begins like `like` and that `wanted` accepts (the copies of a broadcast)."""
-        suffix = f"_{id8(like)}.md"
+        named = [(folder, name) for folder in self._folders() for name in _fitting(folder.path, like)]
+        named += [(self.hot, name) for name in _names(self.path) if not _OUR_NAME.fullmatch(name)]
         return [
             (folder.path / name, entity)
-            for folder in self._folders()
-            for name in self._candidates(folder, suffix)
+            for folder, name in dict.fromkeys(named)
             if (entity := folder.load(name)) is not None and wanted(entity)
         ]
 
@@ -143,14 +147,6 @@ class Inbox(Generic[R]):
         for month in self._months():
             yield Folder(self.files, month, self._entity_type, **self._defaults)
 
-    def _candidates(self, folder: Folder[R], suffix: str) -> list[str]:
-        """File names that may hold an id: by the name's suffix, then those with names of their own."""
-        names = _names(folder.path)
-        fitting = [name for name in names if name.endswith(suffix)]
-        if folder is not self.hot:
-            return fitting
-        return fitting + [name for name in names if not name.endswith(suffix) and not _HAS_STAMP.match(name)]
-
     def _archived(self) -> Iterator[R]:
         for month in self._months():
             folder: Folder[R] = Folder(self.files, month, self._entity_type, **self._defaults)
@@ -160,14 +156,26 @@ class Inbox(Generic[R]):
                 yield from sorted(entities, key=_age, reverse=True)
 
 
+_OUR_NAME = re.compile(r"\d{8}_\d{6}_[0-9a-f]{8}(\.\d+)?\.md")
+
+
 def _names(path: Path) -> list[str]:
+    """The mail in a directory by name; a directory or a pipe called like mail is none."""
     try:
-        return [name for name in os.listdir(path) if name.endswith(".md") and not name.startswith(".")]  # noqa: PTH208 - names, ten thousand of them
+        with storage_errors(path, FileNotFoundError), os.scandir(path) as found:
+            return [
+                item.name
+                for item in found
+                if item.name.endswith(".md") and not item.name.startswith(".") and item.is_file(follow_symlinks=False)
+            ]
     except FileNotFoundError:
         return []
 
 
-_HAS_STAMP = re.compile(r"\d{8}_\d{6}_")
+def _fitting(path: Path, entity_id: str) -> list[str]:
+    """The names under which we would have put this id: `…_{id8}.md`, or `…_{id8}.1.md` beside a namesake."""
+    digits = f"_{id8(entity_id)}."
+    return [name for name in _names(path) if name.startswith(digits, _STAMP_LENGTH)]
 
 
 def _age(entity: Readable) -> tuple[datetime, str]:

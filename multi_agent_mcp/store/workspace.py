@@ -156,6 +156,10 @@ class Workspace:
     def owner_waits(self) -> Folder[OwnerWait]:
         return Folder(self.files, self.path / "owner_wait", OwnerWait)
 
+    def window_path(self, agent_id: str, purpose: str) -> Path:
+        """What the supervisor opened for an agent's session; derived, may be deleted."""
+        return self.path / ".supervisor" / f"{agent_id}-{purpose}.json"
+
     def doorbells(self, agent_id: AgentId | str) -> Journal:
         """What happened to this agent's doorbell; derived, may be deleted."""
         return Journal(self.files, self.path / ".doorbell" / f"{agent_id}.jsonl", rotates=True)

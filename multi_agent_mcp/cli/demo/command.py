@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from multi_agent_mcp.cli.demo import interrupt, main_job
+from multi_agent_mcp.cli.demo import interrupt, main_job, shiritori
 from multi_agent_mcp.cli.demo.stage import Stage
 from multi_agent_mcp.cli.door import complain, refuse, say
 from multi_agent_mcp.errors import InvalidArguments, Refusal
@@ -23,6 +23,7 @@ Play = Callable[[Stage, float, bool], list[str]]
 SCENES: Mapping[str, tuple[str, Play]] = {
     "main": ("team.yaml", main_job.play),
     "interrupt": ("interrupt.yaml", interrupt.play),
+    "shiritori": ("shiritori.yaml", shiritori.play),
 }
 
 
@@ -38,6 +39,7 @@ def demo(
 
     main: Owner → Admin → two Workers and back, each waiting for the [IPC] line in its pane.
     interrupt: the Owner blocks a running task and the agent stops (UC010).
+    shiritori: a task session has its chat session play six rounds with another agent (UC020).
     The session directory is kept.
     """
     try:

@@ -51,9 +51,9 @@ class Stage:
     def tmux(self) -> Tmux:
         return Tmux(socket_path=str(self.socket), config_file="/dev/null")
 
-    def open_windows(self) -> None:
+    def open_windows(self, *, supervisor: bool = False) -> None:
         """One window per agent, with its command from the team file. A finished pane stays to be looked at."""
-        open_team(self.services, str(self.socket), "/dev/null", remain=True)
+        open_team(self.services, str(self.socket), "/dev/null", remain=not supervisor, supervisor=supervisor)
 
     def wait_until_finished(self, seconds: float) -> bool:
         """Waits until every agent with a command has logged out; whether they all did."""
@@ -74,13 +74,16 @@ class Stage:
                 changes.wait(seen, LOOK_AGAIN_SECONDS)
 
     def attach_until_finished(self, seconds: float) -> bool:
-        """As `wait_until_finished`, with the panes on this terminal until they are done or the human detaches."""
+        """As `wait_until_finished`, with the panes on this terminal."""
+        return self.attach_until([f"sessions/{name}" for name in self._actors()], self._all_finished, seconds)
+
+    def attach_until(self, directories: list[str], happened: Callable[[], bool], seconds: float) -> bool:
+        """As `wait_for`, with the panes on this terminal until it happened or the human detaches."""
         outcome: list[bool] = []
 
         def wait() -> None:
-            outcome.append(self.wait_until_finished(seconds))
-            self.tmux.cmd("detach-client", "-a")
-            self.tmux.cmd("detach-client")
+            outcome.append(self.wait_for(directories, happened, seconds))
+            self.tmux.cmd("detach-client", "-s", self.services.workspace.session)
 
         waiter = threading.Thread(target=wait)
         waiter.start()

@@ -35,9 +35,9 @@ def timeline(services: Services) -> Iterator[str]:
                 f"{message.sender_id} → {message.receiver_id}",
                 message.message_type,
                 message.subject,
-                _after(message, steps.get("rung")),
-                _after(message, steps.get("submitted")),
-                _after(message, message.read_at),
+                milliseconds(message, steps.get("rung")),
+                milliseconds(message, steps.get("submitted")),
+                milliseconds(message, message.read_at),
             )
         )
     return table(("stored", "who", "what", "subject", "rung", "submitted", "read"), rows)
@@ -76,5 +76,6 @@ def tree(path: Path) -> Iterator[str]:
             yield f"  {relative}"
 
 
-def _after(message: Message, at: datetime | None) -> str:
+def milliseconds(message: Message, at: datetime | None) -> str:
+    """How long after it was stored."""
     return "-" if at is None else f"{(at - message.created_at).total_seconds() * 1000:.0f} ms"

@@ -1,0 +1,98 @@
+"""`conversations` and `sessions`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from multi_agent_mcp.cli.door import Desk, Json, Root, Session, desk, table
+from multi_agent_mcp.domain.conversation import Conversation
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.services.conversations import spoken
+from multi_agent_mcp.store.frontmatter import as_plain
+from multi_agent_mcp.store.process import is_alive
+
+
+def conversations(
+    conversation_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Left out: list the conversations.")
+    ] = None,
+    root: Root = None,
+    session: Session = None,
+    as_json: Json = False,
+) -> None:
+    """List conversations, or print one with its messages."""
+    with desk(root, session, as_json=as_json) as opened:
+        service = opened.services.conversations
+        if conversation_id is not None:
+            found = service.get(conversation_id)
+            messages = service.messages_of(found.id)
+            answer = {"conversation": as_plain(found), "messages": [as_plain(message) for message in messages]}
+            opened.show(answer, _conversation_lines(found, messages))
+            return
+        everything = sorted(opened.services.workspace.conversations.all(), key=lambda item: (item.started_at, item.id))
+        records = [_record(opened, item) for item in everything]
+        head = ("conversation", "status", "between", "messages", "task", "started", "purpose")
+        rows = [
+            (
+                record["id"],
+                record["status"],
+                f"{record['initiator_id']} ↔ {record['target_agent_id']}",
+                record["message_count"],
+                record["task_id"] or "-",
+                record["started_at"],
+                " ".join((record["purpose"] or "").split()),
+            )
+            for record in records
+        ]
+        opened.show({"conversations": records}, table(head, rows))
+
+
+def sessions(
+    everything: Annotated[bool, typer.Option("--all", help="Ended ones, too.")] = False,
+    root: Root = None,
+    session: Session = None,
+    as_json: Json = False,
+) -> None:
+    """List agent sessions: who runs, for what, since when."""
+    with desk(root, session, as_json=as_json) as opened:
+        workspace = opened.services.workspace.sessions
+        found = sorted(workspace.all() if everything else workspace.open(), key=lambda item: (item.created_at, item.id))
+        records = [{**as_plain(item), "alive": _alive(item)} for item in found]
+        for record in records:
+            del record["token_hash"]
+        head = ("session", "agent", "purpose", "state", "task", "pid", "since")
+        rows = [
+            (
+                item.id,
+                item.agent_id,
+                item.purpose,
+                item.state if item.ended_at or _alive(item) else "died",
+                item.task_id or "-",
+                item.pid,
+                format_time(item.created_at),
+            )
+            for item in found
+        ]
+        opened.show({"sessions": records}, table(head, rows))
+
+
+def _alive(session: AgentSession) -> bool:
+    return session.ended_at is None and is_alive(session.pid, session.pid_started_at)
+
+
+def _record(opened: Desk, conversation: Conversation) -> dict[str, Any]:
+    count = len(opened.services.conversations.messages_of(conversation.id))
+    return {**as_plain(conversation), "message_count": count}
+
+
+def _conversation_lines(conversation: Conversation, messages: list[Message]) -> Iterator[str]:
+    parties = f"{conversation.initiator_id} ↔ {conversation.target_agent_id}"
+    yield f"{conversation.id}  {parties}  {conversation.status}  {' '.join((conversation.purpose or '').split())}"
+    for message in messages:
+        words = spoken(message)
+        yield f"{words['created_at']}  {words['sender_id']}: {words['content']}"

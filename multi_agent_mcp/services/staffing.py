@@ -1,0 +1,140 @@
+"""Which agent sessions are missing: what the supervisor opens windows for (issue "two sessions of one mind").
+
+A pure look at files. Killing the one who looks and starting another changes nothing: what was opened stands in
+`.supervisor/`, what is missing stands in tasks, delegations and mail.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from multi_agent_mcp.domain.agent import PURPOSES, Agent
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.times import format_time, parse_time
+from multi_agent_mcp.services.agents import Agents
+from multi_agent_mcp.services.board import Board
+from multi_agent_mcp.services.conversations import is_conversational
+from multi_agent_mcp.services.delegations import Delegations
+from multi_agent_mcp.services.sessions import Sessions
+from multi_agent_mcp.store.workspace import Workspace
+
+FIRST_PAUSE = timedelta(seconds=1)
+LONGEST_PAUSE = timedelta(seconds=60)
+LIVED_LONG_ENOUGH = timedelta(seconds=30)
+
+
+@dataclass(frozen=True)
+class Post:
+    """A place to be filled: one agent, one purpose."""
+
+    agent_id: str
+    purpose: str
+
+
+@dataclass(frozen=True)
+class Window:
+    """What was opened for a post: the pane, when, and how many attempts died at once before it."""
+
+    pane: Mapping[str, Any]
+    opened_at: datetime
+    failures: int = 0
+
+    def rests_until(self) -> datetime:
+        """Until when a post whose command died at once is left alone."""
+        if not self.failures:
+            return self.opened_at
+        doublings: int = 2 ** min(self.failures - 1, 10)
+        return self.opened_at + min(FIRST_PAUSE * doublings, LONGEST_PAUSE)
+
+
+class Staffing:
+    """Knows the posts that need somebody, and remembers the windows opened for them."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        agents: Agents,
+        sessions: Sessions,
+        board: Board,
+        delegations: Delegations,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.workspace = workspace
+        self.agents = agents
+        self.sessions = sessions
+        self.board = board
+        self.delegations = delegations
+        self.clock = clock
+
+    def needed(self) -> list[Post]:
+        """Posts with work and without a living session, of agents that have a command."""
+        posts = []
+        for agent in self.agents.all().values():
+            if agent.command is None:
+                continue
+            living = {session.purpose for session in self.sessions.live(agent.id)}
+            if "task" not in living and self._has_task_work(agent):
+                posts.append(Post(agent.id, "task"))
+            if "chat" not in living and self._has_chat_work(agent):
+                posts.append(Post(agent.id, "chat"))
+        return posts
+
+    def finished(self, post: Post, window: Window) -> bool:
+        """Whether a session of this post began in this window and has logged out since, with none living now."""
+        mine = [
+            session
+            for session in self.workspace.sessions.all(post.agent_id)
+            if session.purpose == post.purpose and session.created_at >= window.opened_at
+        ]
+        return bool(mine) and all(session.ended_at is not None for session in mine)
+
+    def windows(self) -> dict[Post, Window]:
+        """What was opened and not closed yet."""
+        found = {}
+        for agent_id in self.agents.registry.all():
+            for purpose in PURPOSES:
+                window = self.window(Post(agent_id, purpose))
+                if window is not None:
+                    found[Post(agent_id, purpose)] = window
+        return found
+
+    def opened(self, post: Post, pane: Mapping[str, Any], failures: int) -> None:
+        """Remembers a window; written whole before anything else is decided."""
+        record = {"opened_at": format_time(self.clock()), "failures": failures, "pane": dict(pane)}
+        self.workspace.files.replace(
+            self.workspace.window_path(post.agent_id, post.purpose), json.dumps(record).encode()
+        )
+
+    def closed(self, post: Post) -> None:
+        self.workspace.window_path(post.agent_id, post.purpose).unlink(missing_ok=True)
+
+    def failures_after(self, post: Post, window: Window) -> int:
+        """How many attempts in a row died, now that this window is gone: one that had a session, or that lived for a
+        while, was none."""
+        lived = self.clock() - window.opened_at
+        return 0 if lived > LIVED_LONG_ENOUGH or self._had_session(post, window) else window.failures + 1
+
+    def _had_session(self, post: Post, window: Window) -> bool:
+        sessions: list[AgentSession] = self.workspace.sessions.all(post.agent_id)
+        return any(item.purpose == post.purpose and item.created_at >= window.opened_at for item in sessions)
+
+    def window(self, post: Post) -> Window | None:
+        """What was opened for a post."""
+        try:
+            record = json.loads(self.workspace.window_path(post.agent_id, post.purpose).read_bytes())
+            opened_at = parse_time(record["opened_at"])
+            return Window(record["pane"], opened_at, int(record["failures"])) if opened_at else None
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None  # derived; a damaged record is as good as none
+
+    def _has_task_work(self, agent: Agent) -> bool:
+        return bool(self.board.in_progress(agent.id) or self.board.startable(agent.id))
+
+    def _has_chat_work(self, agent: Agent) -> bool:
+        unread: list[Message] = [message for _, message in self.workspace.mailbox(agent.id).unread()]
+        return bool(self.delegations.offered(agent.id)) or any(is_conversational(message) for message in unread)
