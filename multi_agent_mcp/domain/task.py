@@ -218,7 +218,11 @@ class Task(Entity):
         )
 
     def progressed(
-        self, change: Change, progress: int | None, checklist: tuple[Mapping[str, Any], ...] | None, written_at: datetime
+        self,
+        change: Change,
+        progress: int | None,
+        checklist: tuple[Mapping[str, Any], ...] | None,
+        written_at: datetime,
     ) -> Task:
         """A progress report: work has visibly begun, so a waiting task moves to `in_progress`. One that was written
         before the task was blocked must not reopen it: that would take back the interrupt."""

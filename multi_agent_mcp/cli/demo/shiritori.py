@@ -1,4 +1,4 @@
-"""UC020 (seed 002): a task session delegates a conversation, chat sessions carry it out, the task session sees the end."""
+"""UC020 (seed 002): a task session delegates a conversation, chat sessions hold it, the task session sees its end."""
 
 from __future__ import annotations
 
