@@ -21,6 +21,7 @@ from multi_agent_mcp.services.board import Board
 from multi_agent_mcp.services.chat_tasks import ChatTasks
 from multi_agent_mcp.services.chat_work import ChatWork
 from multi_agent_mcp.services.conversations import Conversations
+from multi_agent_mcp.services.creation import Creation
 from multi_agent_mcp.services.dashboard import Dashboard
 from multi_agent_mcp.services.delegations import Delegations
 from multi_agent_mcp.services.doctor import Doctor
@@ -30,6 +31,7 @@ from multi_agent_mcp.services.messages import Messages
 from multi_agent_mcp.services.notifications import Notifications
 from multi_agent_mcp.services.reading import Reading
 from multi_agent_mcp.services.reports import Reports
+from multi_agent_mcp.services.requests import Requests
 from multi_agent_mcp.services.sessions import Sessions
 from multi_agent_mcp.services.staffing import Staffing
 from multi_agent_mcp.services.tasks import Tasks
@@ -68,11 +70,21 @@ class Services:
 
     @cached_property
     def board(self) -> Board:
-        return Board(self.workspace, self.agents, self.messages, self.interrupts, self.texts, self.clock)
+        return Board(self.workspace, self.agents, self.interrupts, self.clock)
+
+    @cached_property
+    def creation(self) -> Creation:
+        return Creation(self.workspace, self.agents, self.clock)
+
+    @cached_property
+    def requests(self) -> Requests:
+        return Requests(self.workspace, self.agents, self.messages, self.texts, self.clock)
 
     @cached_property
     def work(self) -> Work:
-        return Work(self.workspace, self.board, self.tasks, self.executions, self.reading, self.texts, self.clock)
+        return Work(
+            self.workspace, self.board, self.requests, self.tasks, self.executions, self.reading, self.texts, self.clock
+        )
 
     @cached_property
     def waiting(self) -> Waiting:

@@ -11,7 +11,7 @@ from multi_agent_mcp.cli.door import As, Json, Root, Session, desk, table
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.services.board import NewTask
+from multi_agent_mcp.services.creation import NewTask
 from multi_agent_mcp.services.messages import require_choice
 from multi_agent_mcp.services.work import brief
 from multi_agent_mcp.store.frontmatter import as_plain
@@ -47,7 +47,7 @@ def add(
             assignee_id=assignee,
             dependencies=depends_on or (),
         )
-        (task,) = opened.services.board.create(opened.me, [new], parent)
+        (task,) = opened.services.creation.create(opened.me, [new], parent)
         opened.show({"task_id": task.id, "status": task.status, "assignee_id": task.assignee_id}, [task.id])
 
 
@@ -137,7 +137,7 @@ def approve(
 ) -> None:
     """Approve (or reject) a task that an agent requested for itself."""
     with desk(root, session, acting, as_json=as_json) as opened:
-        task = opened.services.board.decide(opened.me, task_id, approve=not reject, reason=reason)
+        task = opened.services.requests.decide(opened.me, task_id, approve=not reject, reason=reason)
         opened.show(
             {"task_id": task.id, "approval_status": task.approval_status}, [f"{task.id}: {task.approval_status}"]
         )

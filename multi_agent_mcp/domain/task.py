@@ -92,6 +92,22 @@ class Task(Entity):
     history: tuple[Mapping[str, Any], ...] = ()
     description: str = ""
 
+    @classmethod
+    def made(cls, task_id: str, change: Change, *, status: str, assignee_id: str | None, **fields: Any) -> Task:
+        """A new task, with the first line of its history."""
+        return cls(
+            id=task_id,
+            status=status,
+            assignee_id=assignee_id,
+            created_by=change.by,
+            status_changed_by=change.by,
+            status_changed_at=change.at,
+            created_at=change.at,
+            updated_at=change.at,
+            history=(change.entry(status=[None, status], assignee_id=[None, assignee_id]),),
+            **fields,
+        )
+
     @property
     def final(self) -> bool:
         return self.status in FINAL

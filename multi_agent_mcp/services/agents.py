@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from multi_agent_mcp.config import session_names
-from multi_agent_mcp.domain.agent import Agent, superiors
+from multi_agent_mcp.domain.agent import Agent, is_superior, superiors
 from multi_agent_mcp.domain.names import AgentId, session_name
 from multi_agent_mcp.domain.names import agent_id as parse_agent_id
 from multi_agent_mcp.domain.times import format_time
@@ -90,6 +90,13 @@ class Agents:
         """Nobody can write to a removed agent; its record and its files stay."""
         self.get(agent_id)
         return self.registry.update(agent_id, status="removed")
+
+    def require_assignable(self, actor: Agent, assignee: Agent) -> None:
+        """Work is handed down or taken oneself, never up; the Owner may give it to anybody. Raises `Unauthorized`."""
+        if actor.role == "owner" or assignee.id == actor.id:
+            return
+        if assignee.role == "owner" or is_superior(assignee.id, actor.id, self.all()):
+            raise Unauthorized("superior_task", agent_id=assignee.id)
 
     def superiors(self, agent_id: str) -> list[Agent]:
         """The strict ancestors, nearest first; an error when the hierarchy has a cycle or a hole."""

@@ -1,59 +1,39 @@
-"""The board: tasks are created, assigned, moved, requested and approved (contract §5, §8)."""
+"""The board: tasks are assigned, edited, moved and stopped (contract §5, §8)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
-from multi_agent_mcp.domain.dependencies import require_no_cycle
 from multi_agent_mcp.domain.names import entity_id, new_id
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_PRIORITIES, TASK_STATUSES, Change, Task, priority_rank
-from multi_agent_mcp.errors import InvalidArguments, Refusal, TaskNotFound, Unauthorized
+from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Change, Task, priority_rank
+from multi_agent_mcp.errors import InvalidArguments, Refusal, Unauthorized
 from multi_agent_mcp.services.agents import Agents
+from multi_agent_mcp.services.creation import require_sound
 from multi_agent_mcp.services.interrupts import Interrupts
-from multi_agent_mcp.services.messages import Draft, Messages, require_choice, require_text
+from multi_agent_mcp.services.messages import require_choice, require_text
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.texts import Texts
-
-TITLE_CHARACTERS = 500
-BATCH_MAX = 200
 
 _STATUS_RANK = {"in_progress": 0, "blocked": 1, "todo": 2, "backlog": 3, "done": 4, "cancelled": 5}
 
 
-@dataclass(frozen=True, kw_only=True)
-class NewTask:
-    """A task to be made. `dependencies` may name `local_id`s of the same batch."""
-
-    title: str
-    description: str = ""
-    priority: str = "medium"
-    assignee_id: str | None = None
-    dependencies: Sequence[str] = ()
-    local_id: str | None = None
-
-
 class Board:
-    """Every change of a task's state that is not a report."""
+    """Every change of an existing task that is neither a report nor an approval."""
 
     def __init__(
         self,
         workspace: Workspace,
         agents: Agents,
-        messages: Messages,
         interrupts: Interrupts,
-        texts: Texts,
         clock: Callable[[], datetime],
     ) -> None:
         self.workspace = workspace
         self.agents = agents
-        self.messages = messages
         self.interrupts = interrupts
-        self.texts = texts
         self.clock = clock
 
     def get(self, task_id: object) -> Task:
@@ -73,31 +53,12 @@ class Board:
             tasks += self.workspace.tasks.closed(agent_id, label=status, limit=limit - len(tasks))
         return tasks[:limit], total
 
-    def create(self, creator: Agent, items: Sequence[NewTask], parent_task_id: str | None = None) -> list[Task]:
-        """Makes all of the tasks or none: with an assignee `todo`, else `backlog`.
-
-        Raises `InvalidArguments` (cycle, unknown local id, bad title), `TaskNotFound`, `AgentNotFound`,
-        `Unauthorized`.
-        """
-        if not 1 <= len(items) <= BATCH_MAX:
-            raise InvalidArguments(reason=f"a batch has 1 to {BATCH_MAX} tasks")
-        if parent_task_id is not None:
-            self.get(parent_task_id).require_writer(creator.id, self.agents.all())
-        ids = self._ids(items)
-        tasks = [
-            self._new(creator, item, task_id, parent_task_id, self._dependencies(item, ids))
-            for item, task_id in zip(items, ids.values(), strict=True)
-        ]
-        require_no_cycle({task.id: task.dependencies for task in tasks})
-        self._add_all(tasks)
-        return tasks
-
     def assign(self, actor: Agent, task_id: str, assignee_id: str | None) -> tuple[Task, str | None]:
         """Hands a task to another agent (None: to nobody). Returns it and the previous assignee's id."""
         task = self.get(task_id)
         task.require_writer(actor.id, self.agents.all())
         if assignee_id is not None:
-            self._require_assignable(actor, self.agents.get(assignee_id))
+            self.agents.require_assignable(actor, self.agents.get(assignee_id))
         change = Change(by=actor.id, at=self.clock())
         previous: list[str | None] = []
 
@@ -142,37 +103,6 @@ class Board:
         notice = self.interrupts.ensure(moved)
         return notice if notice is not None else self.interrupts.stop(target.id, action)
 
-    def request(self, requester: Agent, new: NewTask) -> tuple[Task, list[str]]:
-        """`request_task`: a task for oneself that waits for approval; the nearest superior is told by mail. Who has
-        nobody above approves for themselves."""
-        approvers = [superior.id for superior in self.agents.superiors(requester.id)]
-        task = self._new(requester, replace(new, assignee_id=requester.id), new_id("tsk"), None, ())
-        task = replace(task, status="backlog", requester_id=requester.id)
-        if approvers:
-            task = replace(task, approval_status="pending")
-        self.workspace.tasks.add(task)
-        if approvers:
-            try:
-                self._tell(requester, approvers[0], "request", "subject.task_request", task, task.description)
-            except Refusal:
-                self.workspace.tasks.remove(task)
-                raise
-        return task, approvers
-
-    def decide(self, actor: Agent, task_id: str, *, approve: bool, reason: str | None = None) -> Task:
-        """Approves or rejects a request; a strict superior of the requester may. The requester is told by mail."""
-        require_text("reason", reason)
-        task = self.get(task_id)
-        requester = task.requester_id or task.created_by
-        if not is_superior(actor.id, requester, self.agents.all()):
-            raise Unauthorized("not_superior", agent_id=requester)
-        change = Change(by=actor.id, at=self.clock(), reason=reason, requester_id=requester)
-        decided = self.workspace.tasks.update(task.id, lambda found: found.decided(change, approve=approve))
-        kind = "task_approved" if approve else "status_update"
-        subject = "subject.task_approved" if approve else "subject.task_rejected"
-        self._tell(actor, requester, kind, subject, decided, reason or decided.title)
-        return decided
-
     def current(self, agent_id: str) -> Task | None:
         """What an agent works on: `in_progress`, highest priority first, then oldest."""
         return next(iter(self.in_progress(agent_id)), None)
@@ -186,14 +116,6 @@ class Board:
         mine = [task for task in self.workspace.tasks.open(agent_id) if task.status == "todo"]
         return sorted((task for task in mine if self._is_startable(task)), key=work_order)
 
-    def awaiting_approval(self, approver_id: str) -> list[Task]:
-        """Requests that this agent may decide."""
-        agents = self.agents.all()
-        pending = [task for task in self.workspace.tasks.open() if task.approval_status == "pending" and not task.final]
-        return [
-            task for task in pending if task.created_by in agents and is_superior(approver_id, task.created_by, agents)
-        ]
-
     def start(self, actor: Agent, task_id: str, change: Change | None = None) -> tuple[Task, str]:
         """Moves a task to `in_progress`; of two who start it at once one is told that it was too late."""
         return self._move(actor, task_id, "in_progress", None, change=change)
@@ -201,7 +123,7 @@ class Board:
     def edit(self, actor: Agent, task_id: str, updates: Mapping[str, str], change: Change) -> Task:
         """Changes title, description, priority and status in one write; who may is the caller's business."""
         fields = {name: value for name, value in updates.items() if name != "status"}
-        self._require_sound(fields)
+        require_sound(fields)
         status = updates.get("status")
         if status is not None:
             require_choice("status", status, TASK_STATUSES)
@@ -263,91 +185,6 @@ class Board:
             return True
         return False
 
-    def _ids(self, items: Sequence[NewTask]) -> dict[str, str]:
-        """Local id (or a number) → fresh task id, in order."""
-        ids: dict[str, str] = {}
-        for number, item in enumerate(items):
-            local_id = item.local_id if item.local_id is not None else f"#{number}"
-            if local_id in ids:
-                raise InvalidArguments(reason=f"local_id {local_id!r:.60} stands there twice")
-            ids[local_id] = new_id("tsk")
-        return ids
-
-    def _dependencies(self, item: NewTask, ids: Mapping[str, str]) -> tuple[str, ...]:
-        return tuple(ids[name] if name in ids else self._existing(name) for name in dict.fromkeys(item.dependencies))
-
-    def _existing(self, name: str) -> str:
-        try:
-            return self.get(name).id
-        except Refusal as refusal:
-            raise TaskNotFound("dependency_not_found", task_id=f"{name:.60}") from refusal
-
-    def _new(
-        self,
-        creator: Agent,
-        item: NewTask,
-        task_id: str,
-        parent_task_id: str | None,
-        dependencies: tuple[str, ...],
-    ) -> Task:
-        self._require_sound({"title": item.title, "description": item.description, "priority": item.priority})
-        if item.assignee_id is not None:
-            self._require_assignable(creator, self.agents.get(item.assignee_id))
-        now = self.clock()
-        status = "todo" if item.assignee_id else "backlog"
-        return Task(
-            id=task_id,
-            title=item.title,
-            status=status,
-            priority=item.priority,
-            assignee_id=item.assignee_id,
-            created_by=creator.id,
-            parent_task_id=parent_task_id,
-            dependencies=dependencies,
-            status_changed_by=creator.id,
-            status_changed_at=now,
-            created_at=now,
-            updated_at=now,
-            description=item.description,
-            history=(Change(by=creator.id, at=now).entry(status=[None, status], assignee_id=[None, item.assignee_id]),),
-        )
-
-    def _require_sound(self, fields: Mapping[str, str]) -> None:
-        if "title" in fields:
-            require_title(fields["title"])
-        if "description" in fields:
-            require_text("description", fields["description"])
-        if "priority" in fields:
-            require_choice("priority", fields["priority"], TASK_PRIORITIES)
-
-    def _add_all(self, tasks: Sequence[Task]) -> None:
-        added: list[Task] = []
-        try:
-            for task in tasks:
-                self.workspace.tasks.add(task)
-                added.append(task)
-        except Refusal:
-            for task in added:
-                self.workspace.tasks.remove(task)
-            raise
-
-    def _require_assignable(self, actor: Agent, assignee: Agent) -> None:
-        """Work is handed down or taken oneself, never up; the Owner may give it to anybody."""
-        if actor.role == "owner" or assignee.id == actor.id:
-            return
-        if assignee.role == "owner" or is_superior(assignee.id, actor.id, self.agents.all()):
-            raise Unauthorized("superior_task", agent_id=assignee.id)
-
-    def _tell(self, sender: Agent, receiver_id: str, message_type: str, subject: str, task: Task, content: str) -> None:
-        draft = Draft(
-            content=content,
-            receiver_id=receiver_id,
-            message_type=message_type,
-            subject=self.texts(subject, title=task.title),
-            metadata={"task_id": task.id, "approval_status": task.approval_status},
-        )
-        self.messages.send(sender, draft)
-
 
 def work_order(task: Task) -> tuple[int, datetime, str]:
     """Highest priority first, then oldest."""
@@ -356,10 +193,3 @@ def work_order(task: Task) -> tuple[int, datetime, str]:
 
 def _board_order(task: Task) -> tuple[int, int, datetime, str]:
     return (_STATUS_RANK.get(task.status, 9), *work_order(task))
-
-
-def require_title(title: str) -> None:
-    """Raises `InvalidArguments` for a title that is empty, too long for a list, or no text."""
-    require_text("title", title)
-    if not title.strip() or len(title) > TITLE_CHARACTERS:
-        raise InvalidArguments(reason=f"title must have 1 to {TITLE_CHARACTERS} characters")

@@ -13,6 +13,8 @@ from multi_agent_mcp.services.sessions import Sessions
 from multi_agent_mcp.services.waiting import Waiting
 from multi_agent_mcp.store.workspace import Workspace
 
+FINISHED_SHOWN = 20
+
 
 class Dashboard:
     """What everybody is doing, as data (`get_dashboard`) and as `dashboard/dashboard.md`."""
@@ -26,12 +28,14 @@ class Dashboard:
         self.clock = clock
 
     def data(self) -> dict[str, Any]:
-        """Counts by status, agents with what they work on, open tasks first."""
-        tasks = sorted(self.workspace.tasks.all(), key=lambda task: (task.final, task.created_at, task.id))
-        counts = Counter(task.status for task in tasks)
+        """Counts by status, agents with what they work on, open tasks, and the finished ones of late."""
+        everything = self.workspace.tasks
+        tasks = sorted(everything.open(), key=lambda task: (task.created_at, task.id))
+        counts = Counter(task.status for task in tasks) + everything.closed_counts()
+        tasks += everything.closed(limit=FINISHED_SHOWN)
         return {
             "updated_at": format_time(self.clock()),
-            "counts": {status: counts[status] for status in TASK_STATUSES} | {"total": len(tasks)},
+            "counts": {status: counts[status] for status in TASK_STATUSES} | {"total": counts.total()},
             "agents": [self._agent(agent_id, tasks) for agent_id in self.workspace.registry.active()],
             "tasks": [
                 {

@@ -25,7 +25,8 @@ from multi_agent_mcp.store.inbox import file_name
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
 from multi_agent_mcp.texts import Texts
 
-ENVELOPE_CHARACTERS = 4_000  # subject and metadata together, so that any message fits into an answer
+ENVELOPE_CHARACTERS = 4_000  # subject and metadata together, as JSON, so that any message fits into an answer
+NESTING_MAX = 32  # of metadata; the store reads back twice that
 
 
 class Announcer(Protocol):
@@ -157,8 +158,9 @@ class Messages:
         size = len(draft.content.encode())
         if size > self.limits.content_bytes:
             raise ContentTooLarge(size=size, limit=self.limits.content_bytes)
-        if len(draft.subject) + len(metadata) > ENVELOPE_CHARACTERS:
-            raise ContentTooLarge(size=len(draft.subject) + len(metadata), limit=ENVELOPE_CHARACTERS)
+        envelope = len(as_json("subject", draft.subject)) + len(metadata)
+        if envelope > ENVELOPE_CHARACTERS:
+            raise ContentTooLarge(size=envelope, limit=ENVELOPE_CHARACTERS)
         require_choice("message_type", draft.message_type, MESSAGE_TYPES)
         require_choice("priority", draft.priority, MESSAGE_PRIORITIES)
 
@@ -235,11 +237,14 @@ class Messages:
 
     def _deliver(self, message: Message) -> Message:
         """Delivers under the message's own name; should another message of the same second bear it (one in four
-        billion), a second later."""
+        billion), a second later. An attempt with the same idempotency key may have been faster: then it is there."""
+        mailbox = self._mailbox(message)
         while True:
             try:
-                self._mailbox(message).deliver(message)
+                mailbox.deliver(message)
             except FileExistsError:
+                if mailbox.find(message.id) is not None:
+                    return message
                 message = replace(message, created_at=message.created_at + timedelta(seconds=1))
             else:
                 return message
@@ -275,7 +280,18 @@ def as_json(name: str, value: Any) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArguments(reason=f"{name}: {error}") from error
     require_text(name, text)
+    level = [value]
+    for _ in range(NESTING_MAX):
+        level = [item for value in level for item in _parts(value)]
+    if level:
+        raise InvalidArguments(reason=f"{name} is nested more than {NESTING_MAX} levels deep")
     return text
+
+
+def _parts(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return list(value) if isinstance(value, (list, tuple)) else []
 
 
 def require_choice(name: str, value: str, allowed: Sequence[str]) -> None:

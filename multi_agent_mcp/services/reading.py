@@ -15,6 +15,7 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import MessageNotFound
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.conversations import Conversations
+from multi_agent_mcp.services.messages import ENVELOPE_CHARACTERS
 from multi_agent_mcp.services.reports import Reports
 from multi_agent_mcp.services.waiting import Waiting
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
@@ -22,6 +23,9 @@ from multi_agent_mcp.texts import Texts
 
 ENVELOPE_RESERVE = 2_000  # characters of an answer for everything beside the messages, a chat notification too
 WITHOUT_LIMIT = 2**62
+HEADER_CHARACTERS = ENVELOPE_CHARACTERS + 600
+SHORTENED_CHARACTERS = 120
+_HEADER = ("sender_id", "receiver_id", "message_type", "priority", "subject", "metadata")
 SMALLEST_SLICE = 200  # a message is not begun for less
 
 
@@ -73,6 +77,7 @@ class Slice:
             "read_at": format_time(message.read_at) if message.read_at else None,
             "metadata": dict(message.metadata),
         }
+        answer |= _shortened({name: answer[name] for name in _HEADER})
         if self.truncated or self.offset:
             answer |= {"content_truncated": self.truncated, "content_length": len(message.content)}
         return answer
@@ -97,8 +102,13 @@ class Handover:
 
     def shown(self) -> list[dict[str, Any]]:
         """The messages as the reader sees them: read as of now."""
-        read_now = {message.id: message.mark_read(self.at) for message in self.fresh}
-        return [replace(item, message=read_now.get(item.message.id, item.message)).as_answer() for item in self.slices]
+        fresh = {id(message) for message in self.fresh}
+        return [
+            replace(item, message=item.message.mark_read(self.at)).as_answer()
+            if id(item.message) in fresh
+            else item.as_answer()
+            for item in self.slices
+        ]
 
 
 class Reading:
@@ -217,8 +227,8 @@ class Reading:
         if hold is not None:
             hold(tuple(message.id for message in fresh))
         mailbox = self.workspace.mailbox(handover.reader.id)
-        wanted = {message.id for message in fresh}
-        mailbox.mark_read([name for name, head in mailbox.unread() if head.id in wanted], handover.at)
+        wanted = {_likeness(message) for message in fresh}
+        mailbox.mark_read([name for name, head in mailbox.unread() if _likeness(head) in wanted], handover.at)
         mailbox.archive_read()
 
     def _conclude(self, handover: Handover) -> bool:
@@ -280,6 +290,20 @@ def _trimmed(message: Message) -> Message:
 
 def _size(item: Slice) -> int:
     return len(json.dumps(item.as_answer(), ensure_ascii=False)) + 40  # read_at is still to be set
+
+
+def _likeness(message: Message) -> tuple[object, ...]:
+    """What tells two files apart although a template gave them the same id."""
+    return message.id, message.created_at, message.subject, message.content
+
+
+def _shortened(header: dict[str, Any]) -> dict[str, Any]:
+    """The header as it is, unless it is larger than any that `send_message` accepts: a hand-written one may hold
+    anything, and must neither hide its content nor burst the answer."""
+    if len(json.dumps(header, ensure_ascii=False)) <= HEADER_CHARACTERS:
+        return header
+    texts = {name: value[:SHORTENED_CHARACTERS] for name, value in header.items() if isinstance(value, str)}
+    return {**texts, "metadata": {}, "header_truncated": True}
 
 
 def _has_more(candidates: Iterable[Message]) -> bool:

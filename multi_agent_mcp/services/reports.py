@@ -8,6 +8,7 @@ from datetime import datetime
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.message import REPORT_TYPES, Message, page_order
+from multi_agent_mcp.domain.names import entity_id
 from multi_agent_mcp.domain.task import Change, Task
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.dashboard import Dashboard
@@ -29,7 +30,9 @@ class Reports:
         """Brings the reports into their tasks. Idempotent: a report read twice (its reader died) counts once."""
         for message in sorted(_reports(reader, messages), key=page_order):
             try:
-                self.workspace.tasks.update(str(message.metadata.get("task_id")), self._change(message))
+                # Parsed like any id: the sender of a report must not name a file somewhere else.
+                task_id = entity_id("tsk", message.metadata.get("task_id"))
+                self.workspace.tasks.update(task_id, self._change(message))
             except Refusal as refusal:
                 logger.warning("report %s was not applied: %s", message.id, refusal)
 

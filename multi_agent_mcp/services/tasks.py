@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from multi_agent_mcp.domain.agent import Agent, is_superior, report_recipient
+from multi_agent_mcp.domain.agent import Agent, report_recipient
 from multi_agent_mcp.domain.names import entity_id, new_id
-from multi_agent_mcp.domain.task import TASK_PRIORITIES, Change, Task
-from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, Refusal, Unauthorized
+from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, Refusal
 from multi_agent_mcp.services.agents import Agents
-from multi_agent_mcp.services.board import require_title
-from multi_agent_mcp.services.messages import Draft, Messages, Sent, require_choice, require_text
+from multi_agent_mcp.services.creation import require_sound
+from multi_agent_mcp.services.messages import Draft, Messages, Sent, require_text
 from multi_agent_mcp.services.waiting import Waiting
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
@@ -55,24 +55,18 @@ class Tasks:
         """`send_task`: a task in `todo` for the agent, a `task_assign` message, and, from an Owner to an Admin, the
         wait-lock. Fails as a whole: when the message cannot be stored there is no task either."""
         assignee = self.agents.get(agent_id)
-        self._require_below(sender, assignee)
-        require_title(title)
-        require_text("content", content)
-        require_choice("priority", priority, TASK_PRIORITIES)
-        now = self.clock()
-        task = Task(
-            id=new_id("tsk"),
-            title=title,
+        if assignee.id == sender.id:
+            raise InvalidArguments("to_oneself")
+        self.agents.require_assignable(sender, assignee)
+        require_sound({"title": title, "description": content, "priority": priority})
+        task = Task.made(
+            new_id("tsk"),
+            Change(by=sender.id, at=self.clock()),
             status="todo",
-            priority=priority,
             assignee_id=assignee.id,
-            created_by=sender.id,
-            status_changed_by=sender.id,
-            status_changed_at=now,
-            created_at=now,
-            updated_at=now,
+            title=title,
+            priority=priority,
             description=content,
-            history=(Change(by=sender.id, at=now).entry(status=[None, "todo"], assignee_id=assignee.id),),
         )
         self.workspace.tasks.add(task)
         try:
@@ -167,9 +161,3 @@ class Tasks:
             priority=_MESSAGE_PRIORITY[task.priority],
             metadata={"task_id": task.id},
         )
-
-    def _require_below(self, sender: Agent, assignee: Agent) -> None:
-        if assignee.id == sender.id:
-            raise InvalidArguments("to_oneself")
-        if assignee.role == "owner" or is_superior(assignee.id, sender.id, self.agents.all()):
-            raise Unauthorized("superior_task", agent_id=assignee.id)

@@ -14,6 +14,7 @@ from multi_agent_mcp.services.board import Board
 from multi_agent_mcp.services.executions import Executions
 from multi_agent_mcp.services.messages import require_text
 from multi_agent_mcp.services.reading import Reading
+from multi_agent_mcp.services.requests import Requests
 from multi_agent_mcp.services.sessions import LiveSession
 from multi_agent_mcp.services.tasks import Tasks
 from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
@@ -30,6 +31,7 @@ class Work:
         self,
         workspace: Workspace,
         board: Board,
+        requests: Requests,
         tasks: Tasks,
         executions: Executions,
         reading: Reading,
@@ -38,6 +40,7 @@ class Work:
     ) -> None:
         self.workspace = workspace
         self.board = board
+        self.requests = requests
         self.tasks = tasks
         self.executions = executions
         self.reading = reading
@@ -51,7 +54,7 @@ class Work:
         if task is not None:
             self.begin(session, task.id)
             return self._action("work", task=full(task), task_file=self._file(task))
-        if agent.role != "worker" and (requests := self.board.awaiting_approval(agent.id)):
+        if agent.role != "worker" and (requests := self.requests.waiting_for(agent.id)):
             return self._action("review", tasks=[brief(request) for request in requests[:REVIEWS_SHOWN]])
         if unread := self.reading.unread_count(agent.id):
             return self._action("read_messages", unread_count=unread)

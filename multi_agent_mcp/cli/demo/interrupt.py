@@ -12,7 +12,7 @@ from multi_agent_mcp.cli.door import say
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.services.board import NewTask
+from multi_agent_mcp.services.creation import NewTask
 
 WORKER = "worker-a"
 REASON = "仕様を見直します"
@@ -22,7 +22,7 @@ def play(stage: Stage, seconds: float, attach: bool) -> list[str]:
     """Plays it and prints the agent's log and the times from the Owner's command on. Returns what is missing."""
     services = stage.services
     new = NewTask(title="大きなリファクタリング", description="終わるまで続けてください。", assignee_id=WORKER)
-    (task,) = services.board.create(services.agents.owner(), [new])
+    (task,) = services.creation.create(services.agents.owner(), [new])
     stage.open_windows()
     if not stage.wait_for(f"executions/{WORKER}", lambda: bool(_called(stage)), seconds):
         return [f"{WORKER} never began to work"]

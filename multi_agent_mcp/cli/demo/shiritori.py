@@ -8,7 +8,7 @@ from multi_agent_mcp.cli.door import say, table
 from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.services.board import NewTask
+from multi_agent_mcp.services.creation import NewTask
 
 PLAYER = "worker-a"
 MESSAGES = 12
@@ -19,7 +19,7 @@ def play(stage: Stage, seconds: float, attach: bool) -> list[str]:
     """Plays it and prints the conversation with its times. Returns what is missing."""
     services = stage.services
     new = NewTask(title="worker-bとしりとり", description="6往復のしりとりをしてください。", assignee_id=PLAYER)
-    (task,) = services.board.create(services.agents.owner(), [new])
+    (task,) = services.creation.create(services.agents.owner(), [new])
     stage.open_windows(supervisor=True)
     watched = [f"sessions/{agent_id}" for agent_id in ("worker-a", "worker-b")]
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator
 from multi_agent_mcp.domain.task import TaskPriority, TaskStatus
 from multi_agent_mcp.server.middleware import Call
 from multi_agent_mcp.server.toolbox import LEADERS, TASK, Answer, Tool, from_json_text
-from multi_agent_mcp.services.board import NewTask
+from multi_agent_mcp.services.creation import NewTask
 from multi_agent_mcp.services.work import brief
 
 
@@ -28,7 +28,7 @@ BatchTasks = Annotated[list[BatchTask], BeforeValidator(from_json_text)]
 def create_tasks_batch(call: Call, tasks: BatchTasks, parent_task_id: str | None = None) -> Answer:
     """Create tasks, all or none. dependencies name local_ids of this batch or existing task ids."""
     items = [NewTask(**task.model_dump()) for task in tasks]
-    created = call.services.board.create(call.me, items, parent_task_id)
+    created = call.services.creation.create(call.me, items, parent_task_id)
     local_ids = {task.local_id: real.id for task, real in zip(tasks, created, strict=True) if task.local_id is not None}
     shown = [{**brief(task), "assignee_id": task.assignee_id} for task in created]
     return call.fitting({"task_count": len(created), "local_id_to_real_id": local_ids}, "tasks", shown)
@@ -51,13 +51,13 @@ def update_task_status(call: Call, task_id: str, status: TaskStatus, blocked_rea
 def request_task(call: Call, title: str, description: str = "", priority: TaskPriority = "medium") -> Answer:
     """Propose a task for yourself; your superior approves it before you may start."""
     new = NewTask(title=title, description=description, priority=priority)
-    task, approvers = call.services.board.request(call.me, new)
+    task, approvers = call.services.requests.request(call.me, new)
     return {"task_id": task.id, "approval_status": task.approval_status, "approvers": approvers}
 
 
 def approve_task_request(call: Call, task_id: str, approve: bool, reason: str | None = None) -> Answer:
     """Approve or reject a task that an agent below you requested."""
-    task = call.services.board.decide(call.me, task_id, approve=approve, reason=reason)
+    task = call.services.requests.decide(call.me, task_id, approve=approve, reason=reason)
     return {"task_id": task.id, "approval_status": task.approval_status}
 
 

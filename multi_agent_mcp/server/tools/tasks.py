@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from multi_agent_mcp.domain.task import ReportStatus, TaskPriority
+from multi_agent_mcp.domain.task import ReportStatus
 from multi_agent_mcp.server.middleware import Call
 from multi_agent_mcp.server.toolbox import LEADERS, REPORTERS, Answer, Tool
+
+
+AnyPriority = Literal["low", "normal", "medium", "high", "urgent"]
+"""A task's priorities and the messages' word for the middle one: models mix them up."""
 
 
 class ChecklistItem(BaseModel):
@@ -21,10 +25,11 @@ def send_task(
     agent_id: str,
     title: str,
     content: str,
-    priority: TaskPriority = "medium",
+    priority: AnyPriority = "medium",
 ) -> Answer:
     """Give a task to an agent below you. An Owner then waits: do not poll, an [IPC] line announces the answer."""
-    assigned = call.services.tasks.send(call.me, agent_id, title, content, priority)
+    wanted = "medium" if priority == "normal" else priority
+    assigned = call.services.tasks.send(call.me, agent_id, title, content, wanted)
     return {
         "task_id": assigned.task.id,
         "message_id": assigned.sent.message_id,

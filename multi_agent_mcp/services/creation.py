@@ -1,0 +1,123 @@
+"""New tasks: one, or a batch that is made as a whole (contract §5, §8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.dependencies import require_no_cycle
+from multi_agent_mcp.domain.names import entity_id, new_id
+from multi_agent_mcp.domain.task import TASK_PRIORITIES, Change, Task
+from multi_agent_mcp.errors import InvalidArguments, Refusal, TaskNotFound
+from multi_agent_mcp.services.agents import Agents
+from multi_agent_mcp.services.messages import require_choice, require_text
+from multi_agent_mcp.store.workspace import Workspace
+
+TITLE_CHARACTERS = 500
+BATCH_MAX = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewTask:
+    """A task to be made. `dependencies` may name `local_id`s of the same batch."""
+
+    title: str
+    description: str = ""
+    priority: str = "medium"
+    assignee_id: str | None = None
+    dependencies: Sequence[str] = ()
+    local_id: str | None = None
+
+
+class Creation:
+    """Makes tasks."""
+
+    def __init__(self, workspace: Workspace, agents: Agents, clock: Callable[[], datetime]) -> None:
+        self.workspace = workspace
+        self.agents = agents
+        self.clock = clock
+
+    def create(self, creator: Agent, items: Sequence[NewTask], parent_task_id: str | None = None) -> list[Task]:
+        """Makes all of the tasks or none: with an assignee `todo`, else `backlog`.
+
+        Raises `InvalidArguments` (cycle, unknown local id, bad title), `TaskNotFound`, `AgentNotFound`,
+        `Unauthorized`.
+        """
+        if not 1 <= len(items) <= BATCH_MAX:
+            raise InvalidArguments(reason=f"a batch has 1 to {BATCH_MAX} tasks")
+        if parent_task_id is not None:
+            parent = self.workspace.tasks.get(entity_id("tsk", parent_task_id))
+            parent.require_writer(creator.id, self.agents.all())
+        ids = self._ids(items)
+        tasks = [
+            self._task(creator, item, task_id, parent_task_id, dependencies=self._dependencies(item, ids))
+            for item, task_id in zip(items, ids.values(), strict=True)
+        ]
+        require_no_cycle({task.id: task.dependencies for task in tasks})
+        self._add_all(tasks)
+        return tasks
+
+    def _ids(self, items: Sequence[NewTask]) -> dict[str, str]:
+        """Local id (or a number) → fresh task id, in order."""
+        ids: dict[str, str] = {}
+        for number, item in enumerate(items):
+            local_id = item.local_id if item.local_id is not None else f"#{number}"
+            if local_id in ids:
+                raise InvalidArguments(reason=f"local_id {local_id!r:.60} stands there twice")
+            ids[local_id] = new_id("tsk")
+        return ids
+
+    def _dependencies(self, item: NewTask, ids: Mapping[str, str]) -> tuple[str, ...]:
+        return tuple(ids[name] if name in ids else self._existing(name) for name in dict.fromkeys(item.dependencies))
+
+    def _existing(self, name: str) -> str:
+        try:
+            return self.workspace.tasks.get(entity_id("tsk", name)).id
+        except Refusal as refusal:
+            raise TaskNotFound("dependency_not_found", task_id=f"{name:.60}") from refusal
+
+    def _task(self, creator: Agent, item: NewTask, task_id: str, parent_task_id: str | None, **fields: Any) -> Task:
+        require_sound({"title": item.title, "description": item.description, "priority": item.priority})
+        if item.assignee_id is not None:
+            self.agents.require_assignable(creator, self.agents.get(item.assignee_id))
+        return Task.made(
+            task_id,
+            Change(by=creator.id, at=self.clock()),
+            status="todo" if item.assignee_id else "backlog",
+            assignee_id=item.assignee_id,
+            title=item.title,
+            priority=item.priority,
+            parent_task_id=parent_task_id,
+            description=item.description,
+            **fields,
+        )
+
+    def _add_all(self, tasks: Sequence[Task]) -> None:
+        added: list[Task] = []
+        try:
+            for task in tasks:
+                self.workspace.tasks.add(task)
+                added.append(task)
+        except Refusal:
+            for task in added:
+                self.workspace.tasks.remove(task)
+            raise
+
+
+def require_sound(fields: Mapping[str, str]) -> None:
+    """Raises `InvalidArguments` for a title, description or priority that a task cannot have."""
+    if "title" in fields:
+        require_title(fields["title"])
+    require_text("description", fields.get("description"))
+    if "priority" in fields:
+        require_choice("priority", fields["priority"], TASK_PRIORITIES)
+
+
+def require_title(title: str) -> None:
+    """Raises `InvalidArguments` for a title that is empty, too long for a list, or no text."""
+    require_text("title", title)
+    if not title.strip() or len(title) > TITLE_CHARACTERS:
+        raise InvalidArguments(reason=f"title must have 1 to {TITLE_CHARACTERS} characters")

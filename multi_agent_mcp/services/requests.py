@@ -1,0 +1,91 @@
+"""Tasks that agents propose for themselves, and their superiors' word on them (contract §5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from multi_agent_mcp.domain.agent import Agent, is_superior
+from multi_agent_mcp.domain.names import entity_id, new_id
+from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.errors import Refusal, Unauthorized
+from multi_agent_mcp.services.agents import Agents
+from multi_agent_mcp.services.creation import NewTask, require_sound
+from multi_agent_mcp.services.messages import Draft, Messages, require_text
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.texts import Texts
+
+
+class Requests:
+    """Requests and approvals. Both sides hear of them by mail."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        agents: Agents,
+        messages: Messages,
+        texts: Texts,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.workspace = workspace
+        self.agents = agents
+        self.messages = messages
+        self.texts = texts
+        self.clock = clock
+
+    def request(self, requester: Agent, new: NewTask) -> tuple[Task, list[str]]:
+        """`request_task`: a task for oneself that waits for approval; the nearest superior is told by mail. Who has
+        nobody above approves for themselves. Returns it and the superiors' ids, nearest first."""
+        require_sound({"title": new.title, "description": new.description, "priority": new.priority})
+        approvers = [superior.id for superior in self.agents.superiors(requester.id)]
+        task = Task.made(
+            new_id("tsk"),
+            Change(by=requester.id, at=self.clock()),
+            status="backlog",
+            assignee_id=requester.id,
+            title=new.title,
+            priority=new.priority,
+            description=new.description,
+            requester_id=requester.id,
+            approval_status="pending" if approvers else "approved",
+        )
+        self.workspace.tasks.add(task)
+        if approvers:
+            try:
+                self._tell(requester, approvers[0], "request", "subject.task_request", task, task.description)
+            except Refusal:
+                self.workspace.tasks.remove(task)
+                raise
+        return task, approvers
+
+    def decide(self, actor: Agent, task_id: str, *, approve: bool, reason: str | None = None) -> Task:
+        """Approves or rejects a request; a strict superior of the requester may. The requester is told by mail."""
+        require_text("reason", reason)
+        task = self.workspace.tasks.get(entity_id("tsk", task_id))
+        requester = task.requester_id or task.created_by
+        if not is_superior(actor.id, requester, self.agents.all()):
+            raise Unauthorized("not_superior", agent_id=requester)
+        change = Change(by=actor.id, at=self.clock(), reason=reason, requester_id=requester)
+        decided = self.workspace.tasks.update(task.id, lambda found: found.decided(change, approve=approve))
+        kind = "task_approved" if approve else "status_update"
+        subject = "subject.task_approved" if approve else "subject.task_rejected"
+        self._tell(actor, requester, kind, subject, decided, reason or decided.title)
+        return decided
+
+    def waiting_for(self, approver_id: str) -> list[Task]:
+        """Requests that this agent may decide."""
+        agents = self.agents.all()
+        pending = [task for task in self.workspace.tasks.open() if task.approval_status == "pending" and not task.final]
+        return [
+            task for task in pending if task.created_by in agents and is_superior(approver_id, task.created_by, agents)
+        ]
+
+    def _tell(self, sender: Agent, receiver_id: str, message_type: str, subject: str, task: Task, content: str) -> None:
+        draft = Draft(
+            content=content,
+            receiver_id=receiver_id,
+            message_type=message_type,
+            subject=self.texts(subject, title=task.title),
+            metadata={"task_id": task.id, "approval_status": task.approval_status},
+        )
+        self.messages.send(sender, draft)
