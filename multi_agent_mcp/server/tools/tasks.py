@@ -10,7 +10,6 @@ from multi_agent_mcp.domain.task import ReportStatus
 from multi_agent_mcp.server.middleware import Call
 from multi_agent_mcp.server.toolbox import LEADERS, REPORTERS, Answer, Tool
 
-
 AnyPriority = Literal["low", "normal", "medium", "high", "urgent"]
 """A task's priorities and the messages' word for the middle one: models mix them up."""
 
