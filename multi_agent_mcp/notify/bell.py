@@ -71,12 +71,12 @@ class Bell:
 
     def _look(self, deferred: int) -> tuple[timedelta | None, int]:
         """Rings if due. Returns the pause until the next look (None: until woken) and the deferrals in a row."""
-        if self._lock is None:
-            self._lock = self._doorbell.serve(self._agent_id, self._purpose)
-            if self._lock is None:
-                return None, 0  # another server of this agent rings
         delivery = None
         with contextlib.suppress(Refusal):
+            if self._lock is None:
+                self._lock = self._doorbell.serve(self._agent_id, self._purpose)
+                if self._lock is None:
+                    return None, 0  # another server of this agent rings
             delivery, decision = self._doorbell.ring(self._agent_id, self._purpose, self._place)
             if delivery is None:
                 return decision.after, 0

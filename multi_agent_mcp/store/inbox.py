@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from multi_agent_mcp.domain.names import id8
-from multi_agent_mcp.domain.times import stamp
+from multi_agent_mcp.domain.times import format_time, stamp
 from multi_agent_mcp.store.files import Files, storage_errors, sync_directory
 from multi_agent_mcp.store.folder import Folder
 
@@ -124,8 +124,13 @@ class Inbox(Generic[R]):
         return self._archive(entities[: len(entities) - keep])
 
     def archive_older(self, than: datetime) -> int:
-        """Moves on what was read before `than`. Returns how many."""
-        entities = [(name, entity) for name in self.hot.entries() if (entity := self.hot.load(name)) is not None]
+        """Moves on what was read before `than`. Returns how many. Only those are parsed: the index knows when the
+        others were read."""
+        border = format_time(than)
+        old = [
+            name for name, entry in self.hot.entries().items() if entry.closed and entry.closed.strip("'\"") < border
+        ]
+        entities = [(name, entity) for name in old if (entity := self.hot.load(name)) is not None]
         return self._archive([item for item in entities if item[1].read_at is not None and item[1].read_at < than])
 
     def _archive(self, entities: list[tuple[str, R]]) -> int:
