@@ -72,12 +72,12 @@ class Doctor:
         return sorted(findings, key=lambda finding: finding.level != "problem")
 
     def _registry(self) -> Iterator[Finding]:
-        damaged = sorted(self.workspace.path.glob("agents.json.damaged*"))
-        for path in damaged:
+        agents = self.agents.all()  # first, because it may restore a registry that was damaged a moment ago
+        for path in sorted(self.workspace.path.glob("agents.json.damaged*")):
             yield Finding(
                 "registry", "note", path.name, "agents.json was damaged and restored", f"delete {path.name} when seen"
             )
-        if not any(agent.role == "owner" for agent in self.agents.all().values()):
+        if not any(agent.role == "owner" for agent in agents.values()):
             yield Finding("registry", "problem", "agents.json", "no owner", "multi-agent-mcp agent add ID --role owner")
 
     def _keys(self) -> Iterator[Finding]:

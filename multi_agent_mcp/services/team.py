@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -75,8 +76,17 @@ def _agent(record: Any) -> Agent:
         parent_id=None if parent is None else parse_agent_id(parent),
         command=_text_or_none(record, "command"),
         host=_text_or_none(record, "host"),
-        extra={str(key): value for key, value in record.items() if key not in _AGENT_KEYS},
+        extra=_as_json({str(key): value for key, value in record.items() if key not in _AGENT_KEYS}),
     )
+
+
+def _as_json(extra: dict[str, Any]) -> dict[str, Any]:
+    """Keys of the user's own, kept in agents.json: what JSON does not know (dates) becomes text."""
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(extra, default=str, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArguments("bad_team", reason=" ".join(str(error).split())[:200]) from error
+    return plain
 
 
 def _text_or_none(record: Mapping[str, Any], key: str) -> str | None:

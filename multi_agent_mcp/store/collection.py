@@ -104,8 +104,7 @@ class Collection(Generic[E]):
 
     def closed_counts(self, shelf: str | None = None) -> Counter[str]:
         """How many entities were closed by what."""
-        entries = [entry for folder in self._chosen(shelf) for entry in folder.entries().values()]
-        return Counter(entry.closed for entry in entries if entry.closed)
+        return sum((folder.closed_counts() for folder in self._chosen(shelf)), Counter[str]())
 
     def remove(self, entity: E) -> None:
         """Takes back what was added a moment ago and not acknowledged to anybody."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.store.files import Files
+from multi_agent_mcp.store.files import Files, storage_errors
 
 ROTATE_BYTES = 1 << 20
 
@@ -43,6 +43,7 @@ class Journal:
 
 def _lines(path: Path) -> list[bytes]:
     try:
-        return path.read_bytes().splitlines()
+        with storage_errors(path, FileNotFoundError):
+            return path.read_bytes().splitlines()
     except FileNotFoundError:
         return []

@@ -34,3 +34,37 @@ def is_alive(pid: int, start: str | None) -> bool:
 
 def own_start() -> str | None:
     return started_at(os.getpid())
+
+
+SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox"})
+
+
+def parent_of(pid: int) -> int:
+    """The id of a process's parent; 0 when there is none to be known."""
+    return _parent_and_name(pid)[0]
+
+
+def host_of(pid: int) -> int:
+    """The nearest ancestor that is no shell: hosts start commands through one (`sh -c …`), and some shells replace
+    themselves by the command while others stay. 0 when there is none to be known."""
+    parent = parent_of(pid)
+    while parent > 1:
+        above, name = _parent_and_name(parent)
+        if name.lstrip("-") not in SHELLS:
+            break
+        parent = above
+    return parent
+
+
+def _parent_and_name(pid: int) -> tuple[int, str]:
+    """From proc(5) or ps(1), as `started_at`."""
+    if sys.platform == "linux":
+        try:
+            text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return 0, ""
+        head, _, tail = text.rpartition(")")
+        return int(tail.split()[1]), head.partition("(")[2]
+    done = subprocess.run(["ps", "-o", "ppid=,comm=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    parent, _, command = done.stdout.strip().partition(" ")
+    return int(parent or 0), Path(command.strip()).name

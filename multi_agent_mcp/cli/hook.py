@@ -1,0 +1,160 @@
+"""`hook`: what a host runs at every tool call, so it must cost next to nothing (HOSTS §6).
+
+With nothing to say it ends after one small file and three stat(2), before anything of the package is imported that
+takes longer than that: hence no typer, no argparse and no `config`, and imports where they are needed. It never breaks
+a host: whatever goes wrong is one line on standard error and exit code 0, because hosts take 2 for a refusal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from multi_agent_mcp.store.hookstate import surely_silent
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.bootstrap import Services
+
+HELP = "Answer a hook of Claude Code or Codex, read from standard input. Hosts run it; see host-config."
+USAGE = """\
+Usage: multi-agent-mcp hook [--root DIR] [--session NAME] [--agent ID] [--purpose task|chat]
+                            [--host claude|codex] [--unless-env] [--wait]
+
+{help}
+
+  --unless-env  the environment (MULTI_AGENT_MCP_AGENT, …) wins over the options
+  --wait        wait for mail: exit code 2 and the doorbell's line on standard error wake Claude Code
+"""
+VALUES = ("root", "session", "agent", "purpose", "host")
+FLAGS = ("unless-env", "wait", "help")
+EVENTS = frozenset({"PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SessionStart"})
+WAKE = 2
+
+# Our own tools are answered by the server's middleware, and without ToolSearch a host that hides tools could not even
+# find the one that reads the interrupt.
+NEVER_DENIED = ("mcp__ipc", "ToolSearch")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Answers one hook and ends the process."""
+    code = 0
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - a hook that fails must not stop a host
+        _complain(error)
+    _end(code)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    options = _options(arguments)
+    if options.get("help"):
+        sys.stdout.write(USAGE.format(help=HELP))
+        return 0
+    if options.get("wait"):
+        return _wait(options)
+    event = json.loads(sys.stdin.buffer.read() or b"{}")
+    if not isinstance(event, dict) or _needs_nothing(event):
+        return 0
+    answer = _answer(event, options)
+    if answer is not None:
+        sys.stdout.write(json.dumps(answer, ensure_ascii=False) + "\n")
+    return 0
+
+
+def _needs_nothing(event: dict[str, Any]) -> bool:
+    """Whether this event is none of ours."""
+    name = event.get("hook_event_name")
+    if name == "PreToolUse":
+        return str(event.get("tool_name", "")).startswith(NEVER_DENIED)
+    return name not in EVENTS or (name == "Stop" and bool(event.get("stop_hook_active")))
+
+
+def _answer(event: dict[str, Any], options: dict[str, str]) -> dict[str, Any] | None:
+    name, host_session = event["hook_event_name"], event.get("session_id")
+    host_session = host_session if isinstance(host_session, str) else None
+    purpose = options.get("purpose", "task")
+    if "root" in options and "session" in options and "agent" in options:
+        path = f"{options['root']}/{options['session']}"
+        if surely_silent(path, options["agent"], purpose, name, host_session):
+            return None
+    services, agent_id = _opened(options)
+    from multi_agent_mcp.services.hooks import Event
+
+    return services.hooks.answer(agent_id, purpose, Event(name, host_session, options.get("host")))
+
+
+def _wait(options: dict[str, str]) -> int:
+    """Waits until the agent is to be woken."""
+    import signal
+
+    from multi_agent_mcp.services.waiter import Host, Waiter
+
+    host = Host()  # before anything that takes time: it may go meanwhile
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(0))
+    services, agent_id = _opened(options)
+    try:
+        line = Waiter(services.hooks, agent_id, options.get("purpose", "task"), host).wait()
+    except SystemExit:
+        return 0
+    if line is None:
+        return 0
+    sys.stderr.write(f"{line}\n")
+    return WAKE
+
+
+def _opened(options: dict[str, str]) -> tuple[Services, str]:
+    """The session and the agent's id. Raises a refusal."""
+    from pathlib import Path
+
+    from multi_agent_mcp.bootstrap import open_session
+    from multi_agent_mcp.config import find_root, find_session
+    from multi_agent_mcp.domain.agent import PURPOSES
+    from multi_agent_mcp.domain.names import agent_id
+    from multi_agent_mcp.services.messages import require_choice
+
+    require_choice("purpose", options.get("purpose", "task"), PURPOSES)
+    root = find_root(options.get("root"), Path.cwd())
+    return open_session(root, find_session(options.get("session"), root)), agent_id(options.get("agent"))
+
+
+def _options(arguments: Sequence[str]) -> dict[str, str]:
+    """The options; what they leave out comes from the environment, or the other way round with `--unless-env`."""
+    given: dict[str, str] = {}
+    rest = list(arguments)
+    while rest:
+        name, equals, value = rest.pop(0).removeprefix("--").partition("=")
+        if name in FLAGS and not equals:
+            given[name] = "yes"
+        elif name in VALUES and (equals or rest):
+            given[name] = value if equals else rest.pop(0)
+        else:
+            raise ValueError(f"there is no option {name!r}, or it lacks its value")
+    named = {name: os.environ.get(f"MULTI_AGENT_MCP_{name.upper()}") for name in VALUES if name != "host"}
+    found = {name: value for name, value in named.items() if value}
+    return {**given, **found} if "unless-env" in given else {**found, **given}
+
+
+def _complain(error: BaseException) -> None:
+    sentence = " ".join(str(error).split()) or type(error).__name__
+    try:
+        from multi_agent_mcp.errors import Refusal
+        from multi_agent_mcp.texts import DEFAULT_LANGUAGE, catalogue
+
+        if isinstance(error, Refusal):
+            sentence = f"{error.code}: {catalogue(DEFAULT_LANGUAGE).sentence(error)}"
+    finally:
+        sys.stderr.write(f"multi-agent-mcp: hook: {sentence[:500]}\n")
+
+
+def _end(code: int) -> None:
+    """Ends at once: tearing the interpreter down takes a fifth of the time of a hook that has nothing to say."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)

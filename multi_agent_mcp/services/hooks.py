@@ -1,0 +1,257 @@
+"""What a host's hooks are told: interrupts before any tool of the agent, mail and notifications once each (HOSTS §6).
+
+So an interrupt reaches an agent at its next tool call of any kind, Bash and Edit included, and not only at the next
+call of one of our own tools.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from multi_agent_mcp.config import Settings
+from multi_agent_mcp.domain.delivery import Due, Ring, Waiting, due
+from multi_agent_mcp.domain.message import Message, reading_order
+from multi_agent_mcp.domain.times import format_time, parse_time
+from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.services.notifications import Notifications
+from multi_agent_mcp.services.sessions import Sessions
+from multi_agent_mcp.store import hookstate
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.texts import Texts
+
+logger = logging.getLogger(__name__)
+
+LINES_MAX = 5
+"""So many messages are announced one by one, more by their number."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One call of `hook`: what happens in the host. `host` is its name where the hook's command line says it."""
+
+    name: str
+    host_session: str | None = None
+    host: str | None = None
+
+
+@dataclass(frozen=True)
+class News:
+    """What an agent has not read yet: its notifications as `get_notifications` shows them, its mail in reading order."""
+
+    notices: Sequence[Mapping[str, Any]]
+    mail: Sequence[Message]
+
+    @property
+    def interrupts(self) -> list[Mapping[str, Any]]:
+        return [notice for notice in self.notices if notice["type"] == "interrupt"]
+
+    @property
+    def pressing(self) -> set[str]:
+        """The ids of what an agent must not end its turn over: interrupts and urgent mail."""
+        return _ids(self.interrupts) | {message.id for message in self.mail if message.priority == "urgent"}
+
+    @property
+    def ids(self) -> set[str]:
+        return _ids(self.notices) | {message.id for message in self.mail}
+
+    def without(self, told: set[str]) -> News:
+        return News(
+            [notice for notice in self.notices if notice["id"] not in told],
+            [message for message in self.mail if message.id not in told],
+        )
+
+
+class Hooks:
+    """Answers the hooks of one session's agents. `line` makes the doorbell's line."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        notifications: Notifications,
+        sessions: Sessions,
+        settings: Settings,
+        texts: Texts,
+        clock: Callable[[], datetime],
+        line: Callable[[Sequence[Waiting]], str],
+    ) -> None:
+        self.workspace = workspace
+        self.notifications = notifications
+        self.sessions = sessions
+        self.pause = timedelta(seconds=settings.limits.doorbell_pause_seconds)
+        self.longest_pause = timedelta(seconds=settings.limits.doorbell_pause_max_seconds)
+        self.texts = texts
+        self.clock = clock
+        self.line = line
+
+    def answer(self, agent_id: str, purpose: str, event: Event) -> dict[str, Any] | None:
+        """What the hook prints as JSON, or None when there is nothing to say.
+
+        Mail and notifications are told once, a stop is prevented once for each interrupt or urgent message; a native
+        tool is denied until the interrupt has been read. Raises `AgentNotFound`.
+        """
+        agent = self.workspace.registry.get(agent_id)
+        with self.workspace.files.locked(_lock(agent_id)):
+            seen = hookstate.trustworthy(hookstate.seen_now(str(self.workspace.path), agent_id))
+            state = _State.of(hookstate.read_state(str(self.workspace.path), agent_id, purpose))
+            news = self._news(agent_id, purpose)
+            state.forget_all_but(news.ids)
+            answer = self._said(event.name, news, state)
+            known = event.host_session in (None, state.host_session)
+            state.host_session = event.host_session or state.host_session
+            self._write(agent_id, purpose, state.facts(seen, news))
+        if not known and "codex" in (event.host, agent.host):
+            self._note_thread(agent_id, event.host_session)
+        return answer
+
+    def doorbell(self, agent_id: str, purpose: str) -> tuple[str | None, Due]:
+        """The line that wakes an idle agent, if one is due, noted as rung; and what is due next. As in a pane, one
+        is outstanding at a time, and it is repeated after growing pauses until the mail is read."""
+        mailbox = self.workspace.mailbox(agent_id)
+        if not mailbox.unread():
+            return None, Due()
+        with self.workspace.files.locked(_lock(agent_id)):
+            state = _State.of(hookstate.read_state(str(self.workspace.path), agent_id, purpose))
+            mail = self._mail(agent_id, purpose)
+            decision = due(map(_waiting, mail), state.ring, self.clock(), self.pause, self.longest_pause)
+            if not decision.messages:
+                return None, decision
+            state.rung(self.clock(), (message.id for message in decision.messages), decision.attempt)
+            news = News(self._notices(agent_id, purpose), mail)
+            self._write(agent_id, purpose, state.facts(None, news))
+        return self.line(decision.messages), decision
+
+    def _said(self, event: str, news: News, state: _State) -> dict[str, Any] | None:
+        """The answer to one event; notes in `state` what is told."""
+        fresh = news.without(state.told)
+        if event == "PreToolUse" and news.interrupts:
+            state.told |= _ids(news.interrupts)
+            told = self._interrupt_words("hook.denied", news.interrupts)
+            return _for_event(event, permissionDecision="deny", permissionDecisionReason=told)
+        if event in ("PostToolUse", "UserPromptSubmit") and fresh.ids:
+            state.told |= fresh.ids
+            if fresh.mail:
+                state.rung(self.clock(), (message.id for message in news.mail))
+            return _for_event(event, additionalContext=self._words(fresh))
+        if event == "Stop" and (pressing := news.pressing - state.stopped):
+            state.stopped |= pressing
+            state.told |= pressing
+            told_now = news.without(news.ids - pressing)
+            if told_now.mail:
+                state.rung(self.clock(), (message.id for message in told_now.mail))
+            return {"decision": "block", "reason": self._words(told_now, "hook.not_yet")}
+        return None
+
+    def _words(self, news: News, opening: str | None = None) -> str:
+        parts = [self.texts(opening)] if opening else []
+        if interrupts := news.interrupts:
+            parts.append(self._interrupt_words(None, interrupts))
+        elif news.notices:
+            parts.append(self.texts("notification.some"))
+        if news.mail:
+            single = [[message] for message in news.mail] if len(news.mail) <= LINES_MAX else [news.mail]
+            lines = [self.line([_waiting(message) for message in messages]) for messages in single]
+            parts.append("\n".join([*lines, self.texts("hook.mail")]))
+        return "\n\n".join(parts)
+
+    def _interrupt_words(self, opening: str | None, interrupts: Sequence[Mapping[str, Any]]) -> str:
+        parts = [self.texts(opening)] if opening else []
+        parts += [f"{notice['message']}\n{notice['instruction']}".strip() for notice in interrupts[:LINES_MAX]]
+        return "\n\n".join([*parts, self.texts("notification.interrupt")])
+
+    def _news(self, agent_id: str, purpose: str) -> News:
+        return News(self._notices(agent_id, purpose), self._mail(agent_id, purpose))
+
+    def _notices(self, agent_id: str, purpose: str) -> list[dict[str, Any]]:
+        if not self.notifications.pending(agent_id, purpose).some:
+            return []
+        return self.notifications.read(agent_id, purpose, mark_as_read=False)
+
+    def _mail(self, agent_id: str, purpose: str) -> list[Message]:
+        """The unread mail, without what the agent's other living session is to be told (as the doorbell does)."""
+        mail = [message for _, message in self.workspace.mailbox(agent_id).unread()]
+        if mail and any(session.purpose != purpose for session in self.sessions.live(agent_id)):
+            mail = [message for message in mail if _waiting(message).purpose == purpose]
+        return sorted(mail, key=reading_order)
+
+    def _note_thread(self, agent_id: str, thread_id: str | None) -> None:
+        """`codex queue` needs it. Not worth losing an answer for."""
+        try:
+            self.workspace.registry.update(agent_id, codex_thread_id=thread_id)
+        except Refusal as refusal:
+            logger.warning("the thread could not be noted: %s", refusal)
+
+    def _write(self, agent_id: str, purpose: str, facts: Mapping[str, Any]) -> None:
+        path = str(self.workspace.path)
+        if facts != hookstate.read_state(path, agent_id, purpose):
+            target = Path(hookstate.state_path(path, agent_id, purpose))
+            self.workspace.files.replace(target, json.dumps(facts).encode(), durable=False)
+
+
+@dataclass
+class _State:
+    """What was told already: `told` by any event, `stopped` a stop was prevented over, `ring` the last announcement of
+    mail that reached the model."""
+
+    told: set[str]
+    stopped: set[str]
+    ring: Ring | None
+    host_session: str | None
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> _State:
+        ring = facts.get("ring") or {}
+        at = parse_time(ring.get("at"))
+        return cls(
+            set(facts.get("told", ())),
+            set(facts.get("stopped", ())),
+            Ring(at, frozenset(ring.get("messages", ())), int(ring.get("attempt", 1))) if at else None,
+            facts.get("host_session"),
+        )
+
+    def forget_all_but(self, unread: set[str]) -> None:
+        self.told &= unread
+        self.stopped &= unread
+
+    def rung(self, at: datetime, message_ids: Iterable[str], attempt: int = 1) -> None:
+        self.ring = Ring(at, frozenset(message_ids), attempt)
+
+    def facts(self, seen: list[int] | None, news: News) -> dict[str, Any]:
+        """As it is written. `speaks` are the events that have something to say while `seen` stays as it is."""
+        speaks = ["PreToolUse"] if news.interrupts else []
+        speaks += ["PostToolUse", "UserPromptSubmit"] if news.ids - self.told else []
+        speaks += ["Stop"] if news.pressing - self.stopped else []
+        ring = self.ring and {
+            "at": format_time(self.ring.at),
+            "messages": sorted(self.ring.message_ids),
+            "attempt": self.ring.attempt,
+        }
+        return {
+            "seen": seen,
+            "speaks": speaks,
+            "told": sorted(self.told),
+            "stopped": sorted(self.stopped),
+            "ring": ring,
+            "host_session": self.host_session,
+        }
+
+
+def _ids(notices: Iterable[Mapping[str, Any]]) -> set[str]:
+    return {str(notice["id"]) for notice in notices}
+
+
+def _waiting(message: Message) -> Waiting:
+    return Waiting(message.id, message.sender_id, message.message_type)
+
+
+def _for_event(event: str, **output: str) -> dict[str, Any]:
+    return {"hookSpecificOutput": {"hookEventName": event, **output}}
+
+
+def _lock(agent_id: str) -> str:
+    return f"hooks-{agent_id}"
