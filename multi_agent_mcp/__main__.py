@@ -25,6 +25,10 @@ def _run(arguments: list[str]) -> None:
         from multi_agent_mcp.cli import serve  # a host waits for it: no other command is imported
 
         serve.main(arguments[1:])
+    elif arguments[:1] == ["hook"]:
+        from multi_agent_mcp.cli import hook  # a host waits for it at every tool call
+
+        hook.main(arguments[1:])
     else:
         from multi_agent_mcp.cli.main import app
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from multi_agent_mcp.config import Settings, read_settings
@@ -16,6 +16,7 @@ from multi_agent_mcp.notify.base import Notifier
 from multi_agent_mcp.notify.desktop import DesktopNotifier
 from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.ladder import Ladder
+from multi_agent_mcp.notify.lines import doorbell_line
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.board import Board
 from multi_agent_mcp.services.chat_tasks import ChatTasks
@@ -26,6 +27,7 @@ from multi_agent_mcp.services.dashboard import Dashboard
 from multi_agent_mcp.services.delegations import Delegations
 from multi_agent_mcp.services.doctor import Doctor
 from multi_agent_mcp.services.executions import Executions
+from multi_agent_mcp.services.hooks import Hooks
 from multi_agent_mcp.services.interrupts import Interrupts
 from multi_agent_mcp.services.messages import Messages
 from multi_agent_mcp.services.notifications import Notifications
@@ -156,6 +158,11 @@ class Services:
     @cached_property
     def notifications(self) -> Notifications:
         return Notifications(self.workspace, self.interrupts, self.clock)
+
+    @cached_property
+    def hooks(self) -> Hooks:
+        line = partial(doorbell_line, self.texts)
+        return Hooks(self.workspace, self.notifications, self.sessions, self.settings, self.texts, self.clock, line)
 
 
 def open_session(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -116,10 +117,11 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
     chosen = language or data.get("language") or DEFAULT_LANGUAGE
     if chosen not in LANGUAGES:
         raise InvalidArguments("bad_language", language=repr(chosen)[:40], allowed=", ".join(LANGUAGES))
-    return Settings(chosen, _limits(data.get("limits")))
+    return Settings(chosen, parse_limits(data.get("limits")))
 
 
-def _limits(given: Any) -> Limits:
+def parse_limits(given: Any) -> Limits:
+    """`limits:` of session.yaml or team.yaml. Raises `InvalidArguments` with one sentence."""
     if given is None:
         return Limits()
     if not isinstance(given, dict):
@@ -129,7 +131,7 @@ def _limits(given: Any) -> Limits:
     for name, value in given.items():
         if name not in known:
             continue
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
             raise InvalidArguments("bad_settings", reason=f"limits.{name} must be a positive number")
         values[name] = known[name](value)
     return Limits(**values)

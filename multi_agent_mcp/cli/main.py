@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from multi_agent_mcp import __version__
-from multi_agent_mcp.cli import agents, care, hosts, mail, serve, setup, supervise, talk, tasks, team
+from multi_agent_mcp.cli import agents, care, hook, hosts, mail, serve, setup, supervise, talk, tasks, team
 from multi_agent_mcp.cli.demo.command import demo
 
 app = typer.Typer(
@@ -39,6 +39,11 @@ def _serve(context: typer.Context) -> None:
     serve.main(context.args)
 
 
+def _hook(context: typer.Context) -> None:
+    """As `_serve`."""
+    hook.main(context.args)
+
+
 app.command()(setup.init)
 app.add_typer(agents.app, name="agent")
 app.command(
@@ -62,4 +67,10 @@ app.add_typer(tasks.app, name="task")
 app.command()(tasks.interrupt)
 app.command()(tasks.log)
 app.command("host-config")(hosts.host_config)
+app.command(
+    "hook",
+    help=hook.HELP,
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(_hook)
 app.command()(demo)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ WRONG_USE = 2
 
 def main(arguments: Sequence[str]) -> None:
     """Serves until the end of the process. Refuses to start with one sentence and exit code 2."""
+    host_pid = os.getppid()  # before anything that takes time: the host may go meanwhile
     logging.basicConfig(format="multi-agent-mcp: %(message)s", level=logging.WARNING)
     gc.disable()  # a start makes many objects and hardly any garbage; looking for it takes a twentieth of the time
     options = _parser().parse_args(arguments)
@@ -44,7 +46,7 @@ def main(arguments: Sequence[str]) -> None:
 
     gc.freeze()
     gc.enable()
-    run(binding)
+    run(binding, host_pid)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -184,10 +184,13 @@ class Task(Entity):
         return replace(self, **fields).recorded(change, edited=sorted(fields)) if fields else self
 
     def assigned(self, assignee_id: str | None, change: Change) -> Task:
-        """Handed to another agent (None: to nobody). Work that had begun waits again, in `todo`."""
+        """Handed to another agent (None: to nobody). Work that had begun waits again, in `todo`; an interrupt was meant
+        for the agent that had it."""
         self.require_open()
         task = self.move_to("todo", change) if self.status == "in_progress" else self
-        return replace(task, assignee_id=assignee_id).recorded(change, assignee_id=[self.assignee_id, assignee_id])
+        return replace(task, assignee_id=assignee_id, interrupt_id=None).recorded(
+            change, assignee_id=[self.assignee_id, assignee_id]
+        )
 
     def decided(self, change: Change, *, approve: bool) -> Task:
         """A request is approved (and may be started) or rejected; a decision is taken once."""

@@ -11,7 +11,7 @@ from typing import Any
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.config import TmuxPane
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.errors import InvalidSession
+from multi_agent_mcp.errors import InvalidSession, Refusal
 from multi_agent_mcp.notify.bell import Bell
 from multi_agent_mcp.services.sessions import LiveSession
 from multi_agent_mcp.store.watch import Changes, Watch
@@ -32,6 +32,7 @@ class Binding:
         self._purpose = purpose
         self._only: str | None = None
         self._agent_id: str | None = None
+        self._thread_id: str | None = None
         self._bell: Bell | None = None
         self._watch: Watch | None = None
         self._mutex = threading.RLock()
@@ -87,6 +88,17 @@ class Binding:
                 return
             self._watch = Watch(self._directories(), self._directory_changed)
             self._bell.start()
+
+    def note_thread(self, thread_id: object) -> None:
+        """Codex says with every call which thread it belongs to; `codex queue` wakes the agent by it (HOSTS §6). Not
+        worth losing a call for."""
+        if self._agent_id is None or thread_id == self._thread_id or not isinstance(thread_id, str):
+            return
+        try:
+            self.services.workspace.registry.update(self._agent_id, codex_thread_id=thread_id)
+            self._thread_id = thread_id
+        except Refusal as refusal:
+            logger.warning("the thread could not be noted: %s", refusal)
 
     def mailbox_was_read(self) -> None:
         """Reading may make the next doorbell due."""

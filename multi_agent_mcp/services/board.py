@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.names import entity_id, new_id
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Change, Task, priority_rank
-from multi_agent_mcp.errors import InvalidArguments, Refusal, Unauthorized
+from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Refusal, Unauthorized
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.creation import require_sound
 from multi_agent_mcp.services.interrupts import Interrupts
@@ -79,9 +78,7 @@ class Board:
         task = self.get(task_id)
         task.require_writer(actor.id, self.agents.all())
         if status == "blocked":
-            self._require_movable(task, status)
-            for child in self._open_subtasks(task.id):
-                self._move(actor, child.id, status, reason)
+            self._block_subtasks(actor, task, reason)
         return self._move(actor, task.id, status, reason)
 
     def interrupt(
@@ -128,18 +125,28 @@ class Board:
         if status is not None:
             require_choice("status", status, TASK_STATUSES)
         require_text("blocked_reason", change.reason)
+        before = self.get(task_id)
+        if status == "blocked" and before.status != "blocked":
+            self._block_subtasks(actor, before, change.reason, change)
         interrupt_id = new_id("ntf")
 
         def apply(task: Task) -> Task:
             task.require_open()
-            edited = task.edited(change, **fields)
             if status is None or status == task.status:
-                return replace(edited, blocked_reason=change.reason) if change.reason is not None else edited
-            return self._moved(edited, actor, status, change, interrupt_id)
+                reason = {} if change.reason is None else {"blocked_reason": change.reason}
+                return task.edited(change, **fields, **reason)
+            return self._moved(task.edited(change, **fields), actor, status, change, interrupt_id)
 
         task = self.workspace.tasks.update(task_id, apply)
         self.interrupts.ensure(task)
         return task
+
+    def _block_subtasks(self, actor: Agent, parent: Task, reason: str | None, change: Change | None = None) -> None:
+        """Blocks the open subtasks of a task that is about to be blocked; one that was finished meanwhile stays so."""
+        parent.move_to("blocked", Change(by="-", at=self.clock()))  # raises for one that cannot be blocked
+        for child in self._open_subtasks(parent.id):
+            with suppress(InvalidStatusTransition):
+                self._move(actor, child.id, "blocked", reason, change=change)
 
     def _move(
         self, actor: Agent, task_id: str, status: str, reason: str | None, change: Change | None = None
@@ -163,9 +170,6 @@ class Board:
         if status in INTERRUPT_ACTIONS and task.assignee_id not in (None, actor.id):
             return task.interrupted(status, change, interrupt_id)
         return task.move_to(status, change)
-
-    def _require_movable(self, task: Task, status: str) -> None:
-        task.move_to(status, Change(by="-", at=self.clock()))
 
     def _open_subtasks(self, parent_id: str) -> list[Task]:
         """Open subtasks of a task, deepest first."""

@@ -18,6 +18,7 @@ from multi_agent_mcp.store.workspace import Workspace
 
 TITLE_CHARACTERS = 500
 BATCH_MAX = 200
+LOCAL_IDS_CHARACTERS = 2_000  # of a batch together: the answer names every one of them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +69,8 @@ class Creation:
             if local_id in ids:
                 raise InvalidArguments(reason=f"local_id {local_id!r:.60} stands there twice")
             ids[local_id] = new_id("tsk")
+        if sum(len(item.local_id or "") for item in items) > LOCAL_IDS_CHARACTERS:
+            raise InvalidArguments(reason=f"the local_ids together have at most {LOCAL_IDS_CHARACTERS} characters")
         return ids
 
     def _dependencies(self, item: NewTask, ids: Mapping[str, str]) -> tuple[str, ...]:

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.config import Settings
-from multi_agent_mcp.domain.delivery import Due, Ring, Waiting, due
+from multi_agent_mcp.domain.delivery import Due, Waiting, due
 from multi_agent_mcp.domain.message import Message, reading_order
-from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.notifications import Notifications
 from multi_agent_mcp.services.sessions import Sessions
+from multi_agent_mcp.services.told import News, Told, ids
 from multi_agent_mcp.store import hookstate
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
@@ -38,33 +38,6 @@ class Event:
     name: str
     host_session: str | None = None
     host: str | None = None
-
-
-@dataclass(frozen=True)
-class News:
-    """What an agent has not read yet: its notifications as `get_notifications` shows them, its mail in reading order."""
-
-    notices: Sequence[Mapping[str, Any]]
-    mail: Sequence[Message]
-
-    @property
-    def interrupts(self) -> list[Mapping[str, Any]]:
-        return [notice for notice in self.notices if notice["type"] == "interrupt"]
-
-    @property
-    def pressing(self) -> set[str]:
-        """The ids of what an agent must not end its turn over: interrupts and urgent mail."""
-        return _ids(self.interrupts) | {message.id for message in self.mail if message.priority == "urgent"}
-
-    @property
-    def ids(self) -> set[str]:
-        return _ids(self.notices) | {message.id for message in self.mail}
-
-    def without(self, told: set[str]) -> News:
-        return News(
-            [notice for notice in self.notices if notice["id"] not in told],
-            [message for message in self.mail if message.id not in told],
-        )
 
 
 class Hooks:
@@ -98,9 +71,9 @@ class Hooks:
         agent = self.workspace.registry.get(agent_id)
         with self.workspace.files.locked(_lock(agent_id)):
             seen = hookstate.trustworthy(hookstate.seen_now(str(self.workspace.path), agent_id))
-            state = _State.of(hookstate.read_state(str(self.workspace.path), agent_id, purpose))
+            state = Told.of(hookstate.read_state(str(self.workspace.path), agent_id, purpose))
             news = self._news(agent_id, purpose)
-            state.forget_all_but(news.ids)
+            state.forget_all_but(news.all_ids)
             answer = self._said(event.name, news, state)
             known = event.host_session in (None, state.host_session)
             state.host_session = event.host_session or state.host_session
@@ -116,7 +89,7 @@ class Hooks:
         if not mailbox.unread():
             return None, Due()
         with self.workspace.files.locked(_lock(agent_id)):
-            state = _State.of(hookstate.read_state(str(self.workspace.path), agent_id, purpose))
+            state = Told.of(hookstate.read_state(str(self.workspace.path), agent_id, purpose))
             mail = self._mail(agent_id, purpose)
             decision = due(map(_waiting, mail), state.ring, self.clock(), self.pause, self.longest_pause)
             if not decision.messages:
@@ -126,22 +99,22 @@ class Hooks:
             self._write(agent_id, purpose, state.facts(None, news))
         return self.line(decision.messages), decision
 
-    def _said(self, event: str, news: News, state: _State) -> dict[str, Any] | None:
+    def _said(self, event: str, news: News, state: Told) -> dict[str, Any] | None:
         """The answer to one event; notes in `state` what is told."""
         fresh = news.without(state.told)
         if event == "PreToolUse" and news.interrupts:
-            state.told |= _ids(news.interrupts)
+            state.told |= ids(news.interrupts)
             told = self._interrupt_words("hook.denied", news.interrupts)
             return _for_event(event, permissionDecision="deny", permissionDecisionReason=told)
-        if event in ("PostToolUse", "UserPromptSubmit") and fresh.ids:
-            state.told |= fresh.ids
+        if event in ("PostToolUse", "UserPromptSubmit") and fresh.all_ids:
+            state.told |= fresh.all_ids
             if fresh.mail:
                 state.rung(self.clock(), (message.id for message in news.mail))
             return _for_event(event, additionalContext=self._words(fresh))
         if event == "Stop" and (pressing := news.pressing - state.stopped):
             state.stopped |= pressing
             state.told |= pressing
-            told_now = news.without(news.ids - pressing)
+            told_now = news.without(news.all_ids - pressing)
             if told_now.mail:
                 state.rung(self.clock(), (message.id for message in told_now.mail))
             return {"decision": "block", "reason": self._words(told_now, "hook.not_yet")}
@@ -191,58 +164,6 @@ class Hooks:
         if facts != hookstate.read_state(path, agent_id, purpose):
             target = Path(hookstate.state_path(path, agent_id, purpose))
             self.workspace.files.replace(target, json.dumps(facts).encode(), durable=False)
-
-
-@dataclass
-class _State:
-    """What was told already: `told` by any event, `stopped` a stop was prevented over, `ring` the last announcement of
-    mail that reached the model."""
-
-    told: set[str]
-    stopped: set[str]
-    ring: Ring | None
-    host_session: str | None
-
-    @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> _State:
-        ring = facts.get("ring") or {}
-        at = parse_time(ring.get("at"))
-        return cls(
-            set(facts.get("told", ())),
-            set(facts.get("stopped", ())),
-            Ring(at, frozenset(ring.get("messages", ())), int(ring.get("attempt", 1))) if at else None,
-            facts.get("host_session"),
-        )
-
-    def forget_all_but(self, unread: set[str]) -> None:
-        self.told &= unread
-        self.stopped &= unread
-
-    def rung(self, at: datetime, message_ids: Iterable[str], attempt: int = 1) -> None:
-        self.ring = Ring(at, frozenset(message_ids), attempt)
-
-    def facts(self, seen: list[int] | None, news: News) -> dict[str, Any]:
-        """As it is written. `speaks` are the events that have something to say while `seen` stays as it is."""
-        speaks = ["PreToolUse"] if news.interrupts else []
-        speaks += ["PostToolUse", "UserPromptSubmit"] if news.ids - self.told else []
-        speaks += ["Stop"] if news.pressing - self.stopped else []
-        ring = self.ring and {
-            "at": format_time(self.ring.at),
-            "messages": sorted(self.ring.message_ids),
-            "attempt": self.ring.attempt,
-        }
-        return {
-            "seen": seen,
-            "speaks": speaks,
-            "told": sorted(self.told),
-            "stopped": sorted(self.stopped),
-            "ring": ring,
-            "host_session": self.host_session,
-        }
-
-
-def _ids(notices: Iterable[Mapping[str, Any]]) -> set[str]:
-    return {str(notice["id"]) for notice in notices}
 
 
 def _waiting(message: Message) -> Waiting:

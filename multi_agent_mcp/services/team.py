@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from multi_agent_mcp.config import parse_limits
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
 from multi_agent_mcp.domain.names import agent_id as parse_agent_id
 from multi_agent_mcp.domain.names import session_name
@@ -50,8 +51,7 @@ def read_team(path: Path) -> Team:
     if language is not None and language not in LANGUAGES:
         raise InvalidArguments("bad_language", language=repr(language)[:40], allowed=", ".join(LANGUAGES))
     limits = data.get("limits") or {}
-    if not isinstance(limits, dict):
-        raise InvalidArguments("bad_team", reason="limits is not a mapping")
+    parse_limits(limits)
     return Team(agents, data.get("session"), language, limits)
 
 

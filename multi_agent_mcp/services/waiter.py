@@ -102,5 +102,3 @@ class Waiter:
 def waiter_lock(agent_id: str, purpose: str) -> str:
     """The lock that an armed waiter holds. Ids hold no dots."""
     return f"waiter-{agent_id}" if purpose == "task" else f"waiter-{agent_id}.{purpose}"
-
-

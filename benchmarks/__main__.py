@@ -1,0 +1,52 @@
+"""`python -m benchmarks [--quick] [--json] [ROW ...]`: measures the rows and prints one table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.bench import FULL, QUICK, Bench
+from benchmarks.rows import ROWS
+from benchmarks.table import Line, Row, markdown
+
+
+def main() -> int:
+    """Exit code 1 when a bound was missed, so that a release script can ask."""
+    arguments = _arguments()
+    chosen = [row for row in ROWS if not arguments.rows or row.name in arguments.rows]
+    with tempfile.TemporaryDirectory(prefix="mam-bench-", dir=arguments.directory) as directory:
+        bench = Bench(Path(directory), QUICK if arguments.quick else FULL)
+        lines = [_measured(row, bench) for row in chosen]
+    if arguments.json:
+        print(json.dumps([line.as_json() for line in lines], ensure_ascii=False, indent=2))
+    else:
+        print("\n".join(markdown(lines)))
+    return int(any(line.verdict == "MISSED" for line in lines))
+
+
+def _measured(row: Row, bench: Bench) -> Line:
+    began = time.monotonic()
+    line = Line(row.title.format(**asdict(bench.scale)), row, row.measure(bench))
+    print(f"{row.name}: {time.monotonic() - began:.0f} s {line.verdict}", file=sys.stderr)
+    return line
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions, a smaller history; under a minute")
+    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+    parser.add_argument("--directory", metavar="DIR", help="the disk to measure (default: the temporary directory's)")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(row.name for row in ROWS))
+    arguments = parser.parse_args()
+    if unknown := set(arguments.rows) - {row.name for row in ROWS}:
+        parser.error(f"no such row: {', '.join(sorted(unknown))}")
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())

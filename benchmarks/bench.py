@@ -1,0 +1,67 @@
+"""One run: how much is measured, where, and the teams that several rows share."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from benchmarks.team import Team
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How often things are done, and how many read messages a crowded mailbox holds."""
+
+    calls: int = 150
+    spawns: int = 11
+    rings: int = 30
+    rounds: int = 3
+    read: int = 10_000
+    few: int = 100
+    processes: int = 8
+    sends: int = 200
+
+
+FULL = Scale()
+QUICK = Scale(calls=40, spawns=3, rings=6, rounds=1, read=2_000)
+
+
+class Bench:
+    """What a row is handed."""
+
+    def __init__(self, directory: Path, scale: Scale) -> None:
+        self.directory = directory
+        self.scale = scale
+        self._numbers = itertools.count()
+
+    def place(self) -> Path:
+        """A fresh directory on the disk that is measured."""
+        path = self.directory / f"{next(self._numbers)}"
+        path.mkdir()
+        return path
+
+    def team(self) -> Team:
+        """A fresh team with empty mailboxes."""
+        return Team.made(self.place())
+
+    @cached_property
+    def crowded(self) -> Team:
+        """A team whose admin has read many messages in the course of its life."""
+        team = self.team()
+        team.live_through(self.scale.read)
+        return team
+
+    @cached_property
+    def calm(self) -> Team:
+        """The same with few messages: what `crowded` is compared with."""
+        team = self.team()
+        team.live_through(self.scale.few)
+        return team
+
+    def heaped(self) -> Team:
+        """A fresh team whose admin's many read messages were put into the mailbox itself by hand."""
+        team = self.team()
+        team.heap_up(self.scale.read)
+        return team

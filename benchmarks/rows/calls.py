@@ -1,0 +1,43 @@
+"""Single calls over stdio: ours and the bare server's, in turns."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from benchmarks.bench import Bench
+from benchmarks.floors import bare_server
+from benchmarks.table import Finding
+from benchmarks.team import KILOBYTE
+from benchmarks.timing import in_turns, ms
+
+WARM_UP = 3
+
+
+def send(bench: Bench) -> Finding:
+    """As in life: the recipient's server is there, sees the file and looks whether to ring (there is no pane)."""
+    return _send(bench, served=True)
+
+
+def send_unserved(bench: Bench) -> Finding:
+    """The sender itself has to find out whether there is anything to ring."""
+    return _send(bench, served=False)
+
+
+def _send(bench: Bench, *, served: bool) -> Finding:
+    team = bench.team()
+    with ExitStack() as stack:
+        bare = stack.enter_context(bare_server(bench.place()))
+        ours = stack.enter_context(team.server("worker"))
+        if served:
+            stack.enter_context(team.server("admin")).settle()
+        ours.settle()
+
+        def send_message() -> float:
+            return ours.timed("send_message", content=KILOBYTE, receiver_id="admin")
+
+        def write() -> float:
+            return bare.timed("write", content=KILOBYTE)
+
+        in_turns(WARM_UP, send_message, write)
+        measured, floor = in_turns(bench.scale.calls, send_message, write)
+    return Finding(measured / floor, ms(measured), ms(floor))

@@ -1,0 +1,122 @@
+"""A session directory to measure on, and mailboxes with a past."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from unittest.mock import patch
+
+from benchmarks.wire import Server
+from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.domain import names, times
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.services import team as teams
+from multi_agent_mcp.services.messages import Draft
+from multi_agent_mcp.services.reading import Query
+
+SESSION = "bench"
+MEMBERS = (
+    Agent(id="owner", role="owner", type="human"),
+    Agent(id="admin", role="admin", parent_id="owner"),
+    Agent(id="worker", parent_id="admin"),
+)
+PAGE = 50
+KILOBYTE = "0123456789abcde\n" * 64
+
+
+class Silence:
+    """A doorbell for recipients that have no pane, as in life when nothing can be rung."""
+
+    name = "silence"
+
+    def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - a Notifier
+        return Delivery("stored", "no_pane")
+
+
+class Team:
+    """Owner, admin and worker in `{directory}/bench`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.services = open_session(root, SESSION, notifier=Silence())
+
+    @classmethod
+    def made(cls, root: Path) -> Team:
+        """A new team under this root."""
+        teams.create_session(root, SESSION, teams.Team(MEMBERS), None)
+        team = cls(root)
+        teams.add_missing(team.services.agents, teams.Team(MEMBERS))
+        return team
+
+    def server(self, agent_id: str, **environment: str) -> Server:
+        """This agent's server process, as a host starts it."""
+        command = [sys.executable, "-m", "multi_agent_mcp", "serve"]
+        command += ["--root", str(self.root), "--session", SESSION, "--agent", agent_id]
+        return Server(command, environment)
+
+    def send(self, content: str = KILOBYTE) -> Message:
+        """The worker writes to the admin. Returns the message as it lies in the mailbox."""
+        sent = self.services.messages.send(
+            self.services.agents.get("worker"), Draft(content=content, receiver_id="admin")
+        )
+        found = self.services.workspace.mailbox("admin").find(sent.message_id)
+        assert found is not None
+        return found[1]
+
+    def live_through(self, count: int) -> None:
+        """The admin gets and reads so many messages, page by page, through the same services as in life; only
+        fsync is left out."""
+        with unsynced():
+            for begin in range(0, count, PAGE):
+                for number in range(begin, min(begin + PAGE, count)):
+                    self._put(self._message(number, count))
+                self._read_all()
+        assert self.services.reading.unread_count("admin") == 0
+
+    def heap_up(self, count: int) -> None:
+        """So many messages that say they were read, put straight into the mailbox as an editor or `cp` would."""
+        moment = times.now()
+        with unsynced():
+            for number in range(count):
+                self._put(self._message(number, count).mark_read(moment))
+
+    def _message(self, number: int, count: int) -> Message:
+        """The past is spread out: one message a minute."""
+        return Message(
+            id=names.new_message_id(),
+            sender_id="worker",
+            receiver_id="admin",
+            subject=f"message {number}",
+            created_at=times.now() - timedelta(minutes=count - number),
+            content=KILOBYTE,
+        )
+
+    def _put(self, message: Message) -> None:
+        try:
+            self.services.workspace.mailbox("admin").deliver(message)
+        except FileExistsError:
+            self._put(replace(message, created_at=message.created_at + timedelta(seconds=1)))
+
+    def _read_all(self) -> None:
+        admin = self.services.agents.get("admin")
+        while self.services.reading.read(admin, Query(whole=True))["count"]:
+            pass
+
+
+def hot_files(team: Team) -> int:
+    """How many files lie in the admin's mailbox itself, outside its archive."""
+    return sum(item.suffix == ".md" for item in team.services.workspace.mailbox("admin").path.iterdir())
+
+
+@contextmanager
+def unsynced() -> Iterator[None]:
+    """A past need not survive a power cut while it is being made up."""
+    with patch.object(os, "fsync"):
+        yield

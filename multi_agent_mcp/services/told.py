@@ -1,0 +1,95 @@
+"""What an agent has not read, and what of it `hook` has told it already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from multi_agent_mcp.domain.delivery import Ring
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.times import format_time, parse_time
+
+
+@dataclass(frozen=True)
+class News:
+    """What an agent has not read yet: notifications as `get_notifications` shows them, mail in reading order."""
+
+    notices: Sequence[Mapping[str, Any]]
+    mail: Sequence[Message]
+
+    @property
+    def interrupts(self) -> list[Mapping[str, Any]]:
+        return [notice for notice in self.notices if notice["type"] == "interrupt"]
+
+    @property
+    def pressing(self) -> set[str]:
+        """The ids of what an agent must not end its turn over: interrupts and urgent mail."""
+        return ids(self.interrupts) | {message.id for message in self.mail if message.priority == "urgent"}
+
+    @property
+    def all_ids(self) -> set[str]:
+        return ids(self.notices) | {message.id for message in self.mail}
+
+    def without(self, told: set[str]) -> News:
+        return News(
+            [notice for notice in self.notices if notice["id"] not in told],
+            [message for message in self.mail if message.id not in told],
+        )
+
+
+@dataclass
+class Told:
+    """What was told already, as `hook` keeps it in its state file: `told` by any event, `stopped` what an end of the
+    turn was prevented over, `ring` the last announcement of mail that reached the model."""
+
+    told: set[str]
+    stopped: set[str]
+    ring: Ring | None
+    host_session: str | None
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Told:
+        """From the file; one that makes no sense is as good as none."""
+        try:
+            ring = facts.get("ring") or {}
+            at = parse_time(ring.get("at"))
+            return cls(
+                set(facts.get("told", ())),
+                set(facts.get("stopped", ())),
+                Ring(at, frozenset(ring.get("messages", ())), int(ring.get("attempt", 1))) if at else None,
+                facts.get("host_session"),
+            )
+        except (AttributeError, TypeError, ValueError):
+            return cls(set(), set(), None, None)
+
+    def forget_all_but(self, unread: set[str]) -> None:
+        self.told &= unread
+        self.stopped &= unread
+
+    def rung(self, at: datetime, message_ids: Iterable[str], attempt: int = 1) -> None:
+        self.ring = Ring(at, frozenset(message_ids), attempt)
+
+    def facts(self, seen: list[int] | None, news: News) -> dict[str, Any]:
+        """As it is written. `speaks` are the events that have something to say while `seen` stays as it is."""
+        speaks = ["PreToolUse"] if news.interrupts else []
+        speaks += ["PostToolUse", "UserPromptSubmit"] if news.all_ids - self.told else []
+        speaks += ["Stop"] if news.pressing - self.stopped else []
+        ring = self.ring and {
+            "at": format_time(self.ring.at),
+            "messages": sorted(self.ring.message_ids),
+            "attempt": self.ring.attempt,
+        }
+        return {
+            "seen": seen,
+            "speaks": speaks,
+            "told": sorted(self.told),
+            "stopped": sorted(self.stopped),
+            "ring": ring,
+            "host_session": self.host_session,
+        }
+
+
+def ids(notices: Iterable[Mapping[str, Any]]) -> set[str]:
+    return {str(notice["id"]) for notice in notices}

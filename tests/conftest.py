@@ -1,0 +1,100 @@
+"""Fixtures every unit test may ask for: an initialised session in `tmp_path`, with a recorder for a doorbell."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.notify.recorder import Recorder
+from multi_agent_mcp.services.team import Team, add_missing, create_session
+from multi_agent_mcp.store.files import Files
+from multi_agent_mcp.store.workspace import Workspace
+
+TEAM = Team(
+    agents=(
+        Agent(id="owner", role="owner", type="human"),
+        Agent(id="admin", role="admin", parent_id="owner"),
+        Agent(id="worker-a", role="worker", parent_id="admin"),
+        Agent(id="worker-b", role="worker", parent_id="admin"),
+    )
+)
+
+
+class Clock:
+    """A clock that stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 11, 21, 21, 46, 1, 123456, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def advance(self, seconds: float) -> datetime:
+        self.now += timedelta(seconds=seconds)
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / ".multi-agent-mcp"
+
+
+@pytest.fixture(scope="session")
+def initialised(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with the session `demo`, to be copied: making one durably takes a quarter of a second."""
+    root = tmp_path_factory.mktemp("initialised")
+    create_session(root, "demo", TEAM, "en")
+    add_missing(open_session(root, "demo", clock=Clock(), notifier=Recorder()).agents, TEAM)
+    return root
+
+
+@pytest.fixture
+def services(initialised: Path, root: Path, clock: Clock, recorder: Recorder) -> Services:
+    """The session `demo` with owner, admin, worker-a and worker-b."""
+    shutil.copytree(initialised, root)
+    return open_session(root, "demo", clock=clock, notifier=recorder)
+
+
+@pytest.fixture
+def workspace(services: Services) -> Workspace:
+    return services.workspace
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path / "session")
+
+
+@pytest.fixture
+def owner(services: Services) -> Agent:
+    return services.agents.get("owner")
+
+
+@pytest.fixture
+def admin(services: Services) -> Agent:
+    return services.agents.get("admin")
+
+
+@pytest.fixture
+def worker_a(services: Services) -> Agent:
+    return services.agents.get("worker-a")
+
+
+@pytest.fixture
+def worker_b(services: Services) -> Agent:
+    return services.agents.get("worker-b")

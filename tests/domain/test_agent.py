@@ -1,0 +1,73 @@
+"""The hierarchy over `parent_id`."""
+
+from __future__ import annotations
+
+import pytest
+
+from multi_agent_mcp.domain.agent import Agent, is_superior, report_recipient, superiors
+from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
+
+
+def team(*agents: Agent) -> dict[str, Agent]:
+    return {agent.id: agent for agent in agents}
+
+
+OWNER = Agent(id="owner", role="owner")
+ADMIN = Agent(id="admin", role="admin", parent_id="owner")
+SUB = Agent(id="sub", role="admin", parent_id="admin")
+WORKER = Agent(id="worker", parent_id="sub")
+TEAM = team(OWNER, ADMIN, SUB, WORKER)
+
+
+def test_superiors_are_the_strict_ancestors_nearest_first() -> None:
+    assert [agent.id for agent in superiors("worker", TEAM)] == ["sub", "admin", "owner"]
+    assert list(superiors("owner", TEAM)) == []
+
+
+def test_nobody_is_their_own_superior() -> None:
+    assert not is_superior("admin", "admin", TEAM)
+
+
+def test_superiority_goes_up_only() -> None:
+    assert is_superior("owner", "worker", TEAM)
+    assert not is_superior("worker", "owner", TEAM)
+
+
+def test_a_cycle_is_an_error_and_never_a_hang() -> None:
+    cyclic = team(Agent(id="a", parent_id="b"), Agent(id="b", parent_id="c"), Agent(id="c", parent_id="b"))
+    with pytest.raises(InvalidArguments) as refusal:
+        list(superiors("a", cyclic))
+    assert refusal.value.key == "error.hierarchy_cycle"
+
+
+def test_being_ones_own_parent_is_a_cycle() -> None:
+    with pytest.raises(InvalidArguments):
+        list(superiors("a", team(Agent(id="a", parent_id="a"))))
+
+
+def test_a_missing_parent_is_an_error() -> None:
+    with pytest.raises(InvalidArguments) as refusal:
+        list(superiors("a", team(Agent(id="a", parent_id="gone"))))
+    assert refusal.value.values == {"agent_id": "a", "parent_id": "gone"}
+
+
+def test_the_superiors_of_nobody_are_an_error() -> None:
+    with pytest.raises(AgentNotFound):
+        list(superiors("nobody", TEAM))
+
+
+def test_a_report_goes_to_the_nearest_admin_above() -> None:
+    assert report_recipient("worker", TEAM).id == "sub"
+    assert report_recipient("sub", TEAM).id == "admin"
+
+
+def test_a_report_goes_to_the_owner_when_no_admin_is_above() -> None:
+    assert report_recipient("admin", TEAM).id == "owner"
+    assert report_recipient("lone", team(OWNER, Agent(id="lone"))).id == "owner"
+
+
+def test_with_nobody_above_there_is_nobody_to_report_to() -> None:
+    with pytest.raises(AgentNotFound):
+        report_recipient("owner", TEAM)
+    with pytest.raises(AgentNotFound):
+        report_recipient("lone", team(Agent(id="lone"), Agent(id="boss", role="owner", status="removed")))

@@ -1,0 +1,46 @@
+"""When a doorbell rings again: a table of what is due."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from multi_agent_mcp.domain.delivery import Delivery, Due, Ring, Waiting, due
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+PAUSE, LONGEST = timedelta(seconds=30), timedelta(seconds=900)
+OLD, NEW = Waiting("old", "admin", "request"), Waiting("new", "admin", "request")
+
+
+def rung(seconds_ago: float, *message_ids: str, attempt: int = 1) -> Ring:
+    return Ring(NOW - timedelta(seconds=seconds_ago), frozenset(message_ids), attempt)
+
+
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+@pytest.mark.parametrize(
+    ("unread", "last", "expected"),
+    [
+        pytest.param((), None, Due(), id="nothing unread"),
+        pytest.param((), rung(1, "old"), Due(), id="all was read"),
+        pytest.param((NEW,), None, Due((NEW,)), id="the first message"),
+        pytest.param((NEW,), rung(1, "old"), Due((NEW,)), id="what was rung about has been read"),
+        pytest.param((OLD,), rung(10, "old"), Due(after=seconds(20)), id="outstanding"),
+        pytest.param((OLD, NEW), rung(10, "old"), Due(after=seconds(20)), id="outstanding, more came"),
+        pytest.param((OLD, NEW), rung(30, "old"), Due((OLD, NEW), 2), id="the pause is over"),
+        pytest.param((OLD,), rung(30, "old", attempt=2), Due(after=seconds(30)), id="the pause doubles"),
+        pytest.param((OLD,), rung(0, "old", attempt=9), Due(after=seconds(900)), id="up to the longest"),
+        pytest.param((OLD,), rung(901, "old", attempt=5000), Due((OLD,), 5001), id="attempts without end"),
+        pytest.param((OLD,), rung(-60, "old"), Due((OLD,), 2), id="the clock was set back"),
+    ],
+)
+def test_a_doorbell_is_due(unread: tuple[Waiting, ...], last: Ring | None, expected: Due) -> None:
+    assert due(unread, last, NOW, PAUSE, LONGEST) == expected
+
+
+def test_a_reason_is_answered_only_where_there_is_one() -> None:
+    assert Delivery("submitted").as_answer() == {"state": "submitted"}
+    assert Delivery("stored", "no_pane").as_answer() == {"state": "stored", "reason": "no_pane"}

@@ -1,0 +1,61 @@
+"""Times: UTC, microseconds and a Z when written; lenient when read."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from multi_agent_mcp.domain.times import format_time, now, parse_time, stamp
+
+AWARE = st.datetimes(
+    min_value=datetime(1, 1, 3), max_value=datetime(9999, 12, 29), timezones=st.timezones()
+)  # a day's distance from both ends, so that the same moment exists in UTC
+
+
+@given(AWARE)
+def test_a_moment_that_was_written_is_read_as_the_same_moment(moment: datetime) -> None:
+    text = format_time(moment)
+    assert parse_time(text) == moment.astimezone(UTC)
+    assert len(text) == len("2026-11-21T21:46:01.123456Z")
+    assert text.endswith("Z")
+
+
+@given(AWARE)
+def test_the_stamp_in_a_file_name_always_has_fifteen_characters(moment: datetime) -> None:
+    assert len(stamp(moment)) == 15
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "2026-11-21T21:46:01Z",
+        " 2026-11-21T21:46:01+00:00 ",
+        "2026-11-21T21:46:01",
+        "2026-11-21 21:46:01",
+        "2026-11-22T06:46:01+09:00",
+        datetime(2026, 11, 21, 21, 46, 1),
+        datetime(2026, 11, 22, 6, 46, 1, tzinfo=timezone(timedelta(hours=9))),
+    ],
+)
+def test_what_a_person_would_write_is_understood_and_naive_times_are_utc(value: object) -> None:
+    assert parse_time(value) == datetime(2026, 11, 21, 21, 46, 1, tzinfo=UTC)
+
+
+def test_a_date_is_its_first_moment() -> None:
+    assert parse_time(date(2026, 11, 21)) == datetime(2026, 11, 21, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("value", [None, "", "yesterday", 1732225561, True, [], "2026-13-01T00:00:00"])
+def test_what_is_no_time_is_none(value: object) -> None:
+    assert parse_time(value) is None
+
+
+def test_a_moment_that_utc_cannot_hold_is_none_rather_than_an_error() -> None:
+    assert parse_time("0001-01-01T00:00:00+14:00") is None
+
+
+def test_the_present_is_in_utc() -> None:
+    assert now().utcoffset() == timedelta(0)

@@ -1,0 +1,130 @@
+"""Who rings, and when: once per message, coalesced, and never a reason to fail."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.notify.recorder import Recorder
+from tests.conftest import Clock
+from tests.services.support import by_hand, read, send
+
+ONE = "[IPC] New message: request from admin"
+
+
+def lines(recorder: Recorder) -> list[str]:
+    return [line for _, line in recorder.rings]
+
+
+def test_the_first_message_rings_and_the_next_ones_wait_for_their_reader(
+    services: Services, recorder: Recorder
+) -> None:
+    assert send(services, "admin", "worker-a").delivery["worker-a"] == Delivery("submitted")
+    for _ in range(3):
+        assert send(services, "admin", "worker-a").delivery["worker-a"] == Delivery("stored", "doorbell_outstanding")
+    assert lines(recorder) == [ONE]
+
+
+def test_after_reading_the_next_message_rings_at_once(services: Services, recorder: Recorder) -> None:
+    send(services, "admin", "worker-a")
+    read(services, "worker-a")
+    send(services, "admin", "worker-a")
+    assert lines(recorder) == [ONE, ONE]
+
+
+def test_what_stays_unread_is_rung_about_again_together_after_growing_pauses(
+    services: Services, recorder: Recorder, clock: Clock
+) -> None:
+    send(services, "admin", "worker-a")
+    send(services, "admin", "worker-a")
+    rung_at = []
+    for second in range(0, 400, 10):
+        delivery, _ = services.doorbell.ring("worker-a")
+        if delivery is not None:
+            rung_at.append(second)
+        clock.advance(10)
+    assert rung_at == [30, 90, 210]
+    assert lines(recorder) == [ONE] + ["[IPC] New messages: 2"] * 3
+
+
+def test_nothing_unread_rings_nothing(services: Services, recorder: Recorder) -> None:
+    delivery, decision = services.doorbell.ring("worker-a")
+    assert (delivery, decision.messages, decision.after) == (None, (), None)
+    assert recorder.rings == []
+
+
+def test_a_file_written_by_hand_is_rung_about_like_any_other(services: Services, recorder: Recorder) -> None:
+    by_hand(services, "worker-a", "note.md", "---\nsender_id: admin\n---\n\nx")
+    services.doorbell.ring("worker-a")
+    assert recorder.rings == [("worker-a", ONE)]
+
+
+def test_urgent_mail_does_not_change_the_count(services: Services, recorder: Recorder) -> None:
+    by_hand(services, "worker-a", "a.md", "---\npriority: urgent\n---\n\nx")
+    by_hand(services, "worker-a", "b.md", "---\npriority: low\n---\n\nx")
+    services.doorbell.ring("worker-a")
+    assert lines(recorder) == ["[IPC] New messages: 2"]
+
+
+def test_a_doorbell_that_was_put_off_is_tried_again(services: Services, recorder: Recorder) -> None:
+    recorder.outcome = Delivery("stored", "copy_mode")
+    send(services, "admin", "worker-a")
+    recorder.outcome = Delivery("submitted")
+    assert send(services, "admin", "worker-a").delivery["worker-a"] == Delivery("submitted")
+    assert lines(recorder)[-1] == "[IPC] New messages: 2"
+
+
+def test_many_senders_at_once_ring_one_doorbell(services: Services, recorder: Recorder) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: send(services, "admin", "worker-a", str(number)), range(16)))
+    assert len(recorder.rings) == 1
+
+
+def test_a_recipient_whose_server_lives_rings_itself(services: Services, recorder: Recorder) -> None:
+    lock = services.doorbell.serve("worker-a", "task")
+    assert lock is not None
+    assert services.doorbell.is_served("worker-a")
+    assert send(services, "admin", "worker-a").delivery["worker-a"] == Delivery("stored", "recipient_server_rings")
+    assert recorder.rings == []
+    lock.release()
+    assert not services.doorbell.is_served("worker-a")
+    assert send(services, "admin", "worker-a").delivery["worker-a"] == Delivery("submitted")
+
+
+def test_two_servers_of_one_purpose_do_not_both_ring(services: Services) -> None:
+    first = services.doorbell.serve("worker-a", "task")
+    assert first is not None
+    assert services.doorbell.serve("worker-a", "task") is None
+    first.release()
+
+
+def test_a_broadcast_rings_everybody_even_where_one_bell_is_broken(services: Services, recorder: Recorder) -> None:
+    services.workspace.doorbells("worker-a").path.mkdir(parents=True)
+    delivery = send(services, "admin", None).delivery
+    assert delivery["worker-a"] == Delivery("stored", "storage_error")
+    assert {delivery[name].state for name in ("owner", "worker-b")} == {"submitted"}
+
+
+def test_the_diary_tells_the_steps_of_one_message(services: Services, recorder: Recorder, clock: Clock) -> None:
+    recorder.outcome = Delivery("stored", "copy_mode")
+    send(services, "admin", "worker-a")
+    ((_, message),) = services.workspace.mailbox("worker-a").unread()
+    recorder.outcome = Delivery("submitted")
+    clock.advance(1)
+    services.doorbell.ring("worker-a")
+    assert [(step["state"], step.get("reason")) for step in services.doorbell.steps(message)] == [
+        ("deferred", "copy_mode"),
+        ("rung", None),
+        ("submitted", None),
+    ]
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]\n", '{"state": "rung"}\n', "\x00" * 100])
+def test_a_diary_that_was_lost_or_damaged_only_rings_again(services: Services, recorder: Recorder, damage: str) -> None:
+    send(services, "admin", "worker-a")
+    services.workspace.doorbells("worker-a").path.write_text(damage)
+    assert send(services, "admin", "worker-a").delivery["worker-a"] == Delivery("submitted")
+    assert len(recorder.rings) == 2

@@ -1,0 +1,221 @@
+"""What the tests of the services run in processes of their own: `python -m tests.services.forks JOB ARGUMENT…`.
+
+This process has one thread, so it may fork: a child per step that is killed, or sixteen that want the same thing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.errors import InvalidStatusTransition, Refusal
+from multi_agent_mcp.notify.recorder import Recorder
+from multi_agent_mcp.services.team import add_missing, create_session
+from multi_agent_mcp.store.files import Files
+from tests.conftest import TEAM
+
+STEPS_MAX = 40
+
+
+class DyingFiles(Files):
+    """The disk of a process that is killed just before one of its writes."""
+
+    def __init__(self, base: Path, writes: int) -> None:
+        super().__init__(base)
+        self.left = writes
+
+    def create(self, path: Path, data: bytes, *, sync: bool = True) -> None:
+        self._step()
+        super().create(path, data, sync=sync)
+
+    def replace(self, path: Path, data: bytes, *, sync: bool = True, durable: bool = True) -> None:
+        self._step()
+        super().replace(path, data, sync=sync, durable=durable)
+
+    def relocate(self, moves: list[tuple[Path, Path]]) -> list[Path]:
+        self._step()
+        return super().relocate(moves)
+
+    def move(self, source: Path, target: Path) -> None:
+        self._step()
+        super().move(source, target)
+
+    def _step(self) -> None:
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.left -= 1
+
+
+def opened(root: Path) -> Services:
+    return open_session(root, "demo", notifier=Recorder())
+
+
+def made(root: Path) -> Services:
+    create_session(root, "demo", TEAM, "en")
+    services = opened(root)
+    add_missing(services.agents, TEAM)
+    return services
+
+
+def dying(base: str, prepare: Callable[[Services], str], act: Callable[[Services, str], None]) -> None:
+    """For every write of `act` a fresh session in `{base}/{number}` in which a process was killed before that write;
+    prints, for each, what `prepare` returned. Ends with the first `act` that came through."""
+    for writes in range(STEPS_MAX):
+        root = Path(base) / str(writes)
+        told = prepare(made(root))
+        pid = os.fork()
+        if pid == 0:
+            _child(lambda root=root, told=told, writes=writes: act(_mortal(root, writes), told))
+        _, status = os.waitpid(pid, 0)
+        if not os.WIFSIGNALED(status):
+            assert os.waitstatus_to_exitcode(status) == 0
+            return
+    raise AssertionError("it never came to an end")
+
+
+def racing(count: int, act: Callable[[int], Sequence[str]]) -> None:
+    """Forks `count` processes that begin at once and live until all have acted; prints what each of them got."""
+    begin, beginning = os.pipe()
+    acted, acting = os.pipe()
+    leave, leaving = os.pipe()
+
+    def work(number: int) -> None:
+        os.close(beginning)
+        os.close(leaving)
+        os.read(begin, 1)  # until the parent closes its end
+        words = "".join(f"{word}\n" for word in act(number))
+        os.write(sys.stdout.fileno(), words.encode())
+        os.write(acting, b".")
+        os.read(leave, 1)
+
+    pids = []
+    for number in range(count):
+        pid = os.fork()
+        if pid == 0:
+            _child(lambda number=number: work(number))
+        pids.append(pid)
+    for end in (beginning, acting):
+        os.close(end)
+    for _ in pids:
+        os.read(acted, 1)  # nothing, once the last child that could still act has died
+    os.close(leaving)
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0] * len(pids)
+
+
+def _mortal(root: Path, writes: int) -> Services:
+    services = opened(root)
+    services.workspace.files = DyingFiles(services.workspace.path, writes)
+    return services
+
+
+def _child(work: Callable[[], None]) -> None:
+    code = 1
+    try:
+        work()
+        code = 0
+    except BaseException:  # noqa: BLE001 - said, and then the child ends here whatever it was
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def block_a_task(base: str) -> None:
+    """`task status T blocked`, killed at every write."""
+
+    def prepare(services: Services) -> str:
+        task = services.tasks.send(services.agents.get("admin"), "worker-a", "Build", "the house").task
+        return services.board.start(services.agents.get("worker-a"), task.id)[0].id
+
+    def act(services: Services, task_id: str) -> None:
+        services.board.set_status(services.agents.get("owner"), task_id, "blocked", "stop")
+
+    dying(base, prepare, act)
+
+
+def start_a_conversation(base: str) -> None:
+    """`start_conversation` for a delegation, killed at every write; prints the delegation's id each time."""
+
+    def prepare(services: Services) -> str:
+        worker = services.agents.get("worker-a")
+        task = services.sessions.open("worker-a", "task")
+        return services.delegations.delegate(worker, task.record, "worker-b", "play", None)[0].id
+
+    def act(services: Services, delegation_id: str) -> None:
+        worker = services.agents.get("worker-a")
+        chat = services.sessions.open("worker-a", "chat")
+        services.delegations.start_conversation(worker, chat.record, "worker-b", "りんご", None, delegation_id)
+
+    dying(base, prepare, act)
+
+
+def take(root: str, count: str) -> None:
+    """Chat sessions of one agent that ask for its delegations at once; prints what each of them got."""
+
+    def act(_: int) -> Sequence[str]:
+        services = opened(Path(root))
+        session = services.sessions.open("worker-a", "chat")
+        return [delegation.id for delegation in services.delegations.take(session.record)]
+
+    racing(int(count), act)
+
+
+def start_conversation(root: str, count: str, delegation_id: str) -> None:
+    """Chat sessions of one agent that start the same delegation's conversation at once."""
+
+    def act(_: int) -> Sequence[str]:
+        services = opened(Path(root))
+        worker = services.agents.get("worker-a")
+        session = services.sessions.open("worker-a", "chat")
+        try:
+            found, _ = services.delegations.start_conversation(
+                worker, session.record, "worker-b", "りんご", None, delegation_id
+            )
+        except Refusal as refusal:
+            return [refusal.code]
+        return [found.id]
+
+    racing(int(count), act)
+
+
+def claim(root: str, count: str, *task_ids: str) -> None:
+    """Sessions of one agent that start all of these tasks at once, each beginning elsewhere; prints what they won."""
+
+    def act(number: int) -> Sequence[str]:
+        services = opened(Path(root))
+        worker = services.agents.get("worker-a")
+        first = number * len(task_ids) // int(count)
+        won = []
+        for task_id in (*task_ids[first:], *task_ids[:first]):
+            with suppress(InvalidStatusTransition):
+                won.append(services.board.start(worker, task_id)[0].id)
+        return won
+
+    racing(int(count), act)
+
+
+def finish(root: str, count: str, task_id: str) -> None:
+    """Everybody who may finishes one task at once; prints what they were told."""
+
+    def act(number: int) -> Sequence[str]:
+        services = opened(Path(root))
+        me = services.agents.get(("worker-a", "admin", "owner")[number % 3])
+        try:
+            return [services.board.set_status(me, task_id, "done")[0].status]
+        except Refusal as refusal:
+            return [refusal.code]
+
+    racing(int(count), act)
+
+
+JOBS: dict[str, Callable[..., None]] = {
+    job.__name__: job for job in (block_a_task, start_a_conversation, take, start_conversation, claim, finish)
+}
+
+if __name__ == "__main__":
+    JOBS[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,44 @@
+"""What the tests of the services share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.services.messages import Draft, Sent
+from multi_agent_mcp.services.reading import Hold, Query
+
+
+def send(services: Services, sender: str, receiver: str | None, content: str = "hello", **fields: Any) -> Sent:
+    draft = Draft(content=content, receiver_id=receiver, **fields)
+    return services.messages.send(services.agents.get(sender), draft)
+
+
+def read(services: Services, reader: str, hold: Hold | None = None, **query: Any) -> dict[str, Any]:
+    return services.reading.read(services.agents.get(reader), Query(**query), hold)
+
+
+def contents(answer: dict[str, Any]) -> list[str]:
+    return [message["content"] for message in answer["messages"]]
+
+
+def size(answer: dict[str, Any]) -> int:
+    """Characters of the answer as the agent's host sees it."""
+    return len(json.dumps(answer, ensure_ascii=False))
+
+
+def mail(services: Services) -> list[Path]:
+    """Every message file of the session, wherever it lies."""
+    return sorted((services.workspace.path / "ipc").rglob("*.md"))
+
+
+def by_hand(services: Services, receiver: str, name: str, text: str) -> Path:
+    path = services.workspace.path / "ipc" / receiver / name
+    path.write_bytes(text.encode())
+    return path
+
+
+def unread(services: Services, agent_id: str) -> int:
+    return len(services.workspace.mailbox(agent_id).unread(fresh=True))

@@ -1,0 +1,171 @@
+"""What a worker's report does to its task, when the Admin reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.task import Task
+from tests.conftest import Clock
+from tests.services.support import by_hand, contents, read, send
+
+
+@pytest.fixture
+def task(services: Services, admin: Agent, clock: Clock) -> Task:
+    task = services.tasks.send(admin, "worker-a", "Build", "the house").task
+    clock.advance(1)
+    return task
+
+
+def report(services: Services, task_id: str, kind: str, sender: str = "worker-a", **metadata: Any) -> None:
+    send(services, sender, "admin", f"{kind}!", message_type=kind, metadata={"task_id": task_id, **metadata})
+
+
+def test_reading_a_report_applies_it_and_rewrites_the_dashboard(services: Services, task: Task) -> None:
+    report(services, task.id, "task_progress", progress=40, checklist=[{"text": "walls", "completed": True}])
+    assert services.tasks.get(task.id).progress == 0
+    answer = read(services, "admin")
+    applied = services.tasks.get(task.id)
+    assert answer["dashboard_updated"]
+    assert (applied.status, applied.progress, applied.status_changed_by) == ("in_progress", 40, "worker-a")
+    assert applied.checklist == ({"text": "walls", "completed": True},)
+    assert "| Build | in_progress | worker-a | 40% |" in services.workspace.dashboard_path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "result"), [("task_complete", "done", "success"), ("task_failed", "blocked", "failed")]
+)
+def test_a_completion_ends_the_task_in_the_assignees_name(
+    services: Services, task: Task, kind: str, status: str, result: str
+) -> None:
+    report(services, task.id, kind, summary="all of it")
+    read(services, "admin")
+    ended = services.tasks.get(task.id)
+    assert (ended.status, ended.completion_result, ended.completion_summary) == (status, result, "all of it")
+    assert ended.status_changed_by == "worker-a"
+    assert ended.blocked_reason == ("task_failed!" if kind == "task_failed" else None)
+
+
+def test_reports_of_one_answer_are_applied_in_the_order_they_were_sent(
+    services: Services, task: Task, clock: Clock
+) -> None:
+    for progress in (10, 90, 60):
+        report(services, task.id, "task_progress", progress=progress)
+        clock.advance(1)
+    send(
+        services,
+        "worker-a",
+        "admin",
+        "!",
+        message_type="task_progress",
+        priority="urgent",
+        metadata={"task_id": task.id, "progress": 70},
+    )
+    assert len(contents(read(services, "admin"))) == 4
+    reported = [entry["progress"] for entry in services.tasks.get(task.id).history if "progress" in entry]
+    assert reported == [10, 90, 60, 70]
+
+
+def test_a_report_that_is_read_again_counts_once(services: Services, task: Task) -> None:
+    report(services, task.id, "task_complete")
+    read(services, "admin")
+    done = services.tasks.get(task.id)
+    mailbox = services.workspace.mailbox("admin")
+    mailbox.mark_read(list(mailbox.hot.entries()), None)
+    assert read(services, "admin")["count"] == 1
+    assert services.tasks.get(task.id) == done
+
+
+def test_looking_without_marking_applies_nothing(services: Services, task: Task) -> None:
+    report(services, task.id, "task_complete")
+    assert not read(services, "admin", mark_as_read=False)["dashboard_updated"]
+    assert services.tasks.get(task.id).status == "todo"
+
+
+def test_a_report_that_is_not_the_assignees_changes_nothing_and_is_still_delivered(
+    services: Services, task: Task
+) -> None:
+    report(services, task.id, "task_complete", sender="worker-b")
+    assert contents(read(services, "admin")) == ["task_complete!"]
+    assert services.tasks.get(task.id) == task
+
+
+def test_a_final_task_is_left_alone(services: Services, task: Task, clock: Clock) -> None:
+    report(services, task.id, "task_complete")
+    clock.advance(1)
+    report(services, task.id, "task_failed")
+    read(services, "admin")
+    assert services.tasks.get(task.id).status == "done"
+
+
+@pytest.mark.parametrize("value", ["tsk_000000000000", "", None, 7, ["x"], {"a": 1}, "x" * 300, "tsk_\x00"])
+def test_a_report_about_no_task_blocks_nobody(services: Services, task: Task, value: Any) -> None:
+    send(services, "worker-a", "admin", "odd", message_type="task_complete", metadata={"task_id": value})
+    report(services, task.id, "task_complete")
+    assert sorted(contents(read(services, "admin"))) == ["odd", "task_complete!"]
+    assert services.tasks.get(task.id).status == "done"
+
+
+def test_a_report_cannot_name_a_file_outside_the_tasks(services: Services, task: Task, tmp_path: Path) -> None:
+    precious = tmp_path / "README.md"
+    precious.write_text("# not a task\n")
+    report(services, "../../../../README", "task_complete")
+    report(services, "../../ipc/admin/x", "task_complete")
+    read(services, "admin")
+    assert precious.read_text() == "# not a task\n"
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"progress": 101}, {"progress": -1}, {"progress": True}, {"progress": "50"}, {"checklist": ["x"]}]
+)
+def test_figures_that_make_no_sense_are_left_out(services: Services, task: Task, metadata: dict[str, Any]) -> None:
+    report(services, task.id, "task_progress", **metadata)
+    read(services, "admin")
+    applied = services.tasks.get(task.id)
+    assert (applied.status, applied.progress, applied.checklist) == ("in_progress", 0, ())
+
+
+def test_a_worker_who_reads_a_report_applies_nothing(services: Services, task: Task) -> None:
+    send(services, "worker-a", "worker-b", message_type="task_complete", metadata={"task_id": task.id})
+    assert not read(services, "worker-b")["dashboard_updated"]
+    assert services.tasks.get(task.id).status == "todo"
+
+
+def test_progress_written_before_a_task_was_blocked_leaves_it_blocked(
+    services: Services, task: Task, admin: Agent, clock: Clock
+) -> None:
+    report(services, task.id, "task_progress", progress=50)
+    clock.advance(1)
+    services.board.set_status(admin, task.id, "blocked", "stop")
+    read(services, "admin")
+    after = services.tasks.get(task.id)
+    assert (after.status, after.progress, after.blocked_reason) == ("blocked", 50, "stop")
+    assert services.notifications.pending("worker-a", "task").interrupts
+
+
+def test_a_hand_written_report_is_a_report(services: Services, task: Task) -> None:
+    header = f"sender_id: worker-a\nmessage_type: task_complete\nmetadata: {{task_id: {task.id}}}"
+    by_hand(services, "admin", "done.md", f"---\n{header}\n---\n\nready")
+    assert read(services, "admin")["dashboard_updated"]
+    assert services.tasks.get(task.id).status == "done"
+
+
+def test_an_ordinary_message_leaves_the_dashboard_alone(services: Services) -> None:
+    send(services, "worker-a", "admin")
+    assert not read(services, "admin")["dashboard_updated"]
+    assert not services.workspace.dashboard_path.exists()
+
+
+def test_the_dashboard_counts_tasks_and_keeps_hostile_titles_in_their_cells(services: Services, admin: Agent) -> None:
+    services.tasks.send(admin, "worker-a", "| a |\n# b", "x")
+    data = services.dashboard.data()
+    assert (data["counts"]["todo"], data["counts"]["total"]) == (1, 1)
+    assert {agent["id"]: agent["unread"] for agent in data["agents"]}["worker-a"] == 1
+    services.dashboard.write()
+    text = services.workspace.dashboard_path.read_text()
+    assert "| \\| a \\| # b | todo | worker-a |" in text
+    assert "\n# b" not in text

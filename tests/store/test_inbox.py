@@ -1,0 +1,229 @@
+"""Mailboxes: delivered once, marked read, moved on to the archive, found again wherever they lie."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from itertools import islice
+
+import pytest
+
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.store.files import Files
+from multi_agent_mcp.store.inbox import Inbox, file_name
+from tests.store.support import NOON, mailbox, message, put
+
+
+@pytest.fixture
+def inbox(files: Files) -> Inbox[Message]:
+    return mailbox(files)
+
+
+def unread_ids(inbox: Inbox[Message]) -> set[str]:
+    return {entity.id for _, entity in inbox.unread(fresh=True)}
+
+
+def read_all(inbox: Inbox[Message], seconds: int = 0) -> None:
+    inbox.mark_read([name for name, _ in inbox.unread(fresh=True)], NOON + timedelta(seconds=seconds))
+
+
+def archived(inbox: Inbox[Message]) -> list[str]:
+    return sorted(str(path.relative_to(inbox.path)) for path in (inbox.path / "archive").rglob("*.md"))
+
+
+def test_a_message_lies_under_its_time_and_the_first_digits_of_its_id(inbox: Inbox[Message]) -> None:
+    inbox.deliver(message(0x0A1B2C3D, created_at=NOON))
+    assert [path.name for path in inbox.path.iterdir()] == ["20261121_120000_0a1b2c3d.md"]
+
+
+def test_delivering_is_exclusive(inbox: Inbox[Message]) -> None:
+    inbox.deliver(message(1))
+    with pytest.raises(FileExistsError):
+        inbox.deliver(message(1, content="another"))
+    assert [entity.content for _, entity in inbox.unread()] == ["text 1"]
+
+
+def test_what_was_marked_read_is_no_longer_unread_until_it_is_taken_back(inbox: Inbox[Message]) -> None:
+    for number in (1, 2):
+        inbox.deliver(message(number))
+    inbox.mark_read([file_name(message(1))], NOON)
+    assert unread_ids(inbox) == {message(2).id}
+    assert inbox.hot.load(file_name(message(1))) == message(1).mark_read(NOON)
+    inbox.mark_read([file_name(message(1))], None)
+    assert unread_ids(inbox) == {message(1).id, message(2).id}
+
+
+def test_marking_read_twice_keeps_the_first_time(inbox: Inbox[Message]) -> None:
+    inbox.deliver(message(1))
+    inbox.mark_read([file_name(message(1)), "gone.md"], NOON)
+    inbox.mark_read([file_name(message(1))], NOON + timedelta(hours=1))
+    found = inbox.find(message(1).id)
+    assert found is not None
+    assert found[1].read_at == NOON
+
+
+@pytest.mark.parametrize(
+    "value", ["", "null", "Null", "NULL", "~", "''", '""', "none", "false", "no", '"null"', "never", "[]", "# not yet"]
+)
+def test_a_hand_written_read_at_that_is_no_time_leaves_the_message_unread(inbox: Inbox[Message], value: str) -> None:
+    put(inbox.path / "note.md", f"---\nid: a\nread_at: {value}\n---\n\nbody")
+    assert unread_ids(inbox) == {"a"}
+
+
+@pytest.mark.parametrize("value", ["2026-11-21", "'2026-11-21T12:00:00Z'", '"2026-11-21T12:00:00"', "2026-11-21 12:00"])
+def test_a_hand_written_read_at_is_believed(inbox: Inbox[Message], value: str) -> None:
+    put(inbox.path / "note.md", f"---\nid: a\nread_at: {value}\n---\n\nbody")
+    assert unread_ids(inbox) == set()
+
+
+def test_a_body_that_looks_like_a_header_does_not_mark_a_message_read(inbox: Inbox[Message]) -> None:
+    inbox.deliver(message(1, subject="x\nread_at: '2026-11-21T12:00:00Z'\n", content="read_at: '2026-11-21'\n---\n"))
+    assert unread_ids(inbox) == {message(1).id}
+
+
+def test_the_oldest_read_files_move_on_and_nothing_is_lost(inbox: Inbox[Message]) -> None:
+    for number in range(8):
+        inbox.deliver(message(number))
+    read_all(inbox)
+    inbox.deliver(message(8))
+    assert inbox.archive_read(keep=2, above=8) == 0
+    assert inbox.archive_read(keep=2, above=5) == 6
+    assert archived(inbox) == [f"archive/2026-11/{file_name(message(number))}" for number in range(6)]
+    assert unread_ids(inbox) == {message(8).id}
+    assert [entity.id for entity in inbox.history()] == [message(number).id for number in range(8, -1, -1)]
+
+
+def test_unread_mail_is_never_archived(inbox: Inbox[Message]) -> None:
+    for number in range(4):
+        inbox.deliver(message(number))
+    assert inbox.archive_read(keep=0, above=0) == 0
+    assert inbox.archive_older(NOON + timedelta(days=1000)) == 0
+    assert archived(inbox) == []
+
+
+def test_what_was_read_long_ago_moves_on(inbox: Inbox[Message]) -> None:
+    inbox.deliver(message(1))
+    read_all(inbox)
+    inbox.deliver(message(2))
+    read_all(inbox, 60)
+    assert inbox.archive_older(NOON + timedelta(seconds=30)) == 1
+    assert archived(inbox) == [f"archive/2026-11/{file_name(message(1))}"]
+
+
+def test_history_is_newest_first_over_months_and_read_only_as_far_as_asked(inbox: Inbox[Message]) -> None:
+    days = [0, 20, 40, 60, 80]
+    for number, day in enumerate(days):
+        inbox.deliver(message(number, created_at=NOON + timedelta(days=day)))
+    read_all(inbox)
+    inbox.archive_read(keep=1, above=0)
+    put(inbox.path / "archive" / "2026-10" / "20261001_000000_ffffffff.md", "unreadable")
+    assert [entity.id for entity in islice(inbox.history(), 4)] == [message(number).id for number in (4, 3, 2, 1)]
+    assert (inbox.path / "archive" / "2026-10" / "20261001_000000_ffffffff.md").exists()
+    assert [entity.id for entity in inbox.history()][-1] == message(0).id
+
+
+def test_history_orders_messages_of_one_second_by_their_microseconds(inbox: Inbox[Message]) -> None:
+    for number in (3, 1, 2):
+        inbox.deliver(message(number, created_at=NOON + timedelta(microseconds=number)))
+    read_all(inbox)
+    inbox.archive_read(keep=0, above=0)
+    assert [entity.id for entity in inbox.history()] == [message(number).id for number in (3, 2, 1)]
+
+
+def test_a_crash_while_archiving_shows_no_message_twice(inbox: Inbox[Message]) -> None:
+    inbox.deliver(message(1))
+    read_all(inbox)
+    hot = inbox.path / file_name(message(1))
+    target = inbox.path / "archive" / "2026-11" / hot.name
+    target.parent.mkdir(parents=True)
+    target.hardlink_to(hot)
+    assert [entity.id for entity in inbox.history()] == [message(1).id]
+    assert inbox.archive_read(keep=0, above=0) == 1
+    assert archived(inbox) == [f"archive/2026-11/{hot.name}"]
+
+
+def test_a_message_is_found_in_the_archive(inbox: Inbox[Message]) -> None:
+    for number in range(3):
+        inbox.deliver(message(number))
+    read_all(inbox)
+    inbox.archive_read(keep=0, above=0)
+    found = inbox.find(message(1).id)
+    assert found is not None
+    assert (found[0].parent.name, found[1].id) == ("2026-11", message(1).id)
+    assert inbox.find(message(7).id) is None
+
+
+def test_two_messages_with_one_file_name_are_both_found_in_the_archive(inbox: Inbox[Message]) -> None:
+    for number in (1, 2):
+        put(
+            inbox.path / f"note-{number}.md",
+            f"---\nid: weekly-report-{number}\ncreated_at: 2026-11-21\n---\n\n{number}",
+        )
+    read_all(inbox)
+    assert inbox.archive_read(keep=0, above=0) == 2
+    for number in (1, 2):
+        found = inbox.find(f"weekly-report-{number}")
+        assert found is not None
+        assert found[1].content == str(number)
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "entity_id"),
+    [
+        ("note.md", "", "note"),
+        ("note.md", "id: 0a1b2c3d-1111-4222-8333-444455556666", "0a1b2c3d-1111-4222-8333-444455556666"),
+        ("20261121_214601_0a1b2c3d.md", "", "20261121_214601_0a1b2c3d"),
+        ("20261121_120000_report.md", "", "20261121_120000_report"),
+        ("20261121_120000_report.md", "id: 7", "7"),
+        ("20261121_120000_0a1b2c3d.md", "id: another-one", "another-one"),
+    ],
+)
+def test_a_hand_written_message_is_found_by_its_id_whatever_its_file_is_called(
+    inbox: Inbox[Message], name: str, header: str, entity_id: str
+) -> None:
+    inbox.deliver(message(1))
+    put(inbox.path / name, f"---\n{header}\n---\n\nbody" if header else "---\nsubject: x\n---\n\nbody")
+    found = inbox.find(entity_id)
+    assert found is not None
+    assert (found[0].name, found[1].content) == (name, "body")
+    inbox.mark_read([name], NOON)
+    found = inbox.find(entity_id)
+    assert found is not None
+    assert found[1].read_at == NOON
+
+
+def test_a_directory_or_a_pipe_among_the_mail_keeps_nothing_from_being_found(inbox: Inbox[Message]) -> None:
+    inbox.deliver(message(1))
+    (inbox.path / "folder.md").mkdir()
+    os.mkfifo(inbox.path / "pipe.md")
+    assert inbox.find("nothing") is None
+    found = inbox.find(message(1).id)
+    assert found is not None
+    assert len(list(inbox.history())) == 1
+
+
+def test_an_unreadable_file_among_the_candidates_is_set_aside(inbox: Inbox[Message]) -> None:
+    put(inbox.path / "junk.md", "no front matter")
+    inbox.deliver(message(1))
+    assert inbox.find("nothing") is None
+    assert unread_ids(inbox) == {message(1).id}
+    assert inbox.hot.take_quarantined() == 1
+
+
+def test_every_copy_with_the_same_first_digits_is_found(inbox: Inbox[Message]) -> None:
+    whole = "0a1b2c3d-9999-4222-8333-444455556666"
+    for number in (1, 2):
+        inbox.deliver(
+            message(
+                id=f"0a1b2c3d-{number:04d}-4222-8333-444455556666",
+                created_at=NOON + timedelta(seconds=number),
+                metadata={"broadcast_id": whole},
+            )
+        )
+    inbox.deliver(message(3))
+    found = inbox.find_all(lambda item: item.metadata.get("broadcast_id") == whole, like=whole)
+    assert len(found) == 2
+
+
+def test_an_empty_mailbox_holds_nothing(inbox: Inbox[Message]) -> None:
+    assert (inbox.unread(), list(inbox.history()), inbox.find("x"), inbox.archive_read()) == ([], [], None, 0)

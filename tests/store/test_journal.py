@@ -1,0 +1,52 @@
+"""Journals: appended to, read backwards, kept within bounds where they are derived."""
+
+from __future__ import annotations
+
+import pytest
+
+from multi_agent_mcp.store import journal as journal_module
+from multi_agent_mcp.store.files import Files
+from multi_agent_mcp.store.journal import Journal
+from tests.store.support import put
+
+
+def numbers(journal: Journal) -> list[int]:
+    return [entry["n"] for entry in journal.newest_first()]
+
+
+def test_the_newest_line_comes_first(files: Files) -> None:
+    journal = Journal(files, files.base / "x.jsonl")
+    assert numbers(journal) == []
+    for number in range(3):
+        journal.append(n=number, text="改行\n\u2028なし")
+    assert numbers(journal) == [2, 1, 0]
+    assert len((files.base / "x.jsonl").read_bytes().splitlines()) == 3
+
+
+def test_lines_that_cannot_be_read_are_skipped(files: Files) -> None:
+    journal = Journal(files, files.base / "x.jsonl")
+    journal.append(n=1)
+    put(journal.path, journal.path.read_bytes() + b'{"n": \n\xff\xfe\n[1]\n"text"\n\n')
+    journal.append(n=2)
+    assert numbers(journal) == [2, 1]
+
+
+def test_a_journal_that_rotates_begins_anew_and_still_tells_what_was_before(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "ROTATE_BYTES", 100)
+    journal = Journal(files, files.base / "x.jsonl", rotates=True)
+    for number in range(30):
+        journal.append(n=number)
+    kept = numbers(journal)
+    assert kept == list(range(29, 29 - len(kept), -1))
+    assert 10 < len(kept) < 30
+    assert sorted(path.name for path in files.base.glob("x.*")) == ["x.jsonl", "x.jsonl.1"]
+
+
+def test_a_journal_of_what_people_did_is_never_cut(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "ROTATE_BYTES", 100)
+    journal = Journal(files, files.base / "audit" / "20261121.jsonl")
+    for number in range(30):
+        journal.append(n=number)
+    assert numbers(journal) == list(range(29, -1, -1))

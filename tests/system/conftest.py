@@ -1,0 +1,64 @@
+"""Fixtures of the system tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.system.support import Team, Terminal
+
+REFUSING = "#!/bin/sh\nexit 1\n"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The servers run on asyncio, and so do these tests."""
+    return "asyncio"
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """An environment in which nothing reaches the desktop, the home or the tmux of whoever runs the tests."""
+    home, silent = tmp_path / "home", tmp_path / "silent"
+    home.mkdir()
+    silent.mkdir()
+    for name in ("osascript", "notify-send"):
+        (silent / name).write_text(REFUSING, encoding="ascii")
+        (silent / name).chmod(0o755)
+    return {
+        **{name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ},
+        "HOME": str(home),
+        "PATH": f"{silent}:{os.environ['PATH']}",
+        "SHELL": "/bin/sh",
+        "TERM": "xterm-256color",
+        "TMUX_TMPDIR": str(home),
+    }
+
+
+@pytest.fixture
+def bare(tmp_path: Path, env: dict[str, str]) -> Team:
+    """A team before `init`."""
+    return Team(tmp_path, env)
+
+
+@pytest.fixture
+def team(bare: Team) -> Team:
+    """An owner, an admin, two workers; nobody's server runs."""
+    return bare.make()
+
+
+@pytest.fixture
+def terminal(env: dict[str, str]) -> Iterator[Terminal]:
+    """A tmux server of one's own. Its directory is short: a unix socket's path holds about a hundred bytes."""
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    started = Terminal(Path(tempfile.mkdtemp(prefix="mam-", dir="/tmp")), env)
+    try:
+        yield started
+    finally:
+        started.end()

@@ -1,0 +1,115 @@
+"""Settings: the environment and session.yaml, read once and complained about in one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from multi_agent_mcp.config import (
+    Environment,
+    Limits,
+    TmuxPane,
+    find_root,
+    find_session,
+    read_environment,
+    read_settings,
+    session_names,
+)
+from multi_agent_mcp.errors import InvalidArguments, NoSuchSession
+
+
+def settings_file(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "demo" / "session.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_an_empty_environment_says_nothing() -> None:
+    assert read_environment({}) == Environment()
+
+
+def test_the_environment_names_who_and_where() -> None:
+    prefix = "MULTI_AGENT_MCP_"
+    given = {prefix + name: name.lower() for name in ("ROOT", "SESSION", "AGENT", "PURPOSE", "PASSKEY")}
+    assert read_environment(given) == Environment("root", "session", "agent", "purpose", "passkey")
+
+
+@pytest.mark.parametrize(
+    ("given", "pane"),
+    [
+        ({"TMUX": "/tmp/tmux-0/default,123,0", "TMUX_PANE": "%3"}, TmuxPane("/tmp/tmux-0/default", "%3")),  # noqa: S108
+        ({"MULTI_AGENT_MCP_SOCKET": "/s", "MULTI_AGENT_MCP_PANE": "%7"}, TmuxPane("/s", "%7")),
+        ({"TMUX": "/a,1,0", "TMUX_PANE": "%1", "MULTI_AGENT_MCP_PANE": "%2"}, TmuxPane("/a", "%2")),
+        ({"TMUX": "/a,1,0"}, None),
+        ({"TMUX_PANE": "%1"}, None),
+        ({"TMUX": "/a,1,0", "TMUX_PANE": "3"}, None),
+    ],
+)
+def test_the_pane_is_known_when_socket_and_pane_are(given: dict[str, str], pane: TmuxPane | None) -> None:
+    assert read_environment(given).pane == pane
+
+
+def test_the_nearest_root_above_is_taken(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    assert find_root(None, inner) == inner / ".multi-agent-mcp"
+    (tmp_path / ".multi-agent-mcp").mkdir()
+    assert find_root(None, inner) == tmp_path / ".multi-agent-mcp"
+    assert find_root("/elsewhere", inner) == Path("/elsewhere")
+
+
+def test_the_only_session_need_not_be_named(tmp_path: Path) -> None:
+    with pytest.raises(NoSuchSession):
+        find_session(None, tmp_path / "gone")
+    settings_file(tmp_path, "")
+    (tmp_path / "no-session").mkdir()
+    assert session_names(tmp_path) == ["demo"]
+    assert find_session(None, tmp_path) == "demo"
+    assert find_session("other", tmp_path) == "other"
+    (tmp_path / "second").mkdir()
+    (tmp_path / "second" / "session.yaml").touch()
+    with pytest.raises(NoSuchSession) as refusal:
+        find_session(None, tmp_path)
+    assert refusal.value.values["names"] == "demo, second"
+
+
+def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
+    settings = read_settings(settings_file(tmp_path, ""))
+    assert (settings.language, settings.limits) == ("ja", Limits())
+
+
+def test_language_and_limits_are_read_and_unknown_keys_left_alone(tmp_path: Path) -> None:
+    text = "language: en\nlimits: {answer_characters: 5000, doorbell_pause_seconds: 1, new: 3}\ncolour: blue\n"
+    settings = read_settings(settings_file(tmp_path, text))
+    assert (settings.language, settings.limits.answer_characters) == ("en", 5000)
+    assert settings.limits.doorbell_pause_seconds == 1.0
+    assert read_settings(settings_file(tmp_path, text), "ja").language == "ja"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "language: fr",
+        "language: [ja]",
+        "- a",
+        "limits: 5",
+        "limits: {content_bytes: 0}",
+        "limits: {content_bytes: -1}",
+        "limits: {content_bytes: many}",
+        "limits: {content_bytes: true}",
+        pytest.param("limits: {content_bytes: .inf}"),
+        pytest.param("limits: {content_bytes: .nan}"),
+        "limits: [",
+        "\x00",
+    ],
+)
+def test_settings_that_make_no_sense_are_one_sentence(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InvalidArguments):
+        read_settings(settings_file(tmp_path, text))
+
+
+def test_a_session_without_settings_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(NoSuchSession):
+        read_settings(tmp_path / "demo" / "session.yaml")

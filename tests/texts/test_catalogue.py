@@ -1,0 +1,75 @@
+"""The catalogue: the seeds' words to the letter, and every sentence fillable."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+
+from multi_agent_mcp.errors import (
+    AgentNotFound,
+    InvalidArguments,
+    InvalidId,
+    NoSuchSession,
+    PollingBlocked,
+    Refusal,
+    StorageError,
+)
+from multi_agent_mcp.texts import LANGUAGES, catalogue
+
+SEEDS = {
+    "notification.none": "通知はありません",
+    "notification.some": "【重要】通知があります。get_notifications を呼び出して確認してください。",
+    "notification.interrupt": "通知があります。\n\n1. get_notifications() を呼び出して詳細を確認してください\n"
+    "2. 通知の指示に従ってください",
+    "doorbell.one": "[IPC] 新しいメッセージ: {message_type} from {sender_id}",
+    "doorbell.title": "Multi-Agent MCP",
+}
+
+
+@pytest.mark.parametrize("key", SEEDS)
+def test_japanese_texts_are_the_seeds_words(key: str) -> None:
+    assert catalogue("ja")(key) == SEEDS[key]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_text_is_text_and_can_be_filled(language: str) -> None:
+    texts = catalogue(language)
+    for key in sorted(texts.keys()):
+        names = {name for _, name, _, _ in string.Formatter().parse(texts(key)) if name}
+        filled = texts(key, **dict.fromkeys(names, "{hostile}")) if names else texts(key)
+        assert filled.strip()
+        assert filled.count("{hostile}") >= len(names)
+
+
+def test_values_with_braces_are_not_filled_again() -> None:
+    assert catalogue("en")("doorbell.one", message_type="{x}", sender_id="{0}") == "[IPC] New message: {x} from {0}"
+
+
+def test_an_unknown_language_falls_back_to_japanese() -> None:
+    assert catalogue("fr").language == "ja"
+    assert catalogue("en").language == "en"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "words"),
+    [
+        (AgentNotFound(agent_id="bob"), "bob"),
+        (InvalidId(value="'../x'"), "../x"),
+        (InvalidArguments(reason="because"), "because"),
+        (InvalidArguments("bad_text", name="subject"), "subject"),
+        (StorageError(path="x.md", reason="No space left on device"), "No space left on device"),
+        (NoSuchSession(session="demo"), "demo"),
+        (PollingBlocked(), "[IPC]"),
+    ],
+)
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_refusal_becomes_one_sentence_that_names_what_was_wrong(refusal: Refusal, words: str, language: str) -> None:
+    sentence = catalogue(language).sentence(refusal)
+    assert words in sentence
+    assert "\n" not in sentence
+
+
+def test_a_refusal_in_a_log_is_its_code_with_its_facts() -> None:
+    assert str(AgentNotFound(agent_id="bob")) == "agent_not_found: agent_not_found(agent_id='bob')"
+    assert NoSuchSession(session="x").key == "error.no_such_session"
