@@ -7,12 +7,13 @@ import json
 import sys
 import tempfile
 import time
+import traceback
 from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.bench import FULL, QUICK, Bench
 from benchmarks.rows import ROWS
-from benchmarks.table import Line, Row, markdown
+from benchmarks.table import Finding, Line, Row, markdown
 
 
 def main() -> int:
@@ -30,8 +31,14 @@ def main() -> int:
 
 
 def _measured(row: Row, bench: Bench) -> Line:
+    """The row's line. A row that breaks is a miss, and the others are still measured."""
     began = time.monotonic()
-    line = Line(row.title.format(**asdict(bench.scale)), row, row.measure(bench))
+    try:
+        finding = row.measure(bench)
+    except Exception as error:  # noqa: BLE001 - a door: whatever breaks in a row is told here
+        traceback.print_exc()
+        finding = Finding(0.0, f"broke: {type(error).__name__}", sound=False)
+    line = Line(row.title.format(**asdict(bench.scale)), row, finding)
     print(f"{row.name}: {time.monotonic() - began:.0f} s {line.verdict}", file=sys.stderr)
     return line
 
