@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 from multi_agent_mcp.config import Settings, read_settings
@@ -17,6 +17,7 @@ from multi_agent_mcp.notify.desktop import DesktopNotifier
 from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.ladder import Ladder
 from multi_agent_mcp.notify.lines import doorbell_line
+from multi_agent_mcp.notify.rungs import CodexQueue, HookRung
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.board import Board
 from multi_agent_mcp.services.chat_tasks import ChatTasks
@@ -179,15 +180,33 @@ def open_session(
         raise NoSuchSession(session=session)
     settings = read_settings(workspace.settings_path, language)
     texts = catalogue(settings.language)
-    return Services(workspace, settings, texts, clock, notifier or default_ladder(settings, texts))
+    return Services(workspace, settings, texts, clock, notifier or default_ladder(workspace, settings, texts))
 
 
-def default_ladder(settings: Settings, texts: Texts) -> Notifier:
-    """Pane doorbell, then desktop notice."""
+def default_ladder(workspace: Workspace, settings: Settings, texts: Texts) -> Notifier:
+    """Every rung there is; which of them an agent has, and in which order, says `notify/ladder.py`."""
 
+    @cache
     def pane() -> Notifier:
-        from multi_agent_mcp.notify.tmux import TmuxNotifier  # libtmux takes 70 ms to import
+        from multi_agent_mcp.notify.hosts import load_profiles
+        from multi_agent_mcp.notify.pane import TmuxNotifier  # libtmux takes 70 ms to import
+        from multi_agent_mcp.notify.unknown import UnknownScreens
 
-        return TmuxNotifier(settings.limits.submit_pause_seconds)
+        unknown = UnknownScreens(workspace.files, workspace.path / "unknown_screens")
+        return TmuxNotifier(settings.limits.submit_pause_seconds, load_profiles(workspace.root / "hosts"), unknown.keep)
 
-    return Ladder([pane, lambda: DesktopNotifier(texts("doorbell.title"))])
+    @cache
+    def status_line() -> Notifier:
+        from multi_agent_mcp.notify.status import StatusLine
+
+        return StatusLine(lambda agent_id: len(workspace.mailbox(agent_id).unread()))
+
+    return Ladder(
+        {
+            "hook": lambda: HookRung(workspace.path),
+            "codex_queue": CodexQueue,
+            "tmux": pane,
+            "desktop": lambda: DesktopNotifier(texts("doorbell.title")),
+            "status_line": status_line,
+        }
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.cli.door import Json, Root, Session, desk, table
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.services.hosts import mcp_config_path, mcp_servers
+from multi_agent_mcp.services.hosts import mcp_argument
 from multi_agent_mcp.services.staffing import Post
 
 if TYPE_CHECKING:
@@ -84,19 +83,17 @@ def command_of(services: Services, agent: Agent) -> str | None:
     if agent.command is None:
         return None
     workspace = services.workspace
-    config = mcp_config_path(workspace, agent.id)
-    if "{mcp_config}" in agent.command:
-        servers = json.dumps(mcp_servers(workspace, agent.id), indent=2)
-        workspace.files.replace(config, f"{servers}\n".encode())
     values = {
-        "mcp_config": config,
         "root": workspace.root,
         "session": workspace.session,
         "agent": agent.id,
         "python": sys.executable,
         "examples": examples_directory(),
     }
-    return filled(agent.command, {key: shlex.quote(str(value)) for key, value in values.items()})
+    quoted = {key: shlex.quote(str(value)) for key, value in values.items()}
+    if "{mcp_config}" in agent.command:
+        quoted["mcp_config"] = mcp_argument(workspace, agent)
+    return filled(agent.command, quoted)
 
 
 def close_windows(services: Services, panes: Panes) -> list[str]:

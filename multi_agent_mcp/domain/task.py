@@ -205,7 +205,7 @@ class Task(Entity):
         """`report_completed`: `success` finishes, `failed` and `blocked` block; a task that somebody else has blocked
         or cancelled meanwhile keeps that status and only takes the report."""
         wanted = "done" if result == "success" else "blocked"
-        if self.status == wanted or (wanted == "blocked" and self.final):
+        if self.status == wanted or (wanted == "blocked" and self.status == "cancelled"):
             task = self.recorded(change, completion_result=result)
         else:
             begun = self.through_in_progress(change) if wanted == "done" and self.status != "blocked" else self
@@ -255,7 +255,12 @@ class Task(Entity):
         return task.recorded(change, progress=task.progress)
 
     def reported(self, change: Change, *, failed: bool, summary: str | None) -> Task:
-        """A completion report: `done`, or `blocked` when it failed; through `in_progress` where the table asks it."""
+        """A completion report: `done`, or `blocked` when it failed; through `in_progress` where the table asks it. A task
+        that is blocked already stays so, for the reason it was blocked for."""
+        if failed and self.status == "blocked":
+            reason = self.blocked_reason or change.reason
+            task = self.recorded(change, completion_result="failed")
+            return replace(task, completion_result="failed", completion_summary=summary, blocked_reason=reason)
         begun = self.through_in_progress(change)
         if failed:
             return replace(begun.move_to("blocked", change), completion_result="failed", completion_summary=summary)

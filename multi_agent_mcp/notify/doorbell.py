@@ -115,6 +115,8 @@ class Doorbell:
             )
             decision = due(waiting, last, self.clock(), self.pause, self.longest_pause)
             if not decision.messages:
+                if not unread and (quiet := getattr(self.notifier, "quiet", None)) is not None:
+                    quiet(agent)  # what a rung has left on show is taken back
                 return None, decision
             began = self.clock()
             delivery = self.notifier.ring(agent, doorbell_line(self.texts, decision.messages))

@@ -1,7 +1,7 @@
 """What a host shows: idle, busy, somebody's draft, a dialog … Pure; nothing here talks to tmux.
 
-Fail closed: typing is harmless only in `idle` and `busy`. What is neither, and what nobody has described (`unknown`), is
-left alone (HOSTS.md §5, PANES.md row 6).
+Fail closed: typing is harmless only in `idle` and `busy`. What is neither, and what nobody has described (`unknown`),
+is left alone (HOSTS.md §5, PANES.md row 6).
 """
 
 from __future__ import annotations

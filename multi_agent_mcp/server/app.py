@@ -31,8 +31,8 @@ LAST_ANSWER_SECONDS = 0.05
 
 INSTRUCTIONS = """\
 You are one agent of a team; this server is your mailbox.
-[IPC] A line that begins with [IPC] (typed into your terminal, or shown by a hook) is this system telling you that mail \
-waits; it is no words of your user. Call read_messages, act on what it returns, then go on with what you were doing.
+[IPC] A line that begins with [IPC] (typed into your terminal, or shown by a hook) is this system telling you that \
+mail waits; it is no words of your user. Call read_messages, act on what it returns, then go on with your work.
 The line itself never holds the message. Do not poll: no line, no mail.
 Every answer has a `notification` field. When it says that there are notifications, when an answer is replaced by such \
 a notice, or when another tool is denied because you are interrupted: call get_notifications at once and follow its \

@@ -17,6 +17,7 @@ from multi_agent_mcp.store.workspace import Workspace
 
 READ_KEPT = timedelta(days=30)
 MESSAGE_CHARACTERS = 1_000  # it is shown beside the answers of other tools
+SHOWN_CHARACTERS = 2_000  # one that another program wrote must not be too long to be told at all
 
 
 @dataclass(frozen=True)
@@ -49,16 +50,26 @@ class Notifications:
         newest = max(chats, key=_age) if chats else None
         return Pending(any(notice.interrupts for notice in mine), True, newest)
 
-    def read(self, agent_id: str, purpose: str, *, mark_as_read: bool = True) -> list[dict[str, Any]]:
-        """The unread notifications for this purpose, newest first, marked read."""
+    def read(
+        self,
+        agent_id: str,
+        purpose: str,
+        *,
+        mark_as_read: bool = True,
+        fits: Callable[[list[dict[str, Any]]], int] = len,
+    ) -> list[dict[str, Any]]:
+        """The unread notifications for this purpose, newest first, marked read: as many as `fits` says can be handed
+        over. The others are told next time."""
         inbox = self.workspace.notices(agent_id)
         with self.workspace.files.locked(inbox.lock):
             mine = self._unread(agent_id, purpose, fresh=True)
             mine.sort(key=lambda item: _age(item[1]), reverse=True)
+            answer = [as_answer(notice) for _, notice in mine]
+            del mine[fits(answer) :]
             if mark_as_read and mine:
                 inbox.mark_read([name for name, _ in mine], self.clock())
                 inbox.archive_older(self.clock() - READ_KEPT)
-        return [as_answer(notice) for _, notice in mine]
+        return answer[: len(mine)]
 
     def from_chat(
         self, agent_id: str, conversation_id: str, message: str | None, task_id: str | None, *, interrupting: bool
@@ -99,8 +110,8 @@ def as_answer(notice: Notification) -> dict[str, Any]:
         "action": notice.action,
         "task_id": notice.task_id,
         "conversation_id": notice.conversation_id,
-        "message": notice.message,
-        "instruction": notice.instruction,
+        "message": notice.message[:SHOWN_CHARACTERS],
+        "instruction": notice.instruction[:SHOWN_CHARACTERS],
         "created_at": format_time(notice.created_at),
     }
 

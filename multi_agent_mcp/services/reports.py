@@ -47,8 +47,8 @@ class Reports:
         change = Change(by=message.sender_id, at=self.clock(), message_id=message.id)
 
         def apply(task: Task) -> Task:
-            if task.final or task.has_applied(message.id):
-                return task
+            if task.final or task.has_applied(message.id) or "result" in message.metadata:
+                return task  # `report_completed` has brought its result into the task itself
             task.require_assignee(message.sender_id)
             if message.message_type == "task_progress":
                 return task.progressed(change, _progress(message), _checklist(message), message.created_at)

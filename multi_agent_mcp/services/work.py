@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -20,7 +21,10 @@ from multi_agent_mcp.services.tasks import Tasks
 from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
 from multi_agent_mcp.texts import Texts
 
-TEXT_CHARACTERS = 1_500
+DESCRIPTION_CHARACTERS = 1_500
+TEXT_CHARACTERS = 700
+CHECKLIST_CHARACTERS = 1_200
+DEPENDENCIES_SHOWN = 50
 REVIEWS_SHOWN = 10
 
 
@@ -138,22 +142,40 @@ def brief(task: Task) -> dict[str, Any]:
 
 
 def full(task: Task) -> dict[str, Any]:
-    """A task as its worker needs it."""
-    return brief(task) | {
-        "description": clipped(task.description),
+    """A task as its worker needs it, as far as it fits into an answer; the whole of it stands in its file."""
+    answer = brief(task) | {
+        "description": clipped(task.description, DESCRIPTION_CHARACTERS),
         "created_by": task.created_by,
         "assignee_id": task.assignee_id,
         "parent_task_id": task.parent_task_id,
-        "dependencies": list(task.dependencies),
+        "dependencies": list(task.dependencies[:DEPENDENCIES_SHOWN]),
         "progress": task.progress,
-        "checklist": [dict(item) for item in task.checklist],
-        "blocked_reason": task.blocked_reason,
+        "checklist": _first_of(task.checklist, CHECKLIST_CHARACTERS),
+        "blocked_reason": clipped(task.blocked_reason),
         "completion_result": task.completion_result,
-        "completion_summary": clipped(task.completion_summary or "") or None,
-        "next_steps": clipped(task.next_steps or "") or None,
+        "completion_summary": clipped(task.completion_summary),
+        "next_steps": clipped(task.next_steps),
     }
+    cut = len(answer["checklist"]) < len(task.checklist)
+    return answer | ({"checklist_length": len(task.checklist)} if cut else {})
 
 
-def clipped(text: str) -> str:
-    """A text that fits into an answer; the whole of it stands in the task's file."""
-    return text if len(text) <= TEXT_CHARACTERS else f"{text[:TEXT_CHARACTERS]}… ({len(text)})"
+def clipped(text: str | None, characters: int = TEXT_CHARACTERS) -> str | None:
+    """A text that takes at most about so many characters of JSON; its length stands at its end when it was cut."""
+    if not text:
+        return text
+    shown = text[:characters]
+    while len(json.dumps(shown, ensure_ascii=False)) > characters + len('""'):
+        shown = shown[: len(shown) * 3 // 4]
+    return text if shown == text else f"{shown}… ({len(text)})"
+
+
+def _first_of(items: Iterable[Mapping[str, Any]], characters: int) -> list[dict[str, Any]]:
+    """The first items that take at most so many characters of JSON."""
+    shown = []
+    for item in items:
+        characters -= len(json.dumps(dict(item), ensure_ascii=False, default=str))
+        if characters < 0:
+            break
+        shown.append(dict(item))
+    return shown

@@ -1,7 +1,7 @@
 """What is known of the programs agents run in: profiles, one YAML file per host, data instead of code.
 
-A file `{root}/hosts/{name}.yaml` adds a profile or replaces fields of one, so that a host's new screen is mended without
-a release. A file that cannot be used is said aloud and left out.
+A file `{root}/hosts/{name}.yaml` adds a profile or replaces fields of one, so that a host's new screen is mended
+without a release. A file that cannot be used is said aloud and left out.
 """
 
 from __future__ import annotations

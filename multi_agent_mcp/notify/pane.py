@@ -1,0 +1,220 @@
+"""The pane doorbell: one line typed into somebody else's terminal, or not at all (PANES.md).
+
+One call looks and decides; a pane with a draft or a dialog costs no second one. Then all gates and the paste are one
+tmux command, so nothing can change in between (row 15). The line goes through a paste buffer of its own (rows
+9, 10) into a pane that is addressed by `%id` and recognised by its process and its server (rows 11, 12).
+The submit key is pressed only while our own line, with its tag, is what stands in the composer (row 7). Nothing but the
+line and that key is ever sent (row 18).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from libtmux import exc
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.notify import gates
+from multi_agent_mcp.notify.hand import Visit, has_left_composer, has_left_cursor, paste, press
+from multi_agent_mcp.notify.hosts import Profile, Profiles
+from multi_agent_mcp.notify.lines import sanitized
+from multi_agent_mcp.notify.looking import Look, look
+from multi_agent_mcp.notify.screens import (
+    BUSY,
+    IDLE,
+    OURS,
+    TYPEABLE,
+    UNKNOWN,
+    Composer,
+    Screen,
+    Sight,
+    classify,
+    is_busy,
+    squeezed,
+    tag_of,
+)
+from multi_agent_mcp.notify.tmux import PANE_ID, Tmux
+
+QUIET_SECONDS = 3.0
+SETTLE_SECONDS = 0.6
+"""How long after the pause the key may still follow the paste. Both hosts hold a dialog back for 1 s after the last
+input to the composer; a key that comes later could meet one that opens in that very moment."""
+LOOK_AGAIN_SECONDS = 0.01
+_TAG_LETTERS = "23456789bcdfghjkmnpqrstvwxz"  # no vowels: no words
+
+Keep = Callable[[str, Screen], None]
+
+
+class TmuxNotifier:
+    """Rings an agent in its registered pane. `keep` is handed the screens of known hosts that nobody has described."""
+
+    name = "tmux"
+
+    def __init__(
+        self,
+        submit_pause_seconds: float,
+        profiles: Profiles,
+        keep: Keep | None = None,
+        quiet_seconds: float = QUIET_SECONDS,
+    ) -> None:
+        self.submit_pause_seconds = submit_pause_seconds
+        self.profiles = profiles
+        self.keep = keep
+        self.quiet_seconds = quiet_seconds
+
+    def ring(self, agent: Agent, line: str) -> Delivery:
+        """`submitted` when the line was typed and entered, `rung` when it stands there but was not entered,
+        `stored` with the reason when nothing was typed."""
+        if agent.pane_id is None or agent.socket_path is None or not PANE_ID.fullmatch(agent.pane_id):
+            return Delivery("stored", "no_pane")
+        server = Tmux(socket_path=agent.socket_path)
+        server.inside = agent.pane_id
+        try:
+            return self._ring(server, agent, agent.pane_id, sanitized(line))
+        except exc.TmuxCommandNotFound:
+            return Delivery("stored", "no_tmux")
+
+    def _ring(self, server: Tmux, agent: Agent, pane: str, line: str) -> Delivery:
+        began = time.monotonic()
+        seen = look(server, pane)
+        if isinstance(seen, str):
+            return Delivery("stored", seen)
+        if (reason := self._refusal(agent, seen)) is not None:
+            if reason == "shell":
+                _show_status(server, pane, line)
+            return Delivery("stored", reason)
+        profile, sight = self._recognised(agent, seen)
+        visit = Visit(server, agent, pane, self.profiles, profile, seen, sight, began)
+        if profile.composer is None:
+            return self._to_line_reader(visit, line)
+        if sight.state == OURS:
+            return self._finish(visit)
+        if sight.state not in TYPEABLE:
+            return Delivery("stored", self._untypeable(visit))
+        return self._to_composer(visit, line)
+
+    def _refusal(self, agent: Agent, seen: Look) -> str | None:
+        """What tmux alone knows, and a human who is typing right now."""
+        if (reason := seen.facts.refusal(agent, self.profiles)) is not None:
+            return reason
+        if self.profiles.candidates(agent.host, seen.facts.command)[0].never:
+            return "shell"
+        return "human_typing" if time.time() - seen.last_key < self.quiet_seconds else None
+
+    def _recognised(self, agent: Agent, seen: Look) -> tuple[Profile, Sight]:
+        """The host, and what it shows. Where only the screen can tell, the first host that knows it."""
+        candidates = self.profiles.candidates(agent.host, seen.facts.command)
+        for profile in candidates:
+            sight = classify(profile, seen.screen)
+            if len(candidates) == 1 or sight.state != UNKNOWN:
+                return profile, sight
+        return candidates[-1], Sight(UNKNOWN)
+
+    def _untypeable(self, visit: Visit) -> str:
+        """The reason for a screen that is not to be typed into. An unknown one is kept, for mending the profile."""
+        if visit.sight.state != UNKNOWN:
+            return visit.sight.state
+        command = visit.seen.facts.command
+        if not (visit.profile.runs_as(command) or visit.profile.may_run_as(command)):
+            return "other_program"  # an editor, a pager: the host is behind it
+        if self.keep is not None:
+            self.keep(visit.profile.name, visit.seen.screen)
+        return "unknown_screen"
+
+    def _to_line_reader(self, visit: Visit, line: str) -> Delivery:
+        """A program whose screen says nothing: the gates of tmux, a pause, Enter (contract §8)."""
+        gate = self._gate(visit, [])
+        if (kept := paste(visit, gate, line)) is not None:
+            return Delivery("stored", kept)
+        time.sleep(self._pause(visit.profile))
+        if (kept := press(visit, gate, visit.profile.submit[IDLE][0])) is not None:
+            return Delivery("rung", kept)
+        entered = timedelta(seconds=time.monotonic() - visit.began)
+        if has_left_cursor(visit, line):
+            return Delivery("submitted", entered_after=entered)
+        return Delivery("rung", "not_submitted")
+
+    def _to_composer(self, visit: Visit, line: str) -> Delivery:
+        composer, screen = visit.sight.composer, visit.seen.screen
+        assert composer is not None  # noqa: S101 - `idle` and `busy` have one, by `classify`
+        text = f"{line} #{_new_tag(screen)}"
+        gate = self._gate(visit, gates.same_screen(visit.profile, screen, composer))
+        if (kept := paste(visit, gate, text)) is not None:
+            return Delivery("stored", kept)
+        pause, typed = self._pause(visit.profile), time.monotonic()
+        time.sleep(pause)
+        return self._enter(visit, text, typed + pause + SETTLE_SECONDS)
+
+    def _finish(self, visit: Visit) -> Delivery:
+        """An earlier line of ours still stands there, whole and alone: entering it is all that is to do. Only at
+        rest: a working host may open a dialog between the look and the key."""
+        composer = visit.sight.composer
+        if composer is None or is_busy(visit.profile, visit.seen.screen, composer):
+            return Delivery("stored", OURS)
+        outcome = self._enter(visit, composer.typed, time.monotonic() + SETTLE_SECONDS)
+        if outcome.state == "submitted":
+            return Delivery("submitted", "earlier_line", outcome.entered_after)
+        return Delivery("stored", outcome.reason)
+
+    def _enter(self, visit: Visit, text: str, until: float) -> Delivery:
+        """Presses the submit key if the text, and only it, stands in the composer; then looks whether it has left.
+        Another key is tried only where the profile has one for that state."""
+        tried = 0
+        while True:
+            seen, composer, state = self._standing(visit, text, until)
+            if seen is None or composer is None:
+                return Delivery("rung", state)
+            keys = visit.profile.submit.get(state) or visit.profile.submit[IDLE]
+            if tried >= len(keys):
+                return Delivery("rung", "not_submitted")
+            gate = self._gate(visit, gates.same_line(visit.profile, seen.screen, composer))
+            if (kept := press(visit, gate, keys[tried])) is not None:
+                return Delivery("rung", kept)
+            entered, tried = timedelta(seconds=time.monotonic() - visit.began), tried + 1
+            if has_left_composer(visit, tag_of(text) or ""):
+                return Delivery("submitted", entered_after=entered)
+            until = 0.0  # it stands there still, or somebody has changed it: no more waiting
+
+    def _standing(self, visit: Visit, text: str, until: float) -> tuple[Look | None, Composer | None, str]:
+        """Waits for the text to stand in the composer. Returns the look, the composer, and whether the host is idle or
+        busy; without a look why not."""
+        while True:
+            seen = look(visit.server, visit.pane)
+            if isinstance(seen, str):
+                return None, None, seen
+            if (reason := seen.facts.refusal(visit.agent, self.profiles)) is not None:
+                return None, None, reason
+            sight = classify(visit.profile, seen.screen)
+            composer = sight.composer
+            if seen.last_key > visit.seen.last_key:
+                return None, None, "human_typing"
+            if sight.state == OURS and composer is not None and squeezed(composer.typed) == squeezed(text):
+                return seen, composer, BUSY if is_busy(visit.profile, seen.screen, composer) else IDLE
+            if time.monotonic() >= until:
+                return None, None, "not_echoed" if sight.state in (*TYPEABLE, UNKNOWN) else sight.state
+            time.sleep(LOOK_AGAIN_SECONDS)
+
+    def _gate(self, visit: Visit, conditions: list[str]) -> str:
+        human = gates.same_human(visit.seen)
+        return gates.all_of([*gates.safe_pane(visit.agent, self.profiles), *human, *conditions])
+
+    def _pause(self, profile: Profile) -> float:
+        return self.submit_pause_seconds if profile.pause_seconds is None else profile.pause_seconds
+
+
+def _new_tag(screen: Screen) -> str:
+    """Four letters that stand nowhere on the screen."""
+    while True:
+        tag = "".join(random.choices(_TAG_LETTERS, k=4))  # noqa: S311 - a mark, not a secret
+        if not any(tag in row for row in screen.rows):
+            return tag
+
+
+def _show_status(server: Tmux, pane: str, line: str) -> None:
+    """The agent has quit to its shell: nothing is typed, but a client that shows the pane is told (row 8)."""
+    literal = line.replace("#", "##").replace("%", "%%")  # -l would say so, from tmux 3.4 on
+    server.cmd("display-message", "-t", pane, "-d", "5000", literal)

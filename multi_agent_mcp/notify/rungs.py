@@ -1,0 +1,64 @@
+"""The rungs that need no key: a waiter in the host, and Codex's own queue."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.notify.lines import sanitized
+from multi_agent_mcp.store.process import is_alive
+
+CODEX_SECONDS = 5.0
+_THREAD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{7,127}")
+
+
+class HookRung:
+    """A waiter that the host runs in the background (Claude Code's `asyncRewake`) watches the mailbox and wakes the
+    model itself. While `{session}/.hooks/{agent_id}.armed` names a living process there is nothing else to do."""
+
+    name = "hook"
+
+    def __init__(self, session: Path) -> None:
+        self._armed = session / ".hooks"
+
+    def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - the waiter words its own line
+        """`rung` while a waiter lives, else `stored`."""
+        try:
+            words = (self._armed / f"{agent.id}.armed").read_text(encoding="utf-8").split()
+        except (OSError, UnicodeDecodeError):
+            return Delivery("stored", "no_hook")
+        armed = bool(words) and words[0].isdigit() and int(words[0]) > 1 and is_alive(int(words[0]), None)
+        return Delivery("rung", "hook") if armed else Delivery("stored", "no_hook")
+
+
+class CodexQueue:
+    """`codex queue`: the line goes to the thread without a key; drafts stay, dialogs are waited out (HOSTS.md §6)."""
+
+    name = "codex_queue"
+
+    def ring(self, agent: Agent, line: str) -> Delivery:
+        """`submitted` when Codex took the line. Only for an agent whose host is Codex and whose thread is known."""
+        thread = agent.extra.get("codex_thread_id")
+        if agent.host != "codex" or not isinstance(thread, str) or not _THREAD.fullmatch(thread):
+            return Delivery("stored", "no_codex_thread")
+        home = agent.extra.get("codex_home")
+        environment = {**os.environ, "CODEX_HOME": home} if isinstance(home, str) else None
+        call = ["codex", "queue", "--thread", thread, "--message", sanitized(line)]
+        try:
+            done = subprocess.run(
+                call,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=CODEX_SECONDS,
+                check=False,
+            )
+        except FileNotFoundError:
+            return Delivery("stored", "no_codex")
+        except (OSError, subprocess.TimeoutExpired):
+            return Delivery("stored", "codex_failed")
+        return Delivery("submitted", "codex_queue") if done.returncode == 0 else Delivery("stored", "codex_failed")

@@ -1,0 +1,53 @@
+"""The lowest rung: a tmux session option for a status line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from libtmux import exc
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.notify.tmux import Tmux
+
+OPTION = "@ipc_unread"
+
+
+class StatusLine:
+    """Sets `@ipc_unread` of the agent's tmux session to `worker-a:3 worker-b:1`, for `#{@ipc_unread}` in
+    `status-right`. It tells a human who looks and wakes nobody, so it never counts as rung."""
+
+    name = "status_line"
+
+    def __init__(self, unread: Callable[[str], int]) -> None:
+        self._unread = unread
+        self._shown: dict[str, int] = {}
+
+    def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - a number says it
+        """`stored`, with the reason `status_line` when the option says it."""
+        if agent.pane_id is None or agent.socket_path is None:
+            return Delivery("stored", "no_pane")
+        unread = self._unread(agent.id)
+        if self._shown.get(agent.id) == unread:
+            return Delivery("stored", "status_line")
+        try:
+            if not _show(Tmux(socket_path=agent.socket_path), agent.pane_id, agent.id, unread):
+                return Delivery("stored", "tmux_gone")
+        except exc.TmuxCommandNotFound:
+            return Delivery("stored", "no_tmux")
+        self._shown[agent.id] = unread
+        return Delivery("stored", "status_line")
+
+    def quiet(self, agent: Agent) -> None:
+        """Nothing is unread any more."""
+        self.ring(agent, "")
+
+
+def _show(server: Tmux, pane: str, agent_id: str, unread: int) -> bool:
+    known = server.cmd("show-options", "-q", "-v", "-t", pane, OPTION)
+    if known.returncode:
+        return False
+    counts = dict(word.rpartition(":")[::2] for word in " ".join(known.stdout).split() if ":" in word)
+    counts[agent_id] = str(unread)
+    text = " ".join(f"{name}:{count}" for name, count in sorted(counts.items()) if count != "0")
+    return server.cmd("set-option", "-t", pane, OPTION, text).returncode == 0
