@@ -1,9 +1,8 @@
-"""Settings: the only reader of the environment and of `session.yaml`."""
+"""Settings: what the environment and `session.yaml` say."""
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -11,11 +10,12 @@ from typing import Any
 
 import yaml
 
+from multi_agent_mcp.environment import ENVIRON
+from multi_agent_mcp.environment import PREFIX as ENV
 from multi_agent_mcp.errors import InvalidArguments, NoSuchSession
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
 
 ROOT_NAME = ".multi-agent-mcp"
-ENV = "MULTI_AGENT_MCP_"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
 
 
-def read_environment(environ: Mapping[str, str] = os.environ) -> Environment:
+def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
     """`MULTI_AGENT_MCP_ROOT/_SESSION/_AGENT/_PURPOSE/_PASSKEY`, and the pane this process was started in."""
     return Environment(
         root=environ.get(f"{ENV}ROOT"),

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from multi_agent_mcp.environment import variable
 from multi_agent_mcp.store.hookstate import surely_silent
 
 if TYPE_CHECKING:
@@ -134,8 +135,7 @@ def _options(arguments: Sequence[str]) -> dict[str, str]:
             given[name] = value if equals else rest.pop(0)
         else:
             raise ValueError(f"there is no option {name!r}, or it lacks its value")
-    named = {name: os.environ.get(f"MULTI_AGENT_MCP_{name.upper()}") for name in VALUES if name != "host"}
-    found = {name: value for name, value in named.items() if value}
+    found = {name: text for name in VALUES if name != "host" and (text := variable(name))}
     return {**given, **found} if "unless-env" in given else {**found, **given}
 
 

@@ -121,9 +121,15 @@ class TmuxNotifier:
         command = visit.seen.facts.command
         if not (visit.profile.runs_as(command) or visit.profile.may_run_as(command)):
             return "other_program"  # an editor, a pager: the host is behind it
-        if self.keep is not None:
+        if self.keep is not None and self._lasts(visit):
             self.keep(visit.profile.name, visit.seen.screen)
         return "unknown_screen"
+
+    def _lasts(self, visit: Visit) -> bool:
+        """Whether the screen stays; a frame caught half drawn is not worth keeping."""
+        time.sleep(5 * LOOK_AGAIN_SECONDS)
+        again = look(visit.server, visit.pane)
+        return not isinstance(again, str) and again.screen == visit.seen.screen
 
     def _to_line_reader(self, visit: Visit, line: str) -> Delivery:
         """A program whose screen says nothing: the gates of tmux, a pause, Enter (contract §8)."""

@@ -42,7 +42,8 @@ class ChatTasks:
         requester = self._require_superior(caller, requester_id)
         task = self.board.get(task_id)
         if task.assignee_id != caller.id:
-            raise Unauthorized("not_assignee_start", assignee_id=task.assignee_id or "-")
+            key = "not_assignee_start" if task.assignee_id else "unassigned_start"
+            raise Unauthorized(key, assignee_id=task.assignee_id)
         conversation_id = self._conversation_with(caller, requester)
         change = Change(by=caller.id, at=self.clock(), requester_id=requester.id, conversation_id=conversation_id)
         started, previous = self.board.start(caller, task.id, change)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +13,7 @@ from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.domain.message import Message, page_order
 from multi_agent_mcp.domain.names import entity_id, new_id
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.errors import InvalidArguments, Refusal
+from multi_agent_mcp.errors import ConversationNotFound, InvalidArguments, InvalidId, Refusal
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.messages import Draft, Messages, Sent, require_text
 from multi_agent_mcp.store.workspace import Workspace
@@ -45,7 +47,10 @@ class Conversations:
         delegation_id: str | None = None,
         conversation_id: str | None = None,
     ) -> tuple[Conversation, Sent]:
-        """Makes a conversation and sends its first message. When the message cannot be stored there is none."""
+        """Makes a conversation and sends its first message. When the message cannot be stored there is none.
+
+        With the `conversation_id` of one that nobody has heard of, because its starter was killed, it begins anew.
+        """
         if initiator.id == target.id:
             raise InvalidArguments("to_oneself")
         require_purpose(purpose)
@@ -58,12 +63,22 @@ class Conversations:
             purpose=purpose,
             started_at=self.clock(),
         )
-        self.workspace.conversations.add(conversation)
+        try:
+            self.workspace.conversations.add(conversation)
+        except FileExistsError:
+            self._forget_words(conversation)
         try:
             return conversation, self._send(initiator, conversation, Draft(content=first_words))
         except Refusal:
             self.workspace.conversations.remove(conversation)
             raise
+
+    def is_heard(self, conversation: Conversation) -> bool:
+        """Whether the other side got any word of it."""
+        if conversation.status != "pending":
+            return True
+        mailbox = self.workspace.mailbox(conversation.target_agent_id)
+        return any(mailbox.find(message.id) is not None for message in self.messages_of(conversation.id))
 
     def say(self, sender: Agent, conversation_id: str, draft: Draft) -> Sent:
         """A message in a conversation; the receiver is the other participant. The target's answer makes it active.
@@ -75,7 +90,8 @@ class Conversations:
         conversation.require_open()
         if draft.receiver_id not in (None, other):
             raise InvalidArguments(reason=f"the other participant of {conversation.id} is {other}")
-        sent = self._send(sender, conversation, draft)
+        metadata = {key: value for key, value in draft.metadata.items() if key != ENDED}
+        sent = self._send(sender, conversation, replace(draft, metadata=metadata))
         self._seen(conversation.id, sender.id)
         return sent
 
@@ -108,15 +124,21 @@ class Conversations:
 
     def mark_seen(self, reader: Agent, messages: Iterable[Message]) -> None:
         """The reader has read these: conversations that waited for it become active."""
-        ids = {str(message.metadata.get("conversation_id")) for message in messages if is_conversational(message)}
-        for conversation_id in ids:
-            if self.workspace.conversations.find(conversation_id) is not None:
-                self._seen(conversation_id, reader.id)
+        for named in {str(message.metadata["conversation_id"]) for message in messages if is_conversational(message)}:
+            # Parsed like any id: the sender of a message must not name a file somewhere else.
+            with suppress(InvalidId, ConversationNotFound):
+                self._seen(entity_id("cnv", named), reader.id)
 
     def latest_with(self, agent_id: str, other_id: str) -> Conversation | None:
         """The conversation in which these two talked last."""
         both = [item for item in self.of_agent(agent_id) if item.has(other_id)]
         return both[-1] if both else None
+
+    def _forget_words(self, conversation: Conversation) -> None:
+        """Takes back the copies of words that never became mail."""
+        folder = self.workspace.conversation_messages(conversation.id)
+        for name, _ in folder.open_entities():
+            (folder.path / name).unlink(missing_ok=True)
 
     def _seen(self, conversation_id: str, agent_id: str) -> None:
         self.workspace.conversations.update(conversation_id, lambda found: found.seen_by(agent_id))

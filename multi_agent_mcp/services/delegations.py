@@ -76,18 +76,17 @@ class Delegations:
     def offered(self, agent_id: str) -> list[Delegation]:
         """What waits for a chat session of this agent, oldest first: not taken, or taken by a session that is gone."""
         living = {session.id for session in self.sessions.live(agent_id)}
-        return [item for item in self.unstarted(agent_id) if item.taken_by is None or item.taken_by not in living]
+        return [item for item in self._unheard(agent_id) if item.taken_by is None or item.taken_by not in living]
 
     def unstarted(self, agent_id: str) -> list[Delegation]:
         """Delegations of this agent that have no conversation yet, oldest first."""
-        found = [item for item in self.workspace.delegations.all(agent_id) if self._conversation(item) is None]
-        return sorted(found, key=lambda item: (item.created_at, item.id))
+        return [item for item in self._oldest_first(agent_id) if self._conversation(item) is None]
 
     def take(self, session: AgentSession) -> list[Delegation]:
         """The delegations this chat session is to carry out: those it took before and those it can take now. Of two
         sessions that take the same one at once, one gets it."""
         taken = []
-        for item in self.unstarted(session.agent_id):
+        for item in self._unheard(session.agent_id):
             current = self.workspace.delegations.update(item.id, lambda found: self._taken(found, session))
             if current.taken_by == session.id:
                 taken.append(current)
@@ -111,18 +110,31 @@ class Delegations:
         delegation = self._wanted(agent, session, target, delegation_id)
         if delegation is None:
             return self.conversations.begin(agent, target, first_words, purpose=purpose)
-        started = self.workspace.delegations.update(
-            delegation.id, lambda found: self._started(found, session, new_id("cnv"))
-        )
-        return self.conversations.begin(
-            agent,
-            target,
-            first_words,
-            purpose=purpose or started.purpose,
-            task_id=started.task_id,
-            delegation_id=started.id,
-            conversation_id=started.conversation_id,
-        )
+        with self.workspace.files.locked(f"starting-{agent.id}"):  # a host may call twice at once
+            started = self.workspace.delegations.update(
+                delegation.id, lambda found: self._started(found, session, new_id("cnv"))
+            )
+            return self.conversations.begin(
+                agent,
+                target,
+                first_words,
+                purpose=purpose or started.purpose,
+                task_id=started.task_id,
+                delegation_id=started.id,
+                conversation_id=started.conversation_id,
+            )
+
+    def _oldest_first(self, agent_id: str) -> list[Delegation]:
+        return sorted(self.workspace.delegations.all(agent_id), key=lambda item: (item.created_at, item.id))
+
+    def _unheard(self, agent_id: str) -> list[Delegation]:
+        """Delegations whose target has not heard a word yet: without a conversation, or with one whose starter was
+        killed before its first message was mail."""
+        return [item for item in self._oldest_first(agent_id) if not self._is_heard(item)]
+
+    def _is_heard(self, delegation: Delegation) -> bool:
+        conversation = self._conversation(delegation)
+        return conversation is not None and self.conversations.is_heard(conversation)
 
     def _wanted(
         self, agent: Agent, session: AgentSession, target: Agent, delegation_id: str | None
@@ -140,12 +152,11 @@ class Delegations:
     def _taken(self, found: Delegation, session: AgentSession) -> Delegation:
         if found.taken_by not in (None, session.id) and self._is_living(found):
             return found
-        return found if self._conversation(found) is not None else found.take(session.id, self.clock())
+        return found if self._is_heard(found) else found.take(session.id, self.clock())
 
     def _started(self, found: Delegation, session: AgentSession, fresh_id: str) -> Delegation:
-        existing = self._conversation(found)
-        if existing is not None:
-            raise AlreadyExists("delegation_started", conversation_id=existing.id)
+        if self._is_heard(found):
+            raise AlreadyExists("delegation_started", conversation_id=found.conversation_id)
         if found.taken_by not in (None, session.id) and self._is_living(found):
             raise AlreadyExists("delegation_taken", delegation_id=found.id)
         return found.start(session.id, found.conversation_id or fresh_id, self.clock())

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.config import Settings
-from multi_agent_mcp.domain.delivery import Due, Waiting, due
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.delivery import Due, Ring, Waiting, due
 from multi_agent_mcp.domain.message import Message, reading_order
+from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.notifications import Notifications
 from multi_agent_mcp.services.sessions import Sessions
@@ -26,6 +28,9 @@ from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
 logger = logging.getLogger(__name__)
+
+BY_HOOK = "hook"
+"""The reason that stands in the diary beside what a waiter rang about, as the ladder's rung has it."""
 
 LINES_MAX = 5
 """So many messages are announced one by one, more by their number."""
@@ -70,16 +75,14 @@ class Hooks:
         """
         agent = self.workspace.registry.get(agent_id)
         with self.workspace.files.locked(_lock(agent_id)):
-            seen = hookstate.trustworthy(hookstate.seen_now(str(self.workspace.path), agent_id))
+            seen = self._seen(agent_id)  # first: what comes meanwhile is then looked at again
             state = Told.of(hookstate.read_state(str(self.workspace.path), agent_id, purpose))
             news = self._news(agent_id, purpose)
             state.forget_all_but(news.all_ids)
             answer = self._said(event.name, news, state)
-            known = event.host_session in (None, state.host_session)
             state.host_session = event.host_session or state.host_session
-            self._write(agent_id, purpose, state.facts(seen, news))
-        if not known and "codex" in (event.host, agent.host):
-            self._note_thread(agent_id, event.host_session)
+            self._write(agent_id, purpose, {**seen, **state.facts(news)})
+        self._note_host(agent, event)
         return answer
 
     def doorbell(self, agent_id: str, purpose: str) -> tuple[str | None, Due]:
@@ -88,16 +91,39 @@ class Hooks:
         mailbox = self.workspace.mailbox(agent_id)
         if not mailbox.unread():
             return None, Due()
-        with self.workspace.files.locked(_lock(agent_id)):
+        with self.workspace.files.locked(_lock(agent_id)), self.workspace.files.locked(f"doorbell-{agent_id}"):
             state = Told.of(hookstate.read_state(str(self.workspace.path), agent_id, purpose))
             mail = self._mail(agent_id, purpose)
-            decision = due(map(_waiting, mail), state.ring, self.clock(), self.pause, self.longest_pause)
+            last = max(filter(None, [state.ring, self._rung_elsewhere(agent_id)]), key=_moment, default=None)
+            decision = due(map(_waiting, mail), last, self.clock(), self.pause, self.longest_pause)
             if not decision.messages:
                 return None, decision
             state.rung(self.clock(), (message.id for message in decision.messages), decision.attempt)
             news = News(self._notices(agent_id, purpose), mail)
-            self._write(agent_id, purpose, state.facts(None, news))
+            self._write(agent_id, purpose, state.facts(news))  # nothing is known to be seen: the next one looks
+            self._note_ring(agent_id, decision)
         return self.line(decision.messages), decision
+
+    def _rung_elsewhere(self, agent_id: str) -> Ring | None:
+        """The last doorbell that another rung of the ladder got across, whoever rang it."""
+        for entry in self.workspace.doorbells(agent_id).newest_first(without=b'"deferred"'):
+            at = parse_time(entry.get("at"))
+            if at is not None and entry.get("reason") != BY_HOOK:
+                return Ring(at, frozenset(entry.get("messages", ())), int(entry.get("attempt", 1)))
+        return None
+
+    def _note_ring(self, agent_id: str, decision: Due) -> None:
+        """Into the diary, so that nobody who finds the waiter gone a moment later rings a second time. Who found it
+        armed has noted the same already."""
+        diary = self.workspace.doorbells(agent_id)
+        about = [message.id for message in decision.messages]
+        newest = next(diary.newest_first(without=b'"deferred"'), {})
+        at = parse_time(newest.get("at"))
+        recent = at is not None and self.clock() - at < self.pause
+        if not (recent and newest.get("reason") == BY_HOOK and set(about) <= set(newest.get("messages", ()))):
+            pane = self.workspace.registry.get(agent_id).pane_id
+            facts = {"pane": pane, "attempt": decision.attempt, "messages": about}
+            diary.append(state="rung", at=format_time(self.clock()), reason=BY_HOOK, **facts)
 
     def _said(self, event: str, news: News, state: Told) -> dict[str, Any] | None:
         """The answer to one event; notes in `state` what is told."""
@@ -152,18 +178,35 @@ class Hooks:
             mail = [message for message in mail if _waiting(message).purpose == purpose]
         return sorted(mail, key=reading_order)
 
-    def _note_thread(self, agent_id: str, thread_id: str | None) -> None:
-        """`codex queue` needs it. Not worth losing an answer for."""
+    def _note_host(self, agent: Agent, event: Event) -> None:
+        """Which host the agent runs in, and Codex's thread: the doorbell's ladder goes by them. Not worth losing an
+        answer for."""
+        news: dict[str, Any] = {} if event.host in (None, agent.host) else {"host": event.host}
+        if event.host_session is not None and "codex" in (event.host, agent.host):
+            news["codex_thread_id"] = event.host_session
+        if all(news[key] == agent.extra.get(key) for key in news):
+            return
         try:
-            self.workspace.registry.update(agent_id, codex_thread_id=thread_id)
+            self.workspace.registry.update(agent.id, **news)
         except Refusal as refusal:
-            logger.warning("the thread could not be noted: %s", refusal)
+            logger.warning("the host could not be noted: %s", refusal)
+
+    def _seen(self, agent_id: str) -> dict[str, Any]:
+        """What the state file is compared with the next time; see `hookstate.surely_silent`."""
+        changed = hookstate.seen_now(str(self.workspace.path), agent_id)
+        boxes = (self.workspace.mailbox(agent_id), self.workspace.notices(agent_id))
+        unread = [sorted(name for name, _ in box.unread()) for box in boxes]
+        return {"seen": hookstate.trustworthy(changed), "unread": unread}
 
     def _write(self, agent_id: str, purpose: str, facts: Mapping[str, Any]) -> None:
         path = str(self.workspace.path)
         if facts != hookstate.read_state(path, agent_id, purpose):
             target = Path(hookstate.state_path(path, agent_id, purpose))
             self.workspace.files.replace(target, json.dumps(facts).encode(), durable=False)
+
+
+def _moment(ring: Ring) -> datetime:
+    return ring.at
 
 
 def _waiting(message: Message) -> Waiting:

@@ -71,8 +71,8 @@ class Told:
     def rung(self, at: datetime, message_ids: Iterable[str], attempt: int = 1) -> None:
         self.ring = Ring(at, frozenset(message_ids), attempt)
 
-    def facts(self, seen: list[int] | None, news: News) -> dict[str, Any]:
-        """As it is written. `speaks` are the events that have something to say while `seen` stays as it is."""
+    def facts(self, news: News) -> dict[str, Any]:
+        """As it is written. `speaks` are the events that have something to say even if nothing is added."""
         speaks = ["PreToolUse"] if news.interrupts else []
         speaks += ["PostToolUse", "UserPromptSubmit"] if news.all_ids - self.told else []
         speaks += ["Stop"] if news.pressing - self.stopped else []
@@ -82,7 +82,6 @@ class Told:
             "attempt": self.ring.attempt,
         }
         return {
-            "seen": seen,
             "speaks": speaks,
             "told": sorted(self.told),
             "stopped": sorted(self.stopped),

@@ -1,9 +1,9 @@
 """What `hook` remembers of an agent between its runs: `{session}/.hooks/{agent}.json`. Derived, may be deleted.
 
 A host runs `hook` twice for every tool call, nearly always with nothing to say. So one small file says which events
-have something to say as long as three directories do not change, and this module asks the operating system for no
-more than that: it imports nothing that the interpreter does not load quickly (pathlib, re and dataclasses take longer
-than the whole question).
+have something to say as long as three directories do not change, and which files were unread then: should a directory
+have changed, a look at the heads of the others tells whether one of them is news. This module imports nothing that
+the interpreter does not load quickly: pathlib and dataclasses alone take longer than the whole question.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ RACY_NS = 50_000_000
 kernel's clock; see `Folder`."""
 
 
+HEAD_BYTES = 4096
+
+
 def state_path(session_path: str, agent_id: str, purpose: str, suffix: str = "json") -> str:
     """Ids hold no dots, so a chat session's file is nobody else's."""
     name = agent_id if purpose == "task" else f"{agent_id}.{purpose}"
@@ -29,9 +32,10 @@ def seen_now(session_path: str, agent_id: str) -> list[int]:
     return [_changed(f"{session_path}/{kind}/{agent_id}") for kind in ("ipc", "notifications", "tasks")]
 
 
-def trustworthy(seen: list[int]) -> list[int] | None:
-    """`seen`, unless one of the directories changed so lately that a further change could look the same."""
-    return seen if time.time_ns() - max(seen) > RACY_NS else None
+def trustworthy(seen: list[int]) -> list[int | None]:
+    """`seen`, with None for a directory that changed so lately that a further change could look the same."""
+    now = time.time_ns()
+    return [changed if now - changed > RACY_NS else None for changed in seen]
 
 
 def read_state(session_path: str, agent_id: str, purpose: str) -> dict[str, Any]:
@@ -45,15 +49,35 @@ def read_state(session_path: str, agent_id: str, purpose: str) -> dict[str, Any]
 
 
 def surely_silent(session_path: str, agent_id: str, purpose: str, event: str, host_session: str | None) -> bool:
-    """Whether this event surely has nothing to say: nothing has changed since `hook` last looked, and what it saw
-    then is no news for this event. A session of the host that is not known yet is news."""
+    """Whether this event surely has nothing to say: what `hook` saw when it last looked is no news for this event, and
+    nothing was added since. A session of the host that is not known yet is news."""
     state = read_state(session_path, agent_id, purpose)
-    return (
-        state.get("seen") is not None
-        and event not in state.get("speaks", ())
-        and host_session in (None, state.get("host_session"))
-        and state["seen"] == seen_now(session_path, agent_id)
-    )
+    try:
+        (*boxes, tasks), speaks, unread = state["seen"], state["speaks"], state["unread"]
+        if event in speaks or host_session not in (None, state["host_session"]):
+            return False
+        *boxes_now, tasks_now = seen_now(session_path, agent_id)
+        if tasks != tasks_now:
+            return False
+        paths = (f"{session_path}/ipc/{agent_id}", f"{session_path}/notifications/{agent_id}")
+        looks = zip(paths, boxes, boxes_now, unread, strict=True)
+        return not any(_added(path, set(names)) for path, before, after, names in looks if before != after)
+    except (KeyError, TypeError, ValueError, OSError):
+        return False  # spoilt by hand, or about to be made
+
+
+def _added(directory: str, known: set[str]) -> bool:
+    """Whether a file that was not unread before may be so now. One that was read says so in its head."""
+    with os.scandir(directory) as found:
+        names = [item.name for item in found if item.name.endswith(".md") and item.name[0] != "."]
+    return not all(name in known or _is_read(f"{directory}/{name}") for name in names)
+
+
+def _is_read(path: str) -> bool:
+    """As we write it. What anybody else wrote is looked at by somebody who knows better."""
+    with open(path, "rb") as file:
+        header, _, _ = file.read(HEAD_BYTES).partition(b"\n---")
+    return b"\nread_at: '2" in header or b"\nread_at: 2" in header
 
 
 def _changed(directory: str) -> int:

@@ -1,60 +1,68 @@
-"""The ladder: the first rung that gets the line across wins; none of them ever raises."""
+"""Which rungs an agent has, and what becomes of one that cannot be used."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+import pytest
+
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.notify.base import Notifier
-from multi_agent_mcp.notify.ladder import Ladder
+from multi_agent_mcp.notify.ladder import Ladder, rungs_of
 from multi_agent_mcp.notify.recorder import Recorder
+from multi_agent_mcp.notify.rungs import CodexQueue, HookRung
 
-AGENT = Agent(id="worker-a")
-
-
-class Broken:
-    """A rung that breaks."""
-
-    name = "broken"
-
-    def ring(self, agent: Agent, line: str) -> Delivery:
-        raise OSError(f"no such device for {agent.id}: {line}")
+NAMES = ("hook", "codex_queue", "tmux", "desktop", "status_line")
 
 
-def ring(*rungs: Notifier) -> Delivery:
-    return Ladder([lambda rung=rung: rung for rung in rungs]).ring(AGENT, "[IPC] x")  # type: ignore[misc]
+@pytest.mark.parametrize(
+    ("host", "ladder", "expected"),
+    [
+        ("claude", None, ("hook", "tmux", "desktop", "status_line")),
+        ("codex", None, NAMES),
+        (None, None, ("tmux", "desktop", "status_line")),
+        ("gemini", None, ("tmux", "desktop", "status_line")),
+        ("codex", ["desktop", "nonsense", "tmux"], ("desktop", "tmux")),
+    ],
+)
+def test_the_rungs_follow_the_host_unless_the_agent_names_its_own(
+    host: str | None, ladder: list[str] | None, expected: tuple[str, ...]
+) -> None:
+    extra = {} if ladder is None else {"ladder": ladder}
+    assert rungs_of(Agent(id="a", host=host, extra=extra), NAMES) == expected
 
 
-def refusing(reason: str) -> Recorder:
-    return Recorder(Delivery("stored", reason))
+def test_a_rung_that_cannot_be_used_gives_way_to_the_next_and_its_reason_counts_when_none_works() -> None:
+    first, second = Recorder(Delivery("stored", "draft")), Recorder(Delivery("rung", "desktop"))
+    ladder = Ladder({"tmux": lambda: first, "desktop": lambda: second})
+    assert ladder.ring(Agent(id="a"), "line") == Delivery("rung", "desktop")
+    second.outcome = Delivery("stored", "no_desktop")
+    assert ladder.ring(Agent(id="a"), "line") == Delivery("stored", "draft")
+    assert len(first.rings) == 2
 
 
-def test_the_first_rung_that_gets_across_wins_and_the_next_is_not_tried() -> None:
-    first, second = Recorder(Delivery("rung", "not_submitted")), Recorder()
-    assert ring(first, second) == Delivery("rung", "not_submitted")
-    assert (len(first.rings), len(second.rings)) == (1, 0)
+def test_an_agent_without_any_rung_is_said_to_have_no_pane() -> None:
+    nowhere = {name: lambda: Recorder(Delivery("stored", "no_pane")) for name in ("tmux", "desktop")}
+    ladder = Ladder({"hook": lambda: Recorder(Delivery("stored", "no_hook")), **nowhere})
+    assert ladder.ring(Agent(id="a", host="claude"), "line") == Delivery("stored", "no_pane")
 
 
-def test_a_rung_that_cannot_be_used_gives_way_to_the_next() -> None:
-    assert ring(refusing("copy_mode"), Recorder(Delivery("rung", "desktop"))) == Delivery("rung", "desktop")
+@pytest.mark.parametrize(("pid", "state"), [(str(os.getpid()), "rung"), ("999999999", "stored"), ("x", "stored")])
+def test_the_hook_is_a_rung_while_its_waiter_lives(tmp_path: Path, pid: str, state: str) -> None:
+    (tmp_path / ".hooks").mkdir()
+    (tmp_path / ".hooks" / "a.armed").write_text(f"{pid}\n", encoding="ascii")
+    assert HookRung(tmp_path).ring(Agent(id="a"), "line").state == state
+    assert HookRung(tmp_path).ring(Agent(id="b"), "line") == Delivery("stored", "no_hook")
 
 
-def test_a_rung_that_breaks_gives_way_to_the_next() -> None:
-    assert ring(Broken(), Recorder()) == Delivery("submitted")
-    assert ring(Broken()) == Delivery("stored", "failed_OSError")
-
-
-def test_the_most_telling_reason_is_given() -> None:
-    assert ring(refusing("no_pane"), refusing("desktop_failed")).reason == "desktop_failed"
-    assert ring(refusing("copy_mode"), refusing("no_desktop")).reason == "copy_mode"
-    assert ring(refusing("no_pane"), refusing("no_desktop")).reason == "no_pane"
-
-
-def test_without_rungs_there_is_no_doorbell() -> None:
-    assert ring() == Delivery("stored", "no_doorbell")
-
-
-def test_a_rung_that_cannot_even_be_made_gives_way() -> None:
-    def unmade() -> Notifier:
-        raise ImportError("libtmux")
-
-    assert Ladder([unmade, Recorder]).ring(AGENT, "x") == Delivery("submitted")
+def test_codex_is_handed_the_line_without_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent(id="a", host="codex", extra={"codex_thread_id": "0199-thread"})
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert CodexQueue().ring(agent, "line") == Delivery("stored", "no_codex")
+    codex = tmp_path / "codex"
+    codex.write_text(f'#!/bin/sh\nprintf "%s|" "$@" > {tmp_path}/said\n', encoding="ascii")
+    codex.chmod(0o755)
+    assert CodexQueue().ring(agent, "a ; line") == Delivery("submitted", "codex_queue")
+    assert (tmp_path / "said").read_text() == "queue|--thread|0199-thread|--message|a ; line|"
+    assert CodexQueue().ring(Agent(id="a", host="codex"), "line") == Delivery("stored", "no_codex_thread")

@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from multi_agent_mcp.bootstrap import Services, open_session
@@ -71,11 +72,12 @@ def dying(base: str, prepare: Callable[[Services], str], act: Callable[[Services
         told = prepare(made(root))
         pid = os.fork()
         if pid == 0:
-            _child(lambda root=root, told=told, writes=writes: act(_mortal(root, writes), told))
+            _child(partial(_act, act, root, writes, told))
         _, status = os.waitpid(pid, 0)
         if not os.WIFSIGNALED(status):
             assert os.waitstatus_to_exitcode(status) == 0
             return
+        _say(told)
     raise AssertionError("it never came to an end")
 
 
@@ -89,8 +91,7 @@ def racing(count: int, act: Callable[[int], Sequence[str]]) -> None:
         os.close(beginning)
         os.close(leaving)
         os.read(begin, 1)  # until the parent closes its end
-        words = "".join(f"{word}\n" for word in act(number))
-        os.write(sys.stdout.fileno(), words.encode())
+        _say(*act(number))
         os.write(acting, b".")
         os.read(leave, 1)
 
@@ -98,7 +99,7 @@ def racing(count: int, act: Callable[[int], Sequence[str]]) -> None:
     for number in range(count):
         pid = os.fork()
         if pid == 0:
-            _child(lambda number=number: work(number))
+            _child(partial(work, number))
         pids.append(pid)
     for end in (beginning, acting):
         os.close(end)
@@ -108,10 +109,15 @@ def racing(count: int, act: Callable[[int], Sequence[str]]) -> None:
     assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0] * len(pids)
 
 
-def _mortal(root: Path, writes: int) -> Services:
+def _say(*words: str) -> None:
+    """One write, whole in the pipe also when several processes say something."""
+    os.write(sys.stdout.fileno(), "".join(f"{word}\n" for word in words).encode())
+
+
+def _act(act: Callable[[Services, str], None], root: Path, writes: int, told: str) -> None:
     services = opened(root)
     services.workspace.files = DyingFiles(services.workspace.path, writes)
-    return services
+    act(services, told)
 
 
 def _child(work: Callable[[], None]) -> None:
@@ -173,7 +179,7 @@ def start_conversation(root: str, count: str, delegation_id: str) -> None:
         worker = services.agents.get("worker-a")
         session = services.sessions.open("worker-a", "chat")
         try:
-            found, _ = services.delegations.start_conversation(
+            found, __ = services.delegations.start_conversation(
                 worker, session.record, "worker-b", "りんご", None, delegation_id
             )
         except Refusal as refusal:

@@ -1,20 +1,15 @@
-"""`hook`: what hosts run at every tool call, and the waiter they keep in the background (HOSTS §6)."""
+"""`hook`: what hosts run at every tool call (HOSTS §6)."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from multi_agent_mcp.store.process import started_at
+from multi_agent_mcp.services.reading import Query
 from tests.system.support import COMMAND, INTERRUPTED, Ran, Team, line, run, wait_until
 
 EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop")
@@ -22,11 +17,6 @@ HEAVY = {"mcp", "mcp_types", "pydantic", "typer", "rich", "libtmux", "watchdog"}
 READ_IT = "read_messages を呼び出して内容を確認してください。"
 DENIED = "割り込み通知があるため、このツールは実行されませんでした。"
 BLOCKED = "作業を中断し、report_completedをresult='blocked'で呼び出してください"
-HOST = """\
-import subprocess, sys, time
-child = subprocess.Popen(sys.argv[1:])
-time.sleep(600)
-"""
 
 
 def ran(team: Team, event: str, *options: str, agent: str = "worker-a", **facts: Any) -> Ran:
@@ -118,12 +108,13 @@ def test_a_stop_is_prevented_once_for_urgent_mail_and_once_for_an_interrupt(team
     assert told(team, "Stop") is None
 
 
-def test_the_thread_of_a_codex_session_is_noted_and_no_other_hosts(team: Team) -> None:
+def test_the_host_is_noted_and_of_codex_its_thread(team: Team) -> None:
     def thread() -> Any:
         return team.services.agents.get("worker-a").extra.get("codex_thread_id")
 
     assert told(team, "SessionStart", "--host", "claude", session_id="s-1") is None
     assert thread() is None
+    assert team.services.agents.get("worker-a").host == "claude"
     for session_id in ("thread-1", "thread-2"):
         assert told(team, "PostToolUse", "--host", "codex", session_id=session_id) is None
         assert thread() == session_id
@@ -138,6 +129,22 @@ def test_options_and_environment_say_who_the_agent_is(team: Team) -> None:
     assert team.run("hook", *other, "--unless-env", stdin=stdin, env=env).stdout != ""
     team.send("worker-a", "again")
     assert team.run("hook", stdin=stdin, env=env).stdout != ""
+
+
+def test_mail_that_comes_with_what_was_read_or_told_before_is_told(team: Team) -> None:
+    for number in range(3):
+        team.send("worker-a", f"read {number}")
+        team.send("worker-a", f"kept {number}")
+        assert told(team, "PostToolUse") is not None
+        name = sorted(team.services.workspace.mailbox("worker-a").unread())[0][0]
+        team.services.workspace.mailbox("worker-a").mark_read([name], team.services.clock())
+        assert told(team, "PostToolUse") is None
+    task = team.ask("task", "add", "work", "--assignee", "worker-a", "--as", "admin")["task_id"]
+    assert told(team, "PreToolUse") is None
+    team.ask("task", "status", task, "blocked", "--as", "admin")
+    for notice in (team.path / "notifications" / "worker-a").glob("*.md"):
+        notice.unlink()  # its writer died between the two files: the next reader repairs it
+    assert told(team, "PreToolUse") is not None
 
 
 @pytest.mark.parametrize(
@@ -175,7 +182,7 @@ def test_what_hook_remembers_may_be_deleted_or_spoilt(team: Team) -> None:
 
 def test_a_silent_hook_imports_next_to_nothing_and_no_hook_anything_heavy(team: Team) -> None:
     def imported() -> set[str]:
-        options = ["hook", "--root", team.root, "--session", team.session, "--agent", "worker-a"]
+        options = ["hook", "--root", str(team.root), "--session", team.session, "--agent", "worker-a"]
         command = [sys.executable, "-X", "importtime", *COMMAND[1:], *options]
         done = run(command, env=team.env, cwd=team.base, stdin=b'{"hook_event_name": "PostToolUse"}')
         assert done.code == 0
@@ -183,91 +190,10 @@ def test_a_silent_hook_imports_next_to_nothing_and_no_hook_anything_heavy(team: 
 
     team.send("worker-a")
     assert not imported() & HEAVY
-    wait_until(lambda: not imported() & {"yaml", "pathlib", "dataclasses"}, "nothing has changed for a moment")
-
-
-@contextmanager
-def waiter(team: Team, *before: str) -> Iterator[subprocess.Popen[str]]:
-    """A waiter that is armed, as the test's own child or behind what stands `before` it."""
-    where = ["--root", str(team.root), "--session", team.session, "--agent", "worker-a"]
-    process = subprocess.Popen(
-        [*before, *COMMAND, "hook", "--wait", *where],
-        env=team.env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def armed(team: Team) -> int | None:
-    """The process id of the waiter that is armed."""
-    try:
-        return int((team.path / ".hooks" / "worker-a.armed").read_text(encoding="ascii"))
-    except FileNotFoundError:
-        return None
-
-
-def test_the_waiter_wakes_on_new_mail_with_the_doorbells_line_and_is_armed_until_then(team: Team) -> None:
-    with waiter(team) as process:
-        assert wait_until(lambda: armed(team), "it is armed") == process.pid
-        team.send("worker-b", "for somebody else")
-        team.send("worker-a")
-        _, err = process.communicate(timeout=30)
-    assert (process.returncode, err) == (2, f"{line()}\n")
-    assert armed(team) is None
-
-
-def test_one_waiter_of_a_host_is_enough(team: Team) -> None:
-    with waiter(team) as first:
-        wait_until(lambda: armed(team), "the first is armed")
-        with waiter(team) as second:
-            assert second.wait(timeout=30) == 0
-        assert armed(team) == first.pid
-        first.send_signal(signal.SIGTERM)
-        assert first.wait(timeout=30) == 0
-    assert armed(team) is None
-
-
-def test_the_waiter_dies_with_its_host_though_a_shell_stands_between_and_another_hosts_takes_over(team: Team) -> None:
-    host = (sys.executable, "-c", HOST, "sh", "-c", '"$@"; exit $?', "sh")
-    with waiter(team, *host) as first_host:
-        first = wait_until(lambda: armed(team), "the first is armed")
-        assert first != first_host.pid
-        with waiter(team) as second:
-            first_host.kill()
-            wait_until(lambda: started_at(first) is None, "the first ends")
-            wait_until(lambda: armed(team) == second.pid, "the second takes over")
-
-
-def test_a_server_ends_when_its_host_is_gone_though_its_standard_input_stays_open(team: Team) -> None:
-    reading, writing = os.pipe()
-    command = [*COMMAND, "serve", "--root", str(team.root), "--session", team.session, "--agent", "worker-a"]
-    host = subprocess.Popen([sys.executable, "-c", HOST, *command], env=team.env, stdin=reading)
-    os.close(reading)
-    try:
-        (session,) = wait_until(lambda: team.services.sessions.live("worker-a"), "the server runs")
-        host.kill()
-        host.wait()
-        wait_until(lambda: started_at(session.pid) is None, "the server ends")
-        assert team.services.workspace.sessions.get(session.id).state == "ended"
-    finally:
-        os.close(writing)
-
-
-@pytest.mark.anyio
-async def test_a_server_notes_the_thread_that_codex_says_with_a_call(team: Team) -> None:
-    async with team.server("worker-a") as worker:
-        for thread in ("t-1", "t-1", "t-2"):
-            await worker.client.call_tool("get_unread_count", {}, meta={"threadId": thread})
-            assert team.services.agents.get("worker-a").extra["codex_thread_id"] == thread
-        await worker.call("get_unread_count")
-        assert team.services.agents.get("worker-a").extra["codex_thread_id"] == "t-2"
+    slow = {"yaml", "pathlib", "dataclasses"}
+    wait_until(lambda: not imported() & slow, "nothing has changed for a moment")
+    team.services.reading.read(team.services.agents.get("worker-a"), Query())
+    assert not imported() & slow
 
 
 def test_hook_stands_in_the_list_of_commands(team: Team) -> None:

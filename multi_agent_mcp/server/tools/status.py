@@ -20,7 +20,7 @@ def get_my_tasks(
     """List the tasks assigned to you, open ones first."""
     tasks, total = call.services.board.of(call.me.id, status, limit)
     answer = {"agent_id": call.me.id, "total_count": total, "instruction": call.services.texts("tasks.mine")}
-    return call.fitting(answer, "tasks", [brief(task) for task in tasks])
+    return call.fitting(answer, "tasks", [brief(task) for task in tasks]) | {"total_count": total}
 
 
 def get_my_execution_history(
@@ -32,7 +32,9 @@ def get_my_execution_history(
     """List your executions (stretches of work on a task), newest first, without their logs."""
     found, total = call.services.executions.history(call.me.id, task_id=task_id, status=status, limit=limit)
     answer = {"agent_id": call.me.id, "total_count": total, "instruction": call.services.texts("executions.mine")}
-    return call.fitting(answer, "executions", [_summary(call, execution) for execution in found])
+    return call.fitting(answer, "executions", [_summary(call, execution) for execution in found]) | {
+        "total_count": total
+    }
 
 
 def get_execution_log(
@@ -48,7 +50,7 @@ def get_execution_log(
     wanted = page.lines[::-1] if newest_count else page.lines
     fitting = call.fitting({}, "log_content", wanted)["log_content"]
     lines = fitting[::-1] if newest_count else fitting
-    truncated = len(lines) < page.total
+    truncated = (offset or 0) + len(lines) < page.total
     return {
         "execution_id": execution.id,
         "task_id": execution.task_id,

@@ -1,0 +1,42 @@
+"""What the panes' programs have written down."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+
+class Log:
+    """One pane's log, read on from where it was left."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = 0
+        self.events: list[dict[str, Any]] = []
+
+    def read(self) -> list[dict[str, Any]]:
+        """Everything so far."""
+        if self.path.exists():
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+            whole = data[: data.rfind(b"\n") + 1]
+            self._offset += len(whole)
+            self.events += [json.loads(line) for line in whole.splitlines()]
+        return self.events
+
+    def holds(self, line: str) -> bool:
+        """Whether the host was given this line, by whosever key."""
+        return any(event["event"] == "line" and f"{line} #" in event["text"] for event in self.read())
+
+
+def submitted(events: list[dict[str, Any]]) -> list[str]:
+    """What a doorbell's key submitted."""
+    return [event["text"] for event in events if event["event"] == "line" and event["by"] == "key"]
+
+
+def counted(lines: list[str]) -> Counter[str]:
+    """How often each line came, whatever its tag."""
+    return Counter(line.rpartition(" #")[0] for line in lines)

@@ -1,0 +1,118 @@
+"""`scripts/test-hosts`: the real hosts, in a real tmux, offline but for npm's installing them; a table at the end."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.hosts.claude import Claude
+from tests.hosts.codex import Codex
+from tests.hosts.scenarios import SCENARIOS, Scenario
+from tests.hosts.stage import Host, stage
+from tests.system.support import REPOSITORY
+
+HOSTS: tuple[Host, ...] = (Claude(), Codex())
+INSTALL_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    host: str
+    version: str
+    scenario: str
+    passed: bool
+    milliseconds: str
+    what: str
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Plays the scenarios; 0 when all of them passed."""
+    options = _parser().parse_args(arguments)
+    hosts = [host for host in HOSTS if options.host in (None, host.name)]
+    binaries = install(hosts, options.cache, latest=options.latest)
+    rows = []
+    for host in hosts:
+        version = version_of(host, binaries)
+        for scenario in SCENARIOS:
+            if options.only is None or options.only in scenario.title:
+                rows.append(play(host, version, scenario, binaries))
+                _say(f"{host.name:7} {'ok    ' if rows[-1].passed else 'FAILED'} {scenario.title}: {rows[-1].what}")
+    sys.stdout.write("\n".join(table(rows)) + "\n")
+    return 0 if rows and all(row.passed for row in rows) else 1
+
+
+def play(host: Host, version: str, scenario: Scenario, binaries: Path) -> Row:
+    try:
+        with stage(host, binaries, hooks=scenario.hooks, asks=scenario.asks) as built:
+            measured = scenario.play(built)
+    except Exception as error:  # noqa: BLE001 - one scenario's failure must not keep the others from being played
+        _say("".join(traceback.format_exception(error, limit=-3)))
+        return Row(host.name, version, scenario.title, False, "–", " ".join(str(error).split())[:80])
+    return Row(host.name, version, scenario.title, True, f"{measured.milliseconds:.0f}", measured.what)
+
+
+def install(hosts: Iterable[Host], cache: Path, *, latest: bool) -> Path:
+    """Installs what is missing into the cache; returns the directory of the commands. The version that the profiles
+    were made from, or the newest where that cannot be had."""
+    cache.mkdir(parents=True, exist_ok=True)
+    for host in hosts:
+        program = host.program
+        installed = cache / "node_modules" / program.package / "package.json"
+        if installed.exists() and not latest:
+            continue
+        for version in ("latest",) if latest else (program.version, "latest"):
+            _say(f"installing {program.package}@{version}")
+            if _npm(cache, f"{program.package}@{version}"):
+                break
+        else:
+            raise SystemExit(f"{program.package} could not be installed")
+    return cache / "node_modules" / ".bin"
+
+
+def version_of(host: Host, binaries: Path) -> str:
+    """As the program says it."""
+    done = subprocess.run(
+        [binaries / host.program.command, "--version"], capture_output=True, encoding="utf-8", check=True, timeout=60
+    )
+    return next((word for word in done.stdout.split() if word[0].isdigit()), "?")
+
+
+def table(rows: Iterable[Row]) -> Iterable[str]:
+    """In Markdown, as it stands in docs/hosts.md."""
+    yield "| host | version | scenario | result | ms | what the number is |"
+    yield "|---|---|---|---|---|---|"
+    for row in rows:
+        result = "ok" if row.passed else "FAILED"
+        yield f"| {row.host} | {row.version} | {row.scenario} | {result} | {row.milliseconds} | {row.what} |"
+
+
+def _npm(cache: Path, package: str) -> bool:
+    call = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(cache), package]
+    try:
+        done = subprocess.run(call, capture_output=True, encoding="utf-8", check=False, timeout=INSTALL_SECONDS)
+    except FileNotFoundError:
+        raise SystemExit("npm is missing: install Node.js 20 or newer") from None
+    if done.returncode:
+        _say(done.stderr)
+    return done.returncode == 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="scripts/test-hosts", description=__doc__)
+    parser.add_argument("--cache", metavar="DIR", type=Path, default=REPOSITORY / ".cache" / "hosts")
+    parser.add_argument("--host", choices=[host.name for host in HOSTS])
+    parser.add_argument("--only", metavar="WORDS", help="only scenarios whose title holds these words")
+    parser.add_argument("--latest", action="store_true", help="the newest versions instead of the known ones")
+    return parser
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")

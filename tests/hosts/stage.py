@@ -1,0 +1,222 @@
+"""What both hosts' scenarios stand on: a team in a directory of its own, a tmux server of its own, a scripted model,
+and the host that a human starts in a shell there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from multi_agent_mcp.domain.times import parse_time
+from multi_agent_mcp.notify.hosts import load_profiles
+from multi_agent_mcp.notify.looking import look
+from multi_agent_mcp.notify.screens import Sight, classify
+from multi_agent_mcp.notify.tmux import Tmux
+from tests.hosts.scripted_model import Call, Reply, ScriptedModel
+from tests.system.support import Pane, Team, Terminal, wait_until
+
+AGENT = "worker-a"
+TEAM = """\
+session: demo
+language: en
+agents:
+  - {{id: owner, role: owner, type: human}}
+  - {{id: admin, role: admin, parent: owner}}
+  - {{id: worker-a, role: worker, parent: admin, host: {host}{ladder}}}
+"""
+TASK = "Sort the figures"
+REFUSING = "#!/bin/sh\nexit 1\n"
+KEY_PAUSE_SECONDS = 0.3
+
+
+@dataclass(frozen=True)
+class Program:
+    """A host as npm brings it."""
+
+    package: str
+    version: str
+    command: str
+
+
+class Host(ABC):
+    """What differs between the hosts."""
+
+    name: str
+    program: Program
+    dialog: str
+    """Words of its permission dialog."""
+    quit: str
+    """What a human types to leave it."""
+    env: ClassVar[Mapping[str, str]]
+
+    @abstractmethod
+    def furnish(self, stage: Stage, *, hooks: bool, asks: bool) -> str:
+        """Writes its home, offline and past every welcome, and what `host-config` says; returns the line that a
+        human starts it with. Without `hooks` only the server is configured; unless it `asks`, it runs its shell tool
+        freely."""
+
+    def settle(self, stage: Stage) -> None:
+        """Answers what it asks at its start, until it is idle."""
+        stage.wait_for_state("idle")
+
+    @abstractmethod
+    def tool(self, name: str, **arguments: Any) -> Call:
+        """A call of one of our tools."""
+
+    @abstractmethod
+    def shell(self, command: str, *, ask: bool = False) -> Call:
+        """A call of its own shell tool; `ask`: one that it asks its human about."""
+
+    @abstractmethod
+    def knows(self, tool: str) -> str:
+        """How one of our tools is called in a request."""
+
+
+class Stage:
+    """One scenario's world."""
+
+    def __init__(self, host: Host, base: Path, team: Team, terminal: Terminal, model: ScriptedModel) -> None:
+        self.host = host
+        self.base = base
+        self.team = team
+        self.terminal = terminal
+        self.model = model
+        self.project = base / "project"
+        self.home = base / "home"
+        self.profiles = load_profiles()
+        self.pane: Pane = terminal.pane("exec bash --norc --noprofile -i")
+        self.started = 0.0
+
+    def start(self, *, hooks: bool, asks: bool) -> None:
+        """Starts the host as a human does and waits until it is idle."""
+        line = self.host.furnish(self, hooks=hooks, asks=asks)
+        (self.base / "start").write_text(f"cd {self.project}\n{line}\n", encoding="utf-8")
+        self.started = time.monotonic()
+        self.type(f". {self.base / 'start'}")
+        self.press("Enter")
+        self.host.settle(self)
+        wait_until(lambda: self.team.services.agents.get(AGENT).pane_id == self.pane.id, "our server has started")
+
+    # what a human does
+
+    def type(self, text: str) -> None:
+        self.terminal("send-keys", "-t", self.pane.id, "-l", "--", text)
+
+    def press(self, *keys: str) -> None:
+        time.sleep(KEY_PAUSE_SECONDS)
+        self.terminal("send-keys", "-t", self.pane.id, *keys)
+
+    def say(self, text: str, *replies: Reply) -> None:
+        """The human says something, and the model is going to answer with the replies."""
+        self.model.script(*replies)
+        self.type(text)
+        self.press("Enter")
+
+    # what others do
+
+    def send(self, content: str, **options: str) -> str:
+        """A message by the command line; returns its id."""
+        return str(self.team.send(AGENT, content, sender="admin", **options)["message_id"])
+
+    def interrupt(self) -> None:
+        """The task the agent works on is blocked by its superior."""
+        task = self.team.ask("task", "add", TASK, "--assignee", AGENT)["task_id"]
+        self.team.ask("task", "status", task, "blocked", "--reason", "scripted")
+
+    # what is to be seen
+
+    @property
+    def sight(self) -> Sight:
+        """What our classifier takes the real screen for."""
+        seen = look(Tmux(socket_path=self.terminal.socket), self.pane.id)
+        return Sight(seen) if isinstance(seen, str) else classify(self.profiles.named[self.host.name], seen.screen)
+
+    @property
+    def state(self) -> str:
+        return self.sight.state
+
+    @property
+    def draft(self) -> str:
+        """What stands in the composer."""
+        composer = self.sight.composer
+        return composer.typed if composer is not None else ""
+
+    def wait_for_state(self, state: str) -> None:
+        wait_until(lambda: self.state == state, f"the host is {state}")
+
+    def steps(self, message_id: str) -> list[tuple[str, str | None, float]]:
+        """The steps of a message, each with its reason and the milliseconds since it was stored."""
+        (copy,) = self.team.ask("trace", message_id)["copies"]
+        times = [(step, parse_time(step["at"])) for step in copy["steps"]]
+        first = times[0][1]
+        return [
+            (step["state"], step.get("reason"), (at - first).total_seconds() * 1000 if at and first else 0.0)
+            for step, at in times
+        ]
+
+    def step(self, message_id: str, state: str, reason: str | None = None) -> float:
+        """Waits for a step; returns its milliseconds."""
+
+        def reached() -> list[float]:
+            return [
+                at for name, why, at in self.steps(message_id) if name == state and (reason is None or why == reason)
+            ]
+
+        return wait_until(reached, f"the message is {state} ({reason})")[0]
+
+    def read_by_model(self, message_id: str, content: str, after: int = 0) -> float:
+        """The model got the content as the answer of `read_messages`. Returns the milliseconds until it was read."""
+        request = self.model.request_with(content, after)
+        assert message_id in request.news, "the content came by itself, not as an answer of read_messages"
+        return self.step(message_id, "read")
+
+
+@contextmanager
+def stage(host: Host, binaries: Path, *, hooks: bool = False, asks: bool = False) -> Iterator[Stage]:
+    """A fresh world with the host running in it, idle. Without hooks the agent is rung in its pane."""
+    base = Path(tempfile.mkdtemp(prefix="mamh-", dir="/tmp"))
+    model = ScriptedModel(host.tool("read_messages"))
+    terminal: Terminal | None = None
+    try:
+        env = {**_environment(base, binaries), **host.env}
+        team = Team(base, env).make(TEAM.format(host=host.name, ladder="" if hooks else ", ladder: [tmux]"))
+        terminal = Terminal(Path(tempfile.mkdtemp(prefix="mam-", dir="/tmp")), env)
+        built = Stage(host, base, team, terminal, model)
+        try:
+            built.start(hooks=hooks, asks=asks)
+            yield built
+        except Exception as error:
+            with contextlib.suppress(AssertionError):
+                error.add_note(built.pane.screen)
+            raise
+    finally:
+        if terminal is not None:
+            terminal.end()
+        model.close()
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def _environment(base: Path, binaries: Path) -> dict[str, str]:
+    """Nothing of the machine's own: no proxy, no key, no home, and no desktop to show notices on."""
+    silent = base / "silent"
+    for directory in (silent, base / "home", base / "project"):
+        directory.mkdir()
+    for name in ("osascript", "notify-send"):
+        (silent / name).write_text(REFUSING, encoding="ascii")
+        (silent / name).chmod(0o755)
+    return {
+        "HOME": str(base / "home"),
+        "PATH": f"{binaries}:{silent}:{os.environ['PATH']}",
+        "SHELL": "/bin/bash",
+        "TERM": "xterm-256color",
+        "LANG": "C.UTF-8",
+        "TMUX_TMPDIR": str(base),
+    }

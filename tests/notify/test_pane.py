@@ -1,0 +1,154 @@
+"""The pane doorbell before a known host, in a real tmux: what is typed, what is deferred and why (PANES.md)."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.notify.hosts import load_profiles
+from multi_agent_mcp.notify.pane import TmuxNotifier
+from multi_agent_mcp.notify.screens import Screen
+from multi_agent_mcp.notify.tmux import Tmux
+from tests.conformance.composer import CLOSE
+from tests.conformance.reader import Log, submitted
+from tests.conformance.stage import Seat, Stage, wait_for
+
+pytestmark = pytest.mark.tmux
+LINE = "[IPC] 新しいメッセージ: request from admin"
+ALIKE = re.compile(rf"{re.escape(LINE)} #[0-9a-z]{{4}}")
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    with Stage(2) as made:
+        wait_for(made.seats, made)
+        yield made
+
+
+@pytest.fixture(params=[0, 1], ids=["claude", "codex"])
+def seat(stage: Stage, request: pytest.FixtureRequest) -> Iterator[Seat]:
+    """A pane with an empty composer, at rest."""
+    seat = stage.seats[request.param]
+    os.write(seat.keyboard, CLOSE + b"\x15")
+    yield seat
+    os.write(seat.keyboard, CLOSE + b"\x15")
+
+
+def notifier(quiet: float = 0.0, kept: list[Screen] | None = None) -> TmuxNotifier:
+    keep = None if kept is None else lambda _, screen: kept.append(screen)
+    return TmuxNotifier(0.02, load_profiles(), keep, quiet_seconds=quiet)
+
+
+def agent(stage: Stage, seat: Seat) -> Agent:
+    return stage.workspace.registry.get(seat.agent_id)
+
+
+def shows(stage: Stage, seat: Seat, text: str) -> None:
+    end = time.monotonic() + 10
+    while text not in stage.tmux("capture-pane", "-p", "-t", seat.pane_id):
+        assert time.monotonic() < end, stage.tmux("capture-pane", "-p", "-t", seat.pane_id)
+        time.sleep(0.02)
+
+
+def gone(stage: Stage, seat: Seat, text: str) -> None:
+    end = time.monotonic() + 10
+    while text in stage.tmux("capture-pane", "-p", "-t", seat.pane_id):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_line_is_typed_whole_with_a_short_tag_and_submitted_once(stage: Stage, seat: Seat) -> None:
+    before = len(submitted(Log(seat.log).read()))
+    assert notifier().ring(agent(stage, seat), LINE).state == "submitted"
+    (line,) = submitted(Log(seat.log).read())[before:]
+    assert ALIKE.fullmatch(line)
+
+
+def test_a_draft_is_left_as_it_is(stage: Stage, seat: Seat) -> None:
+    os.write(seat.keyboard, b"half a sentence")
+    shows(stage, seat, "half a sentence")
+    assert notifier().ring(agent(stage, seat), LINE) == Delivery("stored", "draft")
+    shows(stage, seat, "half a sentence")
+    os.write(seat.keyboard, b"\x15")
+    gone(stage, seat, "half a sentence")
+
+
+def test_a_picker_gets_no_key(stage: Stage, seat: Seat) -> None:
+    os.write(seat.keyboard, b"/model\n")
+    shows(stage, seat, "elect ")
+    assert notifier().ring(agent(stage, seat), LINE) == Delivery("stored", "picker")
+    assert not [event for event in Log(seat.log).read() if event["event"] == "key"]
+
+
+def test_who_is_typing_is_not_disturbed(stage: Stage, seat: Seat) -> None:
+    os.write(seat.keyboard, b"\x15")
+    end = time.monotonic() + 10
+    while (ringing := notifier(quiet=3.0).ring(agent(stage, seat), LINE)).reason != "human_typing":
+        assert time.monotonic() < end, ringing
+    assert ringing.state == "stored"
+
+
+def test_a_line_of_ours_that_was_left_standing_is_finished_and_not_typed_again(stage: Stage, seat: Seat) -> None:
+    before = len(submitted(Log(seat.log).read()))
+    os.write(seat.keyboard, b"\x1b[200~" + f"{LINE} #k3x9".encode() + b"\x1b[201~")
+    shows(stage, seat, "#k3x9")
+    end = time.monotonic() + 10
+    while (outcome := notifier().ring(agent(stage, seat), LINE)).state != "submitted":
+        assert outcome == Delivery("stored", "our_line"), "only a host at work is waited for"
+        assert time.monotonic() < end
+    assert outcome.reason == "earlier_line"
+    assert submitted(Log(seat.log).read())[before:] == [f"{LINE} #k3x9"]
+
+
+def test_another_program_in_the_foreground_gets_nothing(stage: Stage, tmp_path: Path) -> None:
+    pane = stage.tmux("new-session", "-d", "-P", "-F", "#{pane_id}", "exec cat")
+    kept: list[Screen] = []
+    pager = Agent(id="x", host="claude", pane_id=pane, socket_path=stage.socket)
+    end = time.monotonic() + 10
+    while (outcome := notifier(kept=kept).ring(pager, LINE)).reason == "shell":
+        assert time.monotonic() < end
+    assert outcome == Delivery("stored", "other_program")
+    assert notifier().ring(replace(pager, host="shell"), LINE) == Delivery("stored", "shell")
+    assert kept == []
+    stage.tmux("kill-pane", "-t", pane)
+
+
+def test_an_unknown_screen_of_a_known_host_is_kept_and_gets_nothing(stage: Stage) -> None:
+    pane = stage.tmux("new-session", "-d", "-P", "-F", "#{pane_id}", 'exec bash -c "exec -a claude cat"')
+    agent = Agent(id="x", pane_id=pane, socket_path=stage.socket)
+    kept: list[Screen] = []
+    end = time.monotonic() + 10
+    while (outcome := notifier(kept=kept).ring(agent, LINE)).reason == "shell":
+        assert time.monotonic() < end
+    assert outcome == Delivery("stored", "unknown_screen")
+    assert len(kept) == 1
+    stage.tmux("kill-pane", "-t", pane)
+
+
+@pytest.mark.parametrize("state", ["draft", "copy_mode"])
+def test_the_decision_about_a_busy_pane_is_one_call_of_tmux(
+    stage: Stage, seat: Seat, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if state == "copy_mode":
+        stage.tmux("copy-mode", "-t", seat.pane_id)
+    else:
+        os.write(seat.keyboard, b"jjj")
+        shows(stage, seat, " jjj" if seat.host == "codex" else "\u00a0jjj")
+    calls: list[str] = []
+    plain = Tmux.cmd
+    monkeypatch.setattr(Tmux, "cmd", lambda self, *args, **rest: (calls.append(args[0]), plain(self, *args, **rest))[1])
+    assert notifier().ring(agent(stage, seat), LINE) == Delivery("stored", state)
+    assert len(calls) == 1
+    if state == "copy_mode":
+        stage.tmux("send-keys", "-t", seat.pane_id, "-X", "cancel")
