@@ -14,7 +14,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import NoSuchSession
 from multi_agent_mcp.notify.base import Notifier
 from multi_agent_mcp.notify.desktop import DesktopNotifier
-from multi_agent_mcp.notify.doorbell import Doorbell
+from multi_agent_mcp.notify.doorbell import Doorbell, is_served
 from multi_agent_mcp.notify.ladder import Ladder
 from multi_agent_mcp.notify.lines import doorbell_line
 from multi_agent_mcp.notify.rungs import CodexQueue, HookRung
@@ -204,7 +204,7 @@ def default_ladder(workspace: Workspace, settings: Settings, texts: Texts) -> No
     return Ladder(
         {
             "hook": lambda: HookRung(workspace.path),
-            "codex_queue": CodexQueue,
+            "codex_queue": lambda: CodexQueue(partial(is_served, workspace)),
             "tmux": pane,
             "desktop": lambda: DesktopNotifier(texts("doorbell.title")),
             "status_line": status_line,

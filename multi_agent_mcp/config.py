@@ -69,6 +69,11 @@ def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
     )
 
 
+def child_environment(**added: str) -> dict[str, str]:
+    """The environment of a program we start: ours, and what is added."""
+    return {**ENVIRON, **added}
+
+
 def _pane(environ: Mapping[str, str]) -> TmuxPane | None:
     """`TMUX` is `socket,server pid,session`. Codex hands its servers neither (HOSTS §3): `host-config` then gives
     both explicitly, as `MULTI_AGENT_MCP_PANE` and `MULTI_AGENT_MCP_SOCKET`."""

@@ -97,7 +97,8 @@ class Supervisor:
         failures = window.failures if window is not None else 0
         try:
             place = self.panes.open_window(name, command, environment)
-        except Refusal as refusal:
+        except Refusal as refusal:  # a command may end before tmux has told us about its window
+            self.staffing.opened(post, {}, failures + 1)
             return f"{post.agent_id} ({post.purpose}): {refusal}"
         self.staffing.opened(post, place or {}, failures if place else failures + 1)
         return f"{post.agent_id} ({post.purpose}): window opened" if place else f"{post.agent_id}: died at once"

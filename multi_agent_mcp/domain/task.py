@@ -255,8 +255,8 @@ class Task(Entity):
         return task.recorded(change, progress=task.progress)
 
     def reported(self, change: Change, *, failed: bool, summary: str | None) -> Task:
-        """A completion report: `done`, or `blocked` when it failed; through `in_progress` where the table asks it. A task
-        that is blocked already stays so, for the reason it was blocked for."""
+        """A completion report: `done`, or `blocked` when it failed; through `in_progress` where the table asks it. A
+        task that is blocked already stays so, for the reason it was blocked for."""
         if failed and self.status == "blocked":
             reason = self.blocked_reason or change.reason
             task = self.recorded(change, completion_result="failed")

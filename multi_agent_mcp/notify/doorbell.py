@@ -86,7 +86,7 @@ class Doorbell:
 
     def is_served(self, agent_id: str) -> bool:
         """Whether a living server of the agent rings for it."""
-        return any(self.workspace.files.is_locked(_serving(agent_id, purpose)) for purpose in PURPOSES)
+        return is_served(self.workspace, agent_id)
 
     def ring(
         self, agent_id: str, purpose: str | None = None, place: Mapping[str, Any] | None = None
@@ -186,6 +186,11 @@ class Doorbell:
     def _note_deferral(self, agent_id: str, about: Sequence[str], reason: str | None) -> None:
         diary = self.workspace.doorbells(agent_id)
         diary.append(state="deferred", at=format_time(self.clock()), reason=reason, messages=list(about))
+
+
+def is_served(workspace: Workspace, agent_id: str) -> bool:
+    """Whether a server of the agent lives, and so its host."""
+    return any(workspace.files.is_locked(_serving(agent_id, purpose)) for purpose in PURPOSES)
 
 
 def _serving(agent_id: str, purpose: str) -> str:

@@ -13,6 +13,7 @@ from multi_agent_mcp.notify.looking import Look, look
 from multi_agent_mcp.notify.screens import Sight, find_composer, tag_of
 from multi_agent_mcp.notify.tmux import FACTS_FORMAT, Tmux, parse_facts
 
+CHANGED = "changed_meanwhile"
 VERIFY_PAUSES = (0.01, 0.03, 0.06, 0.15, 0.3)
 
 
@@ -58,7 +59,7 @@ def _guarded(
     facts = parse_facts(done.stdout[-1] if done.stdout else "")
     if facts is None:
         return "pane_gone"
-    return facts.refusal(visit.agent, visit.profiles) or "changed_meanwhile"
+    return facts.refusal(visit.agent, visit.profiles) or CHANGED
 
 
 def has_left_composer(visit: Visit, tag: str) -> bool:

@@ -16,7 +16,7 @@ BY_HOST: Mapping[str | None, tuple[str, ...]] = {
     "codex": ("hook", "codex_queue", "tmux", "desktop", "status_line"),
 }
 OTHERWISE = ("tmux", "desktop", "status_line")
-_NO_SUCH_RUNG = ("no_hook", "no_codex_thread", "no_codex", "status_line")
+_NO_SUCH_RUNG = ("no_hook", "no_codex_thread", "no_codex", "codex_gone", "status_line")
 _SAY_LITTLE = ("no_pane", "no_desktop", *_NO_SUCH_RUNG)
 """Reasons that only say that the agent has no such rung: another rung's reason tells more."""
 

@@ -19,7 +19,7 @@ from libtmux import exc
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.notify import gates
-from multi_agent_mcp.notify.hand import Visit, has_left_composer, has_left_cursor, paste, press
+from multi_agent_mcp.notify.hand import CHANGED, Visit, has_left_composer, has_left_cursor, paste, press
 from multi_agent_mcp.notify.hosts import Profile, Profiles
 from multi_agent_mcp.notify.lines import sanitized
 from multi_agent_mcp.notify.looking import Look, look
@@ -44,6 +44,8 @@ SETTLE_SECONDS = 0.6
 """How long after the pause the key may still follow the paste. Both hosts hold a dialog back for 1 s after the last
 input to the composer; a key that comes later could meet one that opens in that very moment."""
 LOOK_AGAIN_SECONDS = 0.01
+LOOK_SECONDS = 0.01  # what a look takes: the last one falls into the pause
+ATTEMPTS = 3
 _TAG_LETTERS = "23456789bcdfghjkmnpqrstvwxz"  # no vowels: no words
 
 Keep = Callable[[str, Screen], None]
@@ -74,6 +76,10 @@ class TmuxNotifier:
         server = Tmux(socket_path=agent.socket_path)
         server.inside = agent.pane_id
         try:
+            for _ in range(ATTEMPTS - 1):
+                outcome = self._ring(server, agent, agent.pane_id, sanitized(line))
+                if outcome != Delivery("stored", CHANGED):
+                    return outcome
             return self._ring(server, agent, agent.pane_id, sanitized(line))
         except exc.TmuxCommandNotFound:
             return Delivery("stored", "no_tmux")
@@ -152,8 +158,8 @@ class TmuxNotifier:
         if (kept := paste(visit, gate, text)) is not None:
             return Delivery("stored", kept)
         pause, typed = self._pause(visit.profile), time.monotonic()
-        time.sleep(pause)
-        return self._enter(visit, text, typed + pause + SETTLE_SECONDS)
+        time.sleep(max(0.0, pause - LOOK_SECONDS))
+        return self._enter(visit, text, typed + pause + SETTLE_SECONDS, not_before=typed + pause)
 
     def _finish(self, visit: Visit) -> Delivery:
         """An earlier line of ours still stands there, whole and alone: entering it is all that is to do. Only at
@@ -166,7 +172,7 @@ class TmuxNotifier:
             return Delivery("submitted", "earlier_line", outcome.entered_after)
         return Delivery("stored", outcome.reason)
 
-    def _enter(self, visit: Visit, text: str, until: float) -> Delivery:
+    def _enter(self, visit: Visit, text: str, until: float, not_before: float = 0.0) -> Delivery:
         """Presses the submit key if the text, and only it, stands in the composer; then looks whether it has left.
         Another key is tried only where the profile has one for that state."""
         tried = 0
@@ -178,7 +184,10 @@ class TmuxNotifier:
             if tried >= len(keys):
                 return Delivery("rung", "not_submitted")
             gate = self._gate(visit, gates.same_line(visit.profile, seen.screen, composer))
+            time.sleep(max(0.0, not_before - time.monotonic()))
             if (kept := press(visit, gate, keys[tried])) is not None:
+                if kept == CHANGED and time.monotonic() < until:
+                    continue  # a host at work moves its composer up and down
                 return Delivery("rung", kept)
             entered, tried = timedelta(seconds=time.monotonic() - visit.began), tried + 1
             if has_left_composer(visit, tag_of(text) or ""):

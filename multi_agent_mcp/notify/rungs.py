@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
+from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.notify.lines import sanitized
@@ -40,13 +41,19 @@ class CodexQueue:
 
     name = "codex_queue"
 
+    def __init__(self, is_served: Callable[[str], bool]) -> None:
+        self._is_served = is_served
+
     def ring(self, agent: Agent, line: str) -> Delivery:
-        """`submitted` when Codex took the line. Only for an agent whose host is Codex and whose thread is known."""
+        """`submitted` when Codex took the line. Only for an agent whose host is Codex, whose thread is known, and whose
+        server lives: Codex also takes lines for a thread that nobody has open, and says nothing of it."""
         thread = agent.extra.get("codex_thread_id")
         if agent.host != "codex" or not isinstance(thread, str) or not _THREAD.fullmatch(thread):
             return Delivery("stored", "no_codex_thread")
+        if not self._is_served(agent.id):
+            return Delivery("stored", "codex_gone")
         home = agent.extra.get("codex_home")
-        environment = {**os.environ, "CODEX_HOME": home} if isinstance(home, str) else None
+        environment = child_environment(CODEX_HOME=home) if isinstance(home, str) else None
         call = ["codex", "queue", "--thread", thread, "--message", sanitized(line)]
         try:
             done = subprocess.run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import libtmux
 from libtmux import exc
 from libtmux.common import tmux_cmd
 
+from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.notify.hosts import Profiles, load_profiles
 
@@ -78,7 +78,7 @@ class Tmux(libtmux.Server):
     def _environment(self) -> dict[str, str] | None:
         if self.inside is None:
             return None
-        return {**os.environ, "TMUX": f"{self.socket_path},0,0", "TMUX_PANE": self.inside}
+        return child_environment(TMUX=f"{self.socket_path},0,0", TMUX_PANE=self.inside)
 
 
 @dataclass(frozen=True)

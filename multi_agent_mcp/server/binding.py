@@ -100,6 +100,11 @@ class Binding:
         except Refusal as refusal:
             logger.warning("the thread could not be noted: %s", refusal)
 
+    def _forget_thread(self, agent: Agent) -> None:
+        """A thread noted earlier was another process's: Codex begins a new one, and says so only at its first turn."""
+        if agent.extra.get("codex_thread_id") is not None and not self.services.sessions.live(agent.id):
+            self.services.workspace.registry.update(agent.id, codex_thread_id=None)
+
     def mailbox_was_read(self) -> None:
         """Reading may make the next doorbell due."""
         if self._bell is not None:
@@ -115,6 +120,7 @@ class Binding:
         sessions = self.services.sessions
         self.services.workspace.make_inboxes(agent.id)
         sessions.recover(agent.id)
+        self._forget_thread(agent)
         self.session = sessions.open(agent.id, self._purpose)
         if self.session.record.task_id is not None:
             self.services.executions.begin(self.session.record, self.session.record.task_id)

@@ -28,9 +28,9 @@ OURS = re.compile(rb"[\r\t]|\x1b\[200~")  # what only a doorbell sends: the huma
 PASTE = re.compile(rb"\x1b\[200~(.*?)\x1b\[201~(\r*)", re.DOTALL)
 TITLES = {"idle": "✳ work", "busy": "⠐ work"}
 DIALOG = {
-    "claude": " Bash command\n\n   touch x\n\n Do you want to proceed?\n ❯ 1. Yes\n   2. No\n\n Esc to cancel · Tab to amend",
-    "codex": "  Would you like to run the following command?\n\n  $ touch x\n\n\n› 1. Yes, proceed (y)\n  2. No (esc)\n\n"
-    "  Press enter to confirm or esc to cancel",
+    "claude": " Bash command\n\n   touch x\n\n Do you want to proceed?\n ❯ 1. Yes\n   2. No\n\n Esc to cancel",
+    "codex": "  Would you like to run the following command?\n\n  $ touch x\n\n\n› 1. Yes, proceed (y)\n"
+    "  2. No (esc)\n\n  Press enter to confirm or esc to cancel",
 }
 PICKER = {
     "claude": "  Select model\n\n  ❯ 1. Default\n    2. Opus\n\n  Enter to set as default · Esc to cancel",

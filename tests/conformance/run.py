@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.conformance.human import Human
 from tests.conformance.reader import Log, counted, submitted
@@ -75,7 +76,7 @@ def run(plan: Plan) -> Report:
     return _report(plan, time.monotonic() - began, answers, logs, sum(human.acts for human in humans), unknown)
 
 
-def _deliver(plan: Plan, stage: Stage) -> list[dict[str, object]]:
+def _deliver(plan: Plan, stage: Stage) -> list[dict[str, Any]]:
     shares = [plan.deliveries // plan.processes] * plan.processes
     shares[0] += plan.deliveries - sum(shares)
     running, first = [], 0
@@ -96,7 +97,7 @@ def _deliver(plan: Plan, stage: Stage) -> list[dict[str, object]]:
 def _report(
     plan: Plan,
     seconds: float,
-    answers: list[dict[str, object]],
+    answers: list[dict[str, Any]],
     logs: list[list[dict[str, str]]],
     acts: int,
     unknown: list[str],
@@ -104,8 +105,8 @@ def _report(
     reasons: Counter[str] = Counter()
     entered: list[float] = []
     for answer in answers:
-        reasons.update(answer["reasons"])  # type: ignore[call-overload]
-        entered += answer["entered"]  # type: ignore[operator]
+        reasons.update(answer["reasons"])
+        entered += answer["entered"]
     lines = [line for events in logs for line in submitted(events)]
     by_human = [
         event["text"] for events in logs for event in events if event["event"] == "line" and event["by"] == "human"

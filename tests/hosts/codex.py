@@ -50,11 +50,12 @@ class Codex(Host):
             (config.parent / "hooks.json").unlink()
         return str(written["start"])
 
-    def settle(self, stage: Stage) -> None:
-        wait_until(lambda: stage.state == "idle" or HOOK_QUESTION in stage.pane.screen, "Codex has started")
-        if HOOK_QUESTION in stage.pane.screen:
+    def settle(self, stage: Stage, *, asks_about_hooks: bool) -> None:
+        if asks_about_hooks:
+            wait_until(lambda: HOOK_QUESTION in stage.pane.screen, "Codex asks whether it may run the hooks")
             stage.press(TRUST_ALL)
             stage.press("Enter")
+            wait_until(lambda: HOOK_QUESTION not in stage.pane.screen, "Codex trusts the hooks")
         stage.wait_for_state("idle")
 
     def tool(self, name: str, **arguments: Any) -> Call:

@@ -116,3 +116,4 @@ def _parser() -> argparse.ArgumentParser:
 
 def _say(text: str) -> None:
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+    sys.stderr.flush()

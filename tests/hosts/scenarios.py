@@ -118,16 +118,21 @@ def leaves_a_dialog(stage: Stage) -> Measured:
 
 
 def leaves_a_shell(stage: Stage) -> Measured:
+    stage.say("hello")
+    stage.model.request_with("hello")
+    stage.wait_for_state("idle")
     stage.type(stage.host.quit)
     stage.press("Enter")
     wait_until(lambda: stage.pane.fact("pane_current_command") == "bash", "the host has quit")
     wait_until(lambda: not stage.team.services.sessions.live("worker-a"), "our server has gone with it")
-    began = time.monotonic()
-    state, reason = stage.team.delivery("worker-a")
-    took = (time.monotonic() - began) * 1000
-    assert (state, reason) == ("stored", "shell")
-    assert "[IPC]" not in stage.pane.screen.rpartition("$")[2]
-    return Measured(took, "`send`, the whole process")
+    message = stage.send(MAIL)
+    assert [step[:2] for step in stage.steps(message)] == [("stored", None), ("deferred", "shell")]
+    assert "[IPC]" not in stage.pane.screen
+    before = len(stage.model.requests)
+    stage.launch()
+    started = time.monotonic()
+    stage.read_by_model(message, MAIL, after=before)
+    return Measured((time.monotonic() - started) * 1000, "idle again → the model has read it")
 
 
 def replaces_an_answer(stage: Stage) -> Measured:
@@ -193,6 +198,9 @@ def does_not_stop_on_urgent_mail(stage: Stage) -> Measured:
 
 
 def wakes_without_keys(stage: Stage) -> Measured:
+    stage.say("hello")  # Codex names its thread at its first turn
+    stage.model.request_with("hello")
+    stage.wait_for_state("idle")
     stage.type(DRAFT)
     stage.wait_for_state("draft")
     sent = time.monotonic()
@@ -213,7 +221,7 @@ SCENARIOS = (
     Scenario("busy in a tool: the line is queued", queues_during_a_tool),
     Scenario("draft: nothing typed, delivered after", leaves_a_draft),
     Scenario("permission dialog: nothing typed, delivered after", leaves_a_dialog, asks=True),
-    Scenario("quit to the shell: nothing typed", leaves_a_shell),
+    Scenario("quit to its shell: nothing typed; started again: reads it", leaves_a_shell, hooks=True),
     Scenario("interrupt replaces our tool's answer", replaces_an_answer),
     Scenario("interrupt denies the shell tool (PreToolUse)", denies_a_native_tool, hooks=True),
     Scenario("mail comes with a tool's result (PostToolUse)", brings_mail_after_a_tool, hooks=True),

@@ -63,7 +63,7 @@ class Host(ABC):
         human starts it with. Without `hooks` only the server is configured; unless it `asks`, it runs its shell tool
         freely."""
 
-    def settle(self, stage: Stage) -> None:
+    def settle(self, stage: Stage, *, asks_about_hooks: bool) -> None:  # noqa: ARG002 - Codex does
         """Answers what it asks at its start, until it is idle."""
         stage.wait_for_state("idle")
 
@@ -99,11 +99,15 @@ class Stage:
         """Starts the host as a human does and waits until it is idle."""
         line = self.host.furnish(self, hooks=hooks, asks=asks)
         (self.base / "start").write_text(f"cd {self.project}\n{line}\n", encoding="utf-8")
+        self.launch(asks_about_hooks=hooks)
+        wait_until(lambda: self.team.services.agents.get(AGENT).pane_id == self.pane.id, "our server has started")
+
+    def launch(self, *, asks_about_hooks: bool = False) -> None:
+        """Starts it, or starts it again, by the line in the file `start`."""
         self.started = time.monotonic()
         self.type(f". {self.base / 'start'}")
         self.press("Enter")
-        self.host.settle(self)
-        wait_until(lambda: self.team.services.agents.get(AGENT).pane_id == self.pane.id, "our server has started")
+        self.host.settle(self, asks_about_hooks=asks_about_hooks)
 
     # what a human does
 

@@ -118,7 +118,7 @@ def test_what_a_sender_wrote_never_reaches_the_desktop(desk: Desk, services: Ser
     desk.has("notify-send")
     doorbell = Doorbell(
         services.workspace,
-        default_ladder(services.settings, services.texts),
+        default_ladder(services.workspace, services.settings, services.texts),
         services.settings,
         services.texts,
         services.clock,
@@ -134,7 +134,7 @@ def test_a_message_to_the_owner_reaches_the_desktop(desk: Desk, services: Servic
     desk.has("notify-send")
     doorbell = Doorbell(
         services.workspace,
-        default_ladder(services.settings, services.texts),
+        default_ladder(services.workspace, services.settings, services.texts),
         services.settings,
         services.texts,
         services.clock,

@@ -59,10 +59,13 @@ def test_the_hook_is_a_rung_while_its_waiter_lives(tmp_path: Path, pid: str, sta
 def test_codex_is_handed_the_line_without_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = Agent(id="a", host="codex", extra={"codex_thread_id": "0199-thread"})
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert CodexQueue().ring(agent, "line") == Delivery("stored", "no_codex")
+    queue, closed = CodexQueue(lambda _: True), CodexQueue(lambda _: False)
+    assert queue.ring(agent, "line") == Delivery("stored", "no_codex")
     codex = tmp_path / "codex"
     codex.write_text(f'#!/bin/sh\nprintf "%s|" "$@" > {tmp_path}/said\n', encoding="ascii")
     codex.chmod(0o755)
-    assert CodexQueue().ring(agent, "a ; line") == Delivery("submitted", "codex_queue")
+    assert closed.ring(agent, "line") == Delivery("stored", "codex_gone")
+    assert not (tmp_path / "said").exists()
+    assert queue.ring(agent, "a ; line") == Delivery("submitted", "codex_queue")
     assert (tmp_path / "said").read_text() == "queue|--thread|0199-thread|--message|a ; line|"
-    assert CodexQueue().ring(Agent(id="a", host="codex"), "line") == Delivery("stored", "no_codex_thread")
+    assert queue.ring(Agent(id="a", host="codex"), "line") == Delivery("stored", "no_codex_thread")

@@ -9,8 +9,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from libtmux.common import tmux_cmd
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
@@ -46,7 +48,10 @@ def seat(stage: Stage, request: pytest.FixtureRequest) -> Iterator[Seat]:
 
 
 def notifier(quiet: float = 0.0, kept: list[Screen] | None = None) -> TmuxNotifier:
-    keep = None if kept is None else lambda _, screen: kept.append(screen)
+    def keep(_: str, screen: Screen) -> None:
+        if kept is not None:
+            kept.append(screen)
+
     return TmuxNotifier(0.02, load_profiles(), keep, quiet_seconds=quiet)
 
 
@@ -147,7 +152,12 @@ def test_the_decision_about_a_busy_pane_is_one_call_of_tmux(
         shows(stage, seat, " jjj" if seat.host == "codex" else "\u00a0jjj")
     calls: list[str] = []
     plain = Tmux.cmd
-    monkeypatch.setattr(Tmux, "cmd", lambda self, *args, **rest: (calls.append(args[0]), plain(self, *args, **rest))[1])
+
+    def counted(self: Tmux, cmd: str, *args: Any, **rest: Any) -> tmux_cmd:
+        calls.append(cmd)
+        return plain(self, cmd, *args, **rest)
+
+    monkeypatch.setattr(Tmux, "cmd", counted)
     assert notifier().ring(agent(stage, seat), LINE) == Delivery("stored", state)
     assert len(calls) == 1
     if state == "copy_mode":

@@ -120,6 +120,10 @@ async def test_a_server_notes_the_thread_that_codex_says_with_a_call(team: Team)
             assert team.services.agents.get("worker-a").extra["codex_thread_id"] == thread
         await worker.call("get_unread_count")
         assert team.services.agents.get("worker-a").extra["codex_thread_id"] == "t-2"
+        async with team.server("worker-a"):
+            assert team.services.agents.get("worker-a").extra["codex_thread_id"] == "t-2"
+    async with team.server("worker-a"):  # Codex was started again: a line for the old thread would reach nobody
+        assert team.services.agents.get("worker-a").extra["codex_thread_id"] is None
 
 
 @pytest.mark.anyio

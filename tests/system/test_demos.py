@@ -1,0 +1,57 @@
+"""What the README promises to whoever tries it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.system.support import COMMAND, REPOSITORY
+
+DEMO_SECONDS = 150
+
+
+def played(command: list[str], cwd: Path, env: Mapping[str, str]) -> str:
+    """The output of a command that must end well."""
+    done = subprocess.run(
+        command, cwd=cwd, env=dict(env), capture_output=True, encoding="utf-8", check=False, timeout=DEMO_SECONDS
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.tmux
+@pytest.mark.parametrize(
+    ("scene", "told"),
+    [
+        ("main", ["task_assign", "task_complete", "# Dashboard"]),
+        ("interrupt", ["replaced by an interrupt", "task set to blocked → report_completed: "]),
+        ("shiritori", ["りんご", "かもめ", "しりとり完了: 12語"]),
+    ],
+)
+def test_every_step_of_a_demo_happens(tmp_path: Path, env: dict[str, str], scene: str, told: list[str]) -> None:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    output = played([*COMMAND, "demo", scene, "--directory", str(tmp_path / "place")], tmp_path, env)
+    assert output.splitlines()[-1] == "every step happened"
+    for text in told:
+        assert text in output
+
+
+def test_the_ten_lines_of_the_readme_run_in_an_empty_directory(tmp_path: Path, env: dict[str, str]) -> None:
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (block,) = (found for found in blocks if "multi-agent-mcp init" in found)
+    place = tmp_path / "empty"
+    place.mkdir()
+    installed = Path(sys.executable).parent
+    output = played(["bash", "-euo", "pipefail", "-c", block], place, {**env, "PATH": f"{installed}:{env['PATH']}"})
+    assert "worker-a" in output
+    assert (place / ".multi-agent-mcp").is_dir()
