@@ -59,13 +59,17 @@ class Board:
         if assignee_id is not None:
             self.agents.require_assignable(actor, self.agents.get(assignee_id))
         change = Change(by=actor.id, at=self.clock())
-        previous: list[str | None] = []
+        before: list[Task] = []
 
         def reassign(found: Task) -> Task:
-            previous.append(found.assignee_id)
+            before.append(found)
             return found if found.assignee_id == assignee_id else found.assigned(assignee_id, change)
 
-        return self.workspace.tasks.update(task.id, reassign), previous[-1]
+        assigned = self.workspace.tasks.update(task.id, reassign)
+        previous = before[-1].assignee_id
+        if before[-1].status == "in_progress" and previous not in (None, assignee_id, actor.id):
+            self.interrupts.tell_reassigned(str(previous), task.id)
+        return assigned, previous
 
     def set_status(self, actor: Agent, task_id: str, status: str, reason: str | None = None) -> tuple[Task, str]:
         """Moves a task; returns it and its previous status.

@@ -61,6 +61,20 @@ class Interrupts:
         """Interrupts an agent that has no task to be blocked or cancelled."""
         return self._bare(agent_id, action, None)
 
+    def tell_reassigned(self, agent_id: str, task_id: str) -> None:
+        """Tells an agent that the task it works on was given to somebody else; no interrupt, the task goes on."""
+        notice = Notification(
+            id=new_id("ntf"),
+            target_agent_id=agent_id,
+            target_purpose="task",
+            type="status_change",
+            task_id=task_id,
+            message=self.texts("reassigned.message"),
+            created_at=self.clock(),
+            instruction=self.texts("reassigned.instruction"),
+        )
+        self.workspace.notices(agent_id).deliver(notice)
+
     def applies(self, notice: Notification) -> bool:
         """Whether an interrupt is still to be shown: not when its task has been reopened or finished since."""
         if not notice.interrupts or notice.task_id is None:

@@ -428,3 +428,14 @@ def test_sixteen_processes_claiming_two_hundred_tasks_win_each_of_them_once(serv
     won = forked("claim", root, "16", *(task.id for task in tasks))
     assert sorted(won) == sorted(task.id for task in tasks)
     assert {task.status for task in services.workspace.tasks.all("worker-a")} == {"in_progress"}
+
+
+def test_who_loses_a_task_that_runs_is_told_and_not_interrupted(services: Services) -> None:
+    task = running(services)
+    services.board.assign(services.agents.get("admin"), task.id, "worker-b")
+    pending = services.notifications.pending("worker-a", "task")
+    (notice,) = services.notifications.read("worker-a", "task")
+    assert pending.some
+    assert not pending.interrupts
+    assert (notice["type"], notice["task_id"]) == ("status_change", task.id)
+    assert services.notifications.read("worker-b", "task") == []
