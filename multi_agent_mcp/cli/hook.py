@@ -57,13 +57,18 @@ def _run(arguments: Sequence[str]) -> int:
         return 0
     if options.get("wait"):
         return _wait(options)
-    event = json.loads(sys.stdin.buffer.read() or b"{}")
+    event = _event()
     if not isinstance(event, dict) or _needs_nothing(event):
         return 0
     answer = _answer(event, options)
     if answer is not None:
         sys.stdout.write(json.dumps(answer, ensure_ascii=False) + "\n")
     return 0
+
+
+def _event() -> Any:
+    """What the host says on standard input."""
+    return json.loads(sys.stdin.buffer.read() or b"{}")
 
 
 def _needs_nothing(event: dict[str, Any]) -> bool:
@@ -97,9 +102,11 @@ def _wait(options: dict[str, str]) -> int:
     host = Host()  # before anything that takes time: it may go meanwhile
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(0))
+    beginning = not sys.stdin.isatty() and _event().get("hook_event_name") == "SessionStart"
     services, agent_id = _opened(options)
     try:
-        line = Waiter(services.hooks, agent_id, options.get("purpose", "task"), host).wait()
+        waiter = Waiter(services.hooks, agent_id, options.get("purpose", "task"), host, beginning=beginning)
+        line = waiter.wait()
     except SystemExit:
         return 0
     if line is None:

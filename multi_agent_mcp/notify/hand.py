@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.notify.hosts import Profile, Profiles
 from multi_agent_mcp.notify.looking import Look, look
-from multi_agent_mcp.notify.screens import Sight, find_composer, tag_of
+from multi_agent_mcp.notify.screens import UNKNOWN, Sight, classify, squeezed
 from multi_agent_mcp.notify.tmux import FACTS_FORMAT, Tmux, parse_facts
 
+ENDED = ("pane_gone", "tmux_restarted", "pane_changed", "pane_dead", "shell")
 CHANGED = "changed_meanwhile"
 VERIFY_PAUSES = (0.01, 0.03, 0.06, 0.15, 0.3)
 
@@ -63,16 +64,20 @@ def _guarded(
 
 
 def has_left_composer(visit: Visit, tag: str) -> bool:
-    """Looks whether our line was submitted: it no longer stands in the composer, even if copy mode covers that."""
-    shape = visit.profile.composer
+    """Looks whether our line was submitted: it no longer stands in the composer, even if copy mode covers that. A host
+    that has ended meanwhile, or shows nothing known, has not taken it for all we know."""
     for pause in VERIFY_PAUSES:
         time.sleep(pause)
         seen = look(visit.server, visit.pane)
         if isinstance(seen, str):
             return False
-        composer = find_composer(shape, seen.screen) if shape is not None else None
-        if composer is None or tag_of(composer.text) != tag:
-            return True
+        if seen.facts.refusal(visit.agent, visit.profiles) in ENDED:
+            return False
+        sight = classify(visit.profile, replace(seen.screen, in_mode=False))
+        if sight.composer is not None and f"#{tag}" not in squeezed(sight.composer.text):
+            return True  # still there with more behind it: a human's key came in the same read as ours
+        if sight.composer is None and sight.state != UNKNOWN:
+            return True  # a dialog, a picker: it has gone on
     return False
 
 

@@ -7,6 +7,7 @@ is left alone (HOSTS.md §5, PANES.md row 6).
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -78,7 +79,7 @@ def classify(profile: Profile, screen: Screen) -> Sight:
     if composer.mode is not None:
         return Sight(composer.mode, composer)
     if composer.typed:
-        return Sight(_typed(composer.typed), composer)
+        return Sight(_typed(composer, screen), composer)
     placed = screen.cursor_x == shape.column and screen.cursor_y == composer.first
     if not placed or (shape.placeholder_required and not composer.text):
         return Sight(UNKNOWN, composer)
@@ -143,10 +144,23 @@ def _joined(rows: Iterable[str], opening: int) -> str:
     return "\n".join([first[opening:], *rest]).strip()
 
 
-def _typed(text: str) -> str:
-    if text.startswith("/"):
+def _typed(composer: Composer, screen: Screen) -> str:
+    if composer.typed.startswith("/"):
         return "slash_menu"
-    return OURS if tag_of(text) is not None else DRAFT
+    return OURS if tag_of(composer.typed) is not None and _ends_at_cursor(composer, screen) else DRAFT
+
+
+def _ends_at_cursor(composer: Composer, screen: Screen) -> bool:
+    """Whether nothing follows the text. A blank that a human has typed behind it shows only in the cursor's place."""
+    last = max(row for row in range(composer.first, composer.last + 1) if screen.rows[row].strip())
+    if screen.cursor_y == last:
+        return screen.cursor_x == columns(screen.rows[last])
+    return screen.cursor_y == last + 1  # the row was full, or Enter became part of the paste (PANES.md row 1)
+
+
+def columns(text: str) -> int:
+    """How many cells of a terminal a text takes."""
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
 def tag_of(text: str) -> str | None:

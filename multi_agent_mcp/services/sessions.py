@@ -60,10 +60,16 @@ class Sessions:
 
     def alive(self, agent_id: str) -> bool:
         """Whether a server process of this agent runs."""
-        return any(
-            session.ended_at is None and is_alive(session.pid, session.pid_started_at)
+        return self.alive_since(agent_id) is not None
+
+    def alive_since(self, agent_id: str) -> datetime | None:
+        """When the longest-lived server process of this agent that still runs opened its session."""
+        running = (
+            session.created_at
             for session in self.workspace.sessions.all(agent_id)
+            if session.ended_at is None and is_alive(session.pid, session.pid_started_at)
         )
+        return min(running, default=None)
 
     def recover(self, agent_id: str) -> int:
         """Ends the sessions of dead processes and makes unread again what they were handed and never confirmed.

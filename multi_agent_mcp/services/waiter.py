@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 from filelock import Timeout
@@ -22,6 +23,10 @@ from multi_agent_mcp.store.watch import Changes, Watch
 LOOK_SECONDS = 1.0
 PREDECESSOR_SECONDS = 5.0
 PROBE_SECONDS = 0.1
+CONNECTED_AFTER = timedelta(seconds=2)
+CONNECTED_BY_SECONDS = 10.0
+"""A host that has just begun runs its hooks before it has connected its servers, and a model that is woken by then
+finds none of our tools. So a server is given two seconds from its beginning, and ten to appear at all."""
 
 
 class Host:
@@ -38,14 +43,16 @@ class Host:
 
 
 class Waiter:
-    """Waits for mail of one agent in a session of this purpose."""
+    """Waits for mail of one agent in a session of this purpose. `beginning`: the host's session has just begun."""
 
-    def __init__(self, hooks: Hooks, agent_id: str, purpose: str, host: Host) -> None:
+    def __init__(self, hooks: Hooks, agent_id: str, purpose: str, host: Host, *, beginning: bool = False) -> None:
         self.hooks = hooks
         self.workspace = hooks.workspace
         self.agent_id = agent_id
         self.purpose = purpose
         self.host = host
+        self.connected = not beginning
+        self.began = time.monotonic()
         self.armed_path = Path(hookstate.state_path(str(self.workspace.path), agent_id, purpose, "armed"))
 
     def wait(self) -> str | None:
@@ -63,6 +70,9 @@ class Waiter:
             try:
                 while self.host.lives():
                     seen = changes.count
+                    if not self._is_connected():
+                        time.sleep(PROBE_SECONDS)
+                        continue
                     line, due = self.hooks.doorbell(self.agent_id, self.purpose)
                     if line is not None:
                         return line
@@ -71,6 +81,14 @@ class Waiter:
             finally:
                 self.armed_path.unlink(missing_ok=True)
         return None
+
+    def _is_connected(self) -> bool:
+        """Whether the host may be taken to have connected our server."""
+        if not self.connected:
+            since = self.hooks.sessions.alive_since(self.agent_id)
+            settled = since is not None and self.hooks.clock() - since >= CONNECTED_AFTER
+            self.connected = settled or time.monotonic() - self.began > CONNECTED_BY_SECONDS
+        return self.connected
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:

@@ -43,6 +43,8 @@ def lines(report: Report) -> list[str]:
     rows += [f"  {reason:<26}{count:>7}" for reason, count in deferred.items()]
     rows += [
         "",
+        f"{report.ignored} pastes met a dialog that opened that moment, which ignored them; no key followed",
+        f"{len(report.given_up)} given up after two minutes of deferrals",
         f"{report.seconds:.0f} s, {report.acts} acts of humans, {report.by_human} lines sent off by a human's own key, "
         f"ring to key {report.entered_ms:.0f} ms (median)",
     ]

@@ -17,8 +17,10 @@ import sys
 import termios
 import time
 import tty
-import unicodedata
 from dataclasses import dataclass, field
+
+from multi_agent_mcp.notify.screens import columns
+from tests.conformance.views import VIEWS
 
 HOLD_BACK_SECONDS = 1.0  # both hosts: no dialog within a second of the last input
 CLOSE = b"\x1b[15~"  # F5: the human answers a dialog, leaves a view
@@ -27,19 +29,6 @@ SEQUENCE = re.compile(rb"\x1b(\[[0-9;]*[~A-Za-z]|O[A-Z])")
 OURS = re.compile(rb"[\r\t]|\x1b\[200~")  # what only a doorbell sends: the human of this suite never does
 PASTE = re.compile(rb"\x1b\[200~(.*?)\x1b\[201~(\r*)", re.DOTALL)
 TITLES = {"idle": "✳ work", "busy": "⠐ work"}
-DIALOG = {
-    "claude": " Bash command\n\n   touch x\n\n Do you want to proceed?\n ❯ 1. Yes\n   2. No\n\n Esc to cancel",
-    "codex": "  Would you like to run the following command?\n\n  $ touch x\n\n\n› 1. Yes, proceed (y)\n"
-    "  2. No (esc)\n\n  Press enter to confirm or esc to cancel",
-}
-PICKER = {
-    "claude": "  Select model\n\n  ❯ 1. Default\n    2. Opus\n\n  Enter to set as default · Esc to cancel",
-    "codex": "  Select Model and Effort\n\n\n› 1. GPT-6\n  2. GPT-5\n\n  enter select · esc back",
-}
-TRANSCRIPT = {
-    "claude": "● some words\n\n────────────────────────\n  Showing detailed transcript · ctrl+o to toggle",
-    "codex": "/ T R A N S C R I P T / / / /\n\n› some words\n\n q to quit",
-}
 
 
 @dataclass
@@ -70,17 +59,24 @@ class Composer:
 
     def feed(self, data: bytes) -> None:
         """One read of the terminal."""
-        if QUIT in data:
-            self.over = True
-        elif self.view:
-            if data == CLOSE:
-                self.view = ""
-            else:
-                self.write(event="key" if OURS.search(data) else "human_key", view=self.view, data=repr(data))
-                self.view = ""  # dialogs act on any key
+        data, quits, _ = data.partition(QUIT)
+        self.over = bool(quits)
+        if not data:
+            return
+        if self.view:
+            self._answer(data)
         else:
             self.last_input = time.monotonic()
             self._type(data)
+
+    def _answer(self, data: bytes) -> None:
+        """Dialogs act on any key. A paste alone they ignore, as both hosts do (HOSTS.md §4)."""
+        if re.fullmatch(PASTE.pattern, data, re.DOTALL) and not data.endswith(b"\r"):
+            self.write(event="paste", view=self.view)
+            return
+        if data != CLOSE:
+            self.write(event="key" if OURS.search(data) else "human_key", view=self.view, data=repr(data))
+        self.view = ""
 
     def _type(self, data: bytes) -> None:
         while data:
@@ -163,9 +159,8 @@ class Composer:
         return f"\x1b[?25l\x1b]2;{title}\x07\x1b[H{shown}\x1b[J\x1b[{row + 1};{column + 1}H\x1b[?25{flag}".encode()
 
     def _covered(self) -> tuple[list[str], int, int]:
-        texts = {"dialog": DIALOG, "picker": PICKER, "transcript": TRANSCRIPT}[self.view]
         rule = ["─" * 24] if self.host == "claude" and self.view != "transcript" else []
-        body = [*self._past(), *rule, *texts[self.host].split("\n")]
+        body = [*self._past(), *rule, *VIEWS[self.view][self.host].split("\n")]
         return body, len(body) - 4, 1
 
     def _past(self) -> list[str]:
@@ -197,10 +192,6 @@ class Composer:
         if self.host == "codex":
             return ["• Working (2s • esc to interrupt)", *(f"  ↳ {cut(text)}" for text in self.queue)]
         return ["✶ Sublimating… (esc to interrupt)", *(f"  ❯ {cut(text)}" for text in self.queue)]
-
-
-def columns(text: str) -> int:
-    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
 def cut(text: str) -> str:

@@ -38,7 +38,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Report:
-    """What a run came to. The four that must be empty: `corrupted`, `keys`, `lost`, `twice`."""
+    """What a run came to. The four that must be empty: `corrupted`, `keys`, `lost`, `twice`. `ignored` are pastes that
+    met a dialog which opened in that very moment; hosts ignore these, and no key follows."""
 
     deliveries: int
     seconds: float
@@ -46,6 +47,8 @@ class Report:
     keys: tuple[str, ...]
     lost: tuple[str, ...]
     twice: tuple[str, ...]
+    given_up: tuple[str, ...]
+    ignored: int
     by_human: int
     acts: int
     unknown: tuple[str, ...]
@@ -121,6 +124,8 @@ def _report(
         keys=tuple(keys),
         lost=tuple(line for line in wanted if not times[line] and not any(f"{line} #" in text for text in by_human)),
         twice=tuple(line for line, count in times.items() if count > 1),
+        given_up=tuple(line for answer in answers for line in answer["given_up"]),
+        ignored=sum(event["event"] == "paste" for events in logs for event in events),
         by_human=sum("[IPC]" in text for text in by_human),
         acts=acts,
         unknown=tuple(unknown),

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from tests.hosts.scripted_model import Call
 from tests.hosts.stage import AGENT, Host, Program, Stage
 
+ASKING = "--permission-mode default"  # newer versions begin in one that asks nobody
 KEY = "sk-ant-scripted-00000000000000000000000000"
 
 
@@ -39,7 +40,7 @@ class Claude(Host):
         settings.write_text(json.dumps({"permissions": {"allow": [] if asks else ["Bash"]}}), encoding="utf-8")
         if hooks:
             stage.team.ask("host-config", "claude", "--agent", AGENT, "--directory", stage.project, "--write")
-            return f"{base_url} claude"
+            return f"{base_url} claude {ASKING}"
         configuration = stage.team.ask("host-config", "claude", "--agent", AGENT)
         servers, settings_file = configuration["files"]
         path = stage.base / "servers.json"
@@ -48,7 +49,7 @@ class Claude(Host):
         at = words.index("--settings")
         assert words.pop(at + 1) == settings_file["file"]
         words.pop(at)
-        return f"{base_url} {shlex.join(words)}"
+        return f"{base_url} {shlex.join(words)} {ASKING}"
 
     def tool(self, name: str, **arguments: Any) -> Call:
         return Call(self.knows(name), arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import time
@@ -36,6 +37,7 @@ class Row:
 def main(arguments: Sequence[str]) -> int:
     """Plays the scenarios; 0 when all of them passed."""
     options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # no host is left behind
     hosts = [host for host in HOSTS if options.host in (None, host.name)]
     binaries = install(hosts, options.cache, latest=options.latest)
     rows = []
@@ -43,8 +45,9 @@ def main(arguments: Sequence[str]) -> int:
         version = version_of(host, binaries)
         for scenario in SCENARIOS:
             if options.only is None or options.only in scenario.title:
-                rows.append(play(host, version, scenario, binaries))
-                _say(f"{host.name:7} {'ok    ' if rows[-1].passed else 'FAILED'} {scenario.title}: {rows[-1].what}")
+                for _ in range(options.repeat):
+                    rows.append(play(host, version, scenario, binaries))
+                    _say(f"{host.name:7} {'ok    ' if rows[-1].passed else 'FAILED'} {scenario.title}: {rows[-1].what}")
     sys.stdout.write("\n".join(table(rows)) + "\n")
     return 0 if rows and all(row.passed for row in rows) else 1
 
@@ -110,6 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cache", metavar="DIR", type=Path, default=REPOSITORY / ".cache" / "hosts")
     parser.add_argument("--host", choices=[host.name for host in HOSTS])
     parser.add_argument("--only", metavar="WORDS", help="only scenarios whose title holds these words")
+    parser.add_argument("--repeat", metavar="N", type=int, default=1, help="play each scenario so many times")
     parser.add_argument("--latest", action="store_true", help="the newest versions instead of the known ones")
     return parser
 

@@ -12,7 +12,12 @@ from tests.hosts.stage import TASK, Stage
 from tests.system.support import wait_until
 
 DRAFT = "half a sentence"
+LINE = "[IPC] New message"  # without the rest `[IPC]` stands in our instructions, too
 MAIL = "the figures of June, please"
+TOOLS_WORD = "the-tool-ran"
+MANY = 50
+RACES = 8
+RACE_WIDTH_SECONDS = 0.35
 STILL_SECONDS = 2.0  # the bell has tried again within that time
 
 
@@ -91,43 +96,88 @@ def leaves_a_draft(stage: Stage) -> Measured:
     assert not stage.model.requests, "something was submitted"
     stage.press(*["BSpace"] * len(DRAFT))
     gone = time.monotonic()
-    request = stage.model.request_with("[IPC]")
+    request = stage.model.request_with(LINE)
     assert DRAFT not in request.news
     stage.read_by_model(message, MAIL)
     return Measured((request.at - gone) * 1000, "draft gone → the model has the line")
 
 
 def leaves_a_dialog(stage: Stage) -> Measured:
+    return _past_a_dialog(stage, lambda message: stage.step(message, "deferred", "dialog"))
+
+
+def leaves_a_dialog_without_keys(stage: Stage) -> Measured:
+    return _past_a_dialog(stage, lambda message: stage.step(message, "rung"))
+
+
+def _past_a_dialog(stage: Stage, noted: Callable[[str], float]) -> Measured:
+    if stage.hooked:
+        _greet(stage)
+    requests = len(stage.model.requests)
     made = stage.project / "made-by-the-tool"
     stage.say("work", stage.host.shell(f"touch {made}", ask=True))
     wait_until(lambda: stage.host.dialog in stage.pane.screen, "the host asks its human")
-    requests = len(stage.model.requests)
     message = stage.send(MAIL)
-    stage.step(message, "deferred", "dialog")
+    noted(message)
     time.sleep(STILL_SECONDS)
     assert stage.host.dialog in stage.pane.screen, "the dialog was answered"
-    assert "[IPC]" not in stage.pane.screen
+    assert LINE not in stage.pane.screen
     assert not made.exists(), "the tool was approved"
-    assert len(stage.model.requests) == requests, "something was submitted"
+    assert len(stage.model.requests) == requests + 1, "something was submitted"
     stage.press("Enter")  # the human approves
     approved = time.monotonic()
     wait_until(made.exists, "the approved tool runs")
-    request = stage.model.request_with("[IPC]", after=requests)
+    request = stage.model.request_with(LINE, after=requests)
     stage.read_by_model(message, MAIL, after=requests)
     return Measured((request.at - approved) * 1000, "dialog answered → the model has the line")
 
 
+def races_a_dialog(stage: Stage) -> Measured:
+    """The mail comes while the dialog opens: the line may be queued or deferred, the dialog is never answered."""
+    ahead: list[float] = []
+    for number in range(RACES):
+        made, go_on = stage.project / f"made-{number}", threading.Event()
+        before, mail = len(stage.model.requests), f"{MAIL} ({number})"
+        stage.say("work", replace(stage.host.shell(f"touch {made}", ask=True), until=go_on))
+        stage.model.request_with("work", after=before)
+        stage.wait_for_state("busy")
+        stage.team.post("worker-a", mail)
+        ahead.append(number * RACE_WIDTH_SECONDS / (RACES - 1))
+        time.sleep(ahead[-1])
+        go_on.set()
+        wait_until(lambda: stage.host.dialog in stage.pane.screen, "the host asks its human")
+        time.sleep(STILL_SECONDS)
+        assert stage.host.dialog in stage.pane.screen, f"the dialog was answered ({ahead[-1]:.2f} s)"
+        assert not made.exists(), f"the tool was approved ({ahead[-1]:.2f} s)"
+        stage.press("Enter")
+        wait_until(made.exists, "the approved tool runs")
+        stage.model.request_with(mail, after=before)
+        stage.wait_for_state("idle")
+    return Measured(ahead[-1] * 1000, f"mail up to this long before the dialog, {RACES} times; all of it read")
+
+
+def rings_seldom(stage: Stage) -> Measured:
+    began = time.monotonic()
+    for number in range(MANY):
+        stage.team.post("worker-a", f"{MAIL} ({number})")
+    stored = time.monotonic() - began
+    wait_until(lambda: not stage.team.unread("worker-a"), "all of it is read")
+    took = (time.monotonic() - began) * 1000
+    wait_until(lambda: stage.state in ("idle", "our_line"), "the host is idle again")
+    rung = sum(LINE in request.news for request in stage.model.requests)
+    assert 1 <= rung <= 3, f"{rung} doorbells"
+    return Measured(took, f"first stored → all {MANY} read; stored within {stored * 1000:.0f}, {rung} doorbells")
+
+
 def leaves_a_shell(stage: Stage) -> Measured:
-    stage.say("hello")
-    stage.model.request_with("hello")
-    stage.wait_for_state("idle")
+    _greet(stage)
     stage.type(stage.host.quit)
     stage.press("Enter")
     wait_until(lambda: stage.pane.fact("pane_current_command") == "bash", "the host has quit")
     wait_until(lambda: not stage.team.services.sessions.live("worker-a"), "our server has gone with it")
     message = stage.send(MAIL)
     assert [step[:2] for step in stage.steps(message)] == [("stored", None), ("deferred", "shell")]
-    assert "[IPC]" not in stage.pane.screen
+    assert LINE not in stage.pane.screen
     before = len(stage.model.requests)
     stage.launch()
     started = time.monotonic()
@@ -174,13 +224,14 @@ def denies_a_native_tool(stage: Stage) -> Measured:
 
 def brings_mail_after_a_tool(stage: Stage) -> Measured:
     go_on = threading.Event()
-    stage.say("work", replace(stage.host.shell("true"), until=go_on))
+    stage.say("work", replace(stage.host.shell(f"echo {TOOLS_WORD}"), until=go_on))
     stage.model.request_with("work")
     message = stage.send(MAIL)
     called = time.monotonic()
     go_on.set()
     told = stage.model.request_with("Call read_messages to read it.", after=1)
-    assert told is stage.model.requests[1], "it did not come with the tool's result"
+    assert told is stage.model.requests[1], "it did not come in the same turn"
+    assert TOOLS_WORD in told.news, "it did not come with the tool's result"
     stage.read_by_model(message, MAIL, after=2)
     return Measured((told.at - called) * 1000, "tool called → the model has its result and the line")
 
@@ -198,20 +249,25 @@ def does_not_stop_on_urgent_mail(stage: Stage) -> Measured:
 
 
 def wakes_without_keys(stage: Stage) -> Measured:
-    stage.say("hello")  # Codex names its thread at its first turn
-    stage.model.request_with("hello")
-    stage.wait_for_state("idle")
+    _greet(stage)
     stage.type(DRAFT)
     stage.wait_for_state("draft")
     sent = time.monotonic()
     message = stage.send(MAIL)
-    request = stage.model.request_with("[IPC]")
+    request = stage.model.request_with(LINE)
     read = stage.read_by_model(message, MAIL)
     steps = stage.steps(message)
     assert stage.draft == DRAFT, f"the draft became {stage.draft!r}"
     wanted = "codex_queue" if stage.host.name == "codex" else "hook"
     assert [why for _, why, _ in steps if why] == [wanted], steps
     return Measured(read, f"stored → read; the line after {(request.at - sent) * 1000:.0f}, the draft stays")
+
+
+def _greet(stage: Stage) -> None:
+    """A first turn: only then Codex names its thread."""
+    stage.say("hello")
+    stage.model.request_with("hello")
+    stage.wait_for_state("idle")
 
 
 SCENARIOS = (
@@ -221,10 +277,15 @@ SCENARIOS = (
     Scenario("busy in a tool: the line is queued", queues_during_a_tool),
     Scenario("draft: nothing typed, delivered after", leaves_a_draft),
     Scenario("permission dialog: nothing typed, delivered after", leaves_a_dialog, asks=True),
+    Scenario("mail comes as a permission dialog opens: not answered", races_a_dialog, asks=True),
+    Scenario("50 messages at once: 1–3 doorbells", rings_seldom),
     Scenario("quit to its shell: nothing typed; started again: reads it", leaves_a_shell, hooks=True),
     Scenario("interrupt replaces our tool's answer", replaces_an_answer),
     Scenario("interrupt denies the shell tool (PreToolUse)", denies_a_native_tool, hooks=True),
     Scenario("mail comes with a tool's result (PostToolUse)", brings_mail_after_a_tool, hooks=True),
     Scenario("urgent mail keeps the turn going (Stop)", does_not_stop_on_urgent_mail, hooks=True),
     Scenario("idle with a draft: woken without keys", wakes_without_keys, hooks=True),
+    Scenario(
+        "permission dialog, hooks: not answered, delivered after", leaves_a_dialog_without_keys, hooks=True, asks=True
+    ),
 )

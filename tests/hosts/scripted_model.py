@@ -17,6 +17,7 @@ from typing import Any
 
 PATIENCE_SECONDS = 30.0
 LONGEST_HOLD_SECONDS = 120.0
+MORE_MAIL = re.compile(r'"unread_remaining": ?[1-9]')
 DOORBELL = re.compile(r"\[IPC\] New message")
 
 Json = dict[str, Any]
@@ -58,8 +59,8 @@ class Request:
 
 
 class ScriptedModel:
-    """Answers the script's replies in order. Without any left: a doorbell's line is answered by reading the mail with
-    `read_mail`, everything else by "OK"."""
+    """Answers the script's replies in order. Without any left it does as our instructions say: on a doorbell's line it
+    reads its mail by `read_mail` until none is left, and to everything else it says "OK"."""
 
     def __init__(self, read_mail: Call) -> None:
         self.read_mail = read_mail
@@ -91,7 +92,8 @@ class ScriptedModel:
             if self._script:
                 request.reply = self._script.popleft()
             else:
-                request.reply = self.read_mail if DOORBELL.search(request.news) else Say("OK")
+                mail_waits = DOORBELL.search(request.news) or MORE_MAIL.search(request.news)
+                request.reply = self.read_mail if mail_waits else Say("OK")
             self.requests.append(request)
             self._news.notify_all()
             return request.reply

@@ -91,12 +91,14 @@ class Stage:
         self.model = model
         self.project = base / "project"
         self.home = base / "home"
+        self.hooked = False
         self.profiles = load_profiles()
         self.pane: Pane = terminal.pane("exec bash --norc --noprofile -i")
         self.started = 0.0
 
     def start(self, *, hooks: bool, asks: bool) -> None:
         """Starts the host as a human does and waits until it is idle."""
+        self.hooked = hooks
         line = self.host.furnish(self, hooks=hooks, asks=asks)
         (self.base / "start").write_text(f"cd {self.project}\n{line}\n", encoding="utf-8")
         self.launch(asks_about_hooks=hooks)
@@ -122,6 +124,7 @@ class Stage:
         """The human says something, and the model is going to answer with the replies."""
         self.model.script(*replies)
         self.type(text)
+        wait_until(lambda: self.draft == text, "the composer holds what was typed")
         self.press("Enter")
 
     # what others do

@@ -116,6 +116,18 @@ def test_a_line_of_ours_that_was_left_standing_is_finished_and_not_typed_again(s
     assert submitted(Log(seat.log).read())[before:] == [f"{LINE} #k3x9"]
 
 
+def test_a_line_of_ours_with_a_blank_of_the_humans_behind_it_is_a_draft(stage: Stage, seat: Seat) -> None:
+    os.write(seat.keyboard, b"\x1b[200~" + f"{LINE} #k3x9".encode() + b"\x1b[201~")
+    shows(stage, seat, "#k3x9")
+    os.write(seat.keyboard, b" ")
+    end = time.monotonic() + 10
+    while (outcome := notifier().ring(agent(stage, seat), LINE)) != Delivery("stored", "draft"):
+        assert outcome == Delivery("stored", "our_line"), "until the blank has arrived"
+        assert time.monotonic() < end
+    os.write(seat.keyboard, b"\x15")
+    gone(stage, seat, "#k3x9")
+
+
 def test_another_program_in_the_foreground_gets_nothing(stage: Stage, tmp_path: Path) -> None:
     pane = stage.tmux("new-session", "-d", "-P", "-F", "#{pane_id}", "exec cat")
     kept: list[Screen] = []

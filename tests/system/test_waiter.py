@@ -13,8 +13,11 @@ from typing import cast
 import pytest
 from mcp_types import RequestParamsMeta
 
+from multi_agent_mcp.cli.hook import WAKE
+from multi_agent_mcp.domain.times import now
+from multi_agent_mcp.services.waiter import CONNECTED_AFTER
 from multi_agent_mcp.store.process import started_at
-from tests.system.support import COMMAND, Team, line, wait_until
+from tests.system.support import COMMAND, Team, eventually, line, wait_until
 
 HOST = """\
 import subprocess, sys, time
@@ -24,17 +27,20 @@ time.sleep(600)
 
 
 @contextmanager
-def waiter(team: Team, *before: str) -> Iterator[subprocess.Popen[str]]:
-    """A waiter that is armed, as the test's own child or behind what stands `before` it."""
+def waiter(team: Team, *before: str, event: str = "") -> Iterator[subprocess.Popen[str]]:
+    """A waiter that is armed, as the test's own child or behind what stands `before` it. `event` is its input."""
+    said = team.base / "event.json"
+    said.write_text(event, encoding="ascii")
     where = ["--root", str(team.root), "--session", team.session, "--agent", "worker-a"]
-    process = subprocess.Popen(
-        [*before, *COMMAND, "hook", "--wait", *where],
-        env=team.env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-    )
+    with said.open("rb") as stdin:
+        process = subprocess.Popen(
+            [*before, *COMMAND, "hook", "--wait", *where],
+            env=team.env,
+            stdin=stdin,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        )
     try:
         yield process
     finally:
@@ -73,6 +79,17 @@ def test_what_the_waiter_rang_about_stands_in_the_diary_once_and_is_not_rung_a_s
             steps = team.services.doorbell.steps(message)
             assert [(step["state"], step.get("reason")) for step in steps] == [("rung", "hook")]
             assert team.delivery("worker-a") == ("stored", "doorbell_outstanding")
+
+
+@pytest.mark.anyio
+async def test_a_session_that_begins_is_woken_only_when_its_server_has_had_time_to_be_connected(team: Team) -> None:
+    team.post("worker-a")
+    async with team.server("worker-a"):
+        since = team.services.sessions.alive_since("worker-a")
+        with waiter(team, event='{"hook_event_name": "SessionStart"}') as process:
+            assert await eventually(process.poll, "the waiter wakes the agent") == WAKE
+    assert since is not None
+    assert now() - since >= CONNECTED_AFTER
 
 
 def test_one_waiter_of_a_host_is_enough(team: Team) -> None:

@@ -1,0 +1,38 @@
+"""The tmux session option for a status line."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.notify.ladder import Ladder
+from multi_agent_mcp.notify.status import OPTION, StatusLine
+from tests.conformance.stage import Stage
+
+pytestmark = pytest.mark.tmux
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    with Stage(0) as made:
+        yield made
+
+
+def test_the_option_counts_each_agents_unread_mail_until_it_is_read(stage: Stage) -> None:
+    pane = stage.tmux("display-message", "-p", "-t", "spare:", "#{pane_id}")
+    unread = {"a": 3, "b": 1}
+    status = StatusLine(lambda agent_id: unread[agent_id])
+    ladder = Ladder({"status_line": lambda: status})
+    agents = [Agent(id=name, pane_id=pane, socket_path=stage.socket) for name in unread]
+    for agent in agents:
+        assert ladder.ring(agent, "line") == Delivery("stored", "status_line")
+    assert stage.tmux("display-message", "-p", "-t", pane, f"#{{{OPTION}}}") == "a:3 b:1"
+    unread["a"] = 0
+    ladder.quiet(agents[0])
+    assert stage.tmux("display-message", "-p", "-t", pane, f"#{{{OPTION}}}") == "b:1"
