@@ -75,7 +75,7 @@ def has_left_composer(visit: Visit, tag: str) -> bool:
             return False
         sight = classify(visit.profile, replace(seen.screen, in_mode=False))
         if sight.composer is not None and f"#{tag}" not in squeezed(sight.composer.text):
-            return True  # still there with more behind it: a human's key came in the same read as ours
+            return True  # not even with more behind it, as when a human's key came in the same read as ours
         if sight.composer is None and sight.state != UNKNOWN:
             return True  # a dialog, a picker: it has gone on
     return False

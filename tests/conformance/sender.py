@@ -15,7 +15,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.names import session_name
+from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.notify.hosts import load_profiles
 from multi_agent_mcp.notify.pane import TmuxNotifier
 from multi_agent_mcp.notify.unknown import UnknownScreens
@@ -55,10 +57,13 @@ class Senders:
     def _deliver(self, agent_id: str, line: str, log: Log, chance: random.Random) -> None:
         end, tried = time.monotonic() + PATIENCE_SECONDS, 0
         while time.monotonic() < end:
-            with self.workspace.files.locked(f"doorbell-{agent_id}"):
-                if tried and log.holds(line):
-                    return
-                outcome = self.notifier.ring(self.workspace.registry.get(agent_id), line)
+            try:
+                with self.workspace.files.locked(f"doorbell-{agent_id}"):
+                    if tried and log.holds(line):
+                        return
+                    outcome = self.notifier.ring(self.workspace.registry.get(agent_id), line)
+            except Refusal as refusal:  # others had the pane for ten seconds
+                outcome = Delivery("stored", refusal.code)
             with self.lock:
                 self.reasons[f"{outcome.state} {outcome.reason or ''}".strip()] += 1
                 if outcome.entered_after is not None:
