@@ -1,4 +1,6 @@
-"""A program that behaves like a host's composer in the fixtures: `python -m tests.conformance.composer HOST LOG SEED`.
+"""A program that behaves like a host's composer in the fixtures.
+
+`python -m tests.conformance.composer HOST LOG SEED DIALOGS`, the last how likely a line leads to a dialog.
 
 Raw mode, bracketed paste, a draft, a queue while it works, dialogs that act on any key, a picker, a transcript, an
 alternate screen (codex). What is submitted and every key that reaches a view without a composer is written to LOG, one
@@ -38,6 +40,7 @@ class Composer:
     host: str
     log: str
     chance: random.Random
+    dialogs: float
     view: str = ""
     text: str = ""
     at: int = 0
@@ -132,7 +135,7 @@ class Composer:
         now = time.monotonic()
         self.history = [*self.history, text][-4:]
         self.busy_until = now + self.chance.choice((0.0, 0.1, 0.3, 0.8))
-        if self.chance.random() < 0.06:  # the tool it runs will need a permission
+        if self.chance.random() < self.dialogs:  # the tool it runs will need a permission
             self.busy_until = now + 3.0
             self.dialog_at = now + self.chance.uniform(0.0, 0.5)
 
@@ -210,9 +213,9 @@ def wrapped(text: str, width: int) -> list[str]:
     return rows
 
 
-def main(host: str, log: str, seed: str) -> None:
+def main(host: str, log: str, seed: str, dialogs: str) -> None:
     """Runs until it is told to quit."""
-    composer = Composer(host, log, random.Random(seed))  # noqa: S311 - a simulation
+    composer = Composer(host, log, random.Random(seed), float(dialogs))  # noqa: S311 - a simulation
     before = termios.tcgetattr(0)
     tty.setraw(0)
     out = b"\x1b[?1049h" if host == "codex" else b""
@@ -239,4 +242,4 @@ def main(host: str, log: str, seed: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    main(*sys.argv[1:5])

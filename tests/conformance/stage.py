@@ -39,7 +39,8 @@ class Seat:
 class Stage:
     """Use as a context manager. The directory is a short one: a socket's path holds about a hundred bytes."""
 
-    def __init__(self, panes: int) -> None:
+    def __init__(self, panes: int, dialogs: float = 0.06) -> None:
+        self.dialogs = dialogs
         self.count = panes
         self.directory = Path(tempfile.mkdtemp(prefix="mam-"))
         self.socket = str(self.directory / "s")
@@ -76,7 +77,7 @@ class Stage:
         return done.stdout.strip()
 
     def command(self, seat_host: str, log: Path) -> str:
-        return f"exec bash --norc {SCRIPT} {seat_host} {log} {sys.executable}"
+        return f"exec bash --norc {SCRIPT} {seat_host} {log} {sys.executable} {self.dialogs}"
 
     def register(self, seat: Seat) -> None:
         """As the agent's server does when it starts in the pane."""

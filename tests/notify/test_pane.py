@@ -17,8 +17,9 @@ from libtmux.common import tmux_cmd
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.notify.hosts import load_profiles
+from multi_agent_mcp.notify.looking import look
 from multi_agent_mcp.notify.pane import TmuxNotifier
-from multi_agent_mcp.notify.screens import Screen
+from multi_agent_mcp.notify.screens import Screen, classify
 from multi_agent_mcp.notify.tmux import Tmux
 from tests.conformance.composer import CLOSE
 from tests.conformance.reader import Log, submitted
@@ -33,7 +34,7 @@ ALIKE = re.compile(rf"{re.escape(LINE)} #[0-9a-z]{{4}}")
 def stage() -> Iterator[Stage]:
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")
-    with Stage(2) as made:
+    with Stage(2, dialogs=0) as made:
         wait_for(made.seats, made)
         yield made
 
@@ -43,6 +44,7 @@ def seat(stage: Stage, request: pytest.FixtureRequest) -> Iterator[Seat]:
     """A pane with an empty composer, at rest."""
     seat = stage.seats[request.param]
     os.write(seat.keyboard, CLOSE + b"\x15")
+    comes_to(stage, seat, "idle")
     yield seat
     os.write(seat.keyboard, CLOSE + b"\x15")
 
@@ -57,6 +59,19 @@ def notifier(quiet: float = 0.0, kept: list[Screen] | None = None) -> TmuxNotifi
 
 def agent(stage: Stage, seat: Seat) -> Agent:
     return stage.workspace.registry.get(seat.agent_id)
+
+
+def comes_to(stage: Stage, seat: Seat, state: str) -> None:
+    """Waits until the pane shows this."""
+    end, profile = time.monotonic() + 10, load_profiles().named[seat.host]
+    while True:
+        seen = look(Tmux(socket_path=stage.socket), seat.pane_id)
+        if isinstance(seen, str) or seen.facts.command != seat.host:
+            pass
+        elif classify(profile, seen.screen).state == state:
+            return
+        assert time.monotonic() < end, seen
+        time.sleep(0.02)
 
 
 def shows(stage: Stage, seat: Seat, text: str) -> None:
@@ -82,7 +97,7 @@ def test_a_line_is_typed_whole_with_a_short_tag_and_submitted_once(stage: Stage,
 
 def test_a_draft_is_left_as_it_is(stage: Stage, seat: Seat) -> None:
     os.write(seat.keyboard, b"half a sentence")
-    shows(stage, seat, "half a sentence")
+    comes_to(stage, seat, "draft")
     assert notifier().ring(agent(stage, seat), LINE) == Delivery("stored", "draft")
     shows(stage, seat, "half a sentence")
     os.write(seat.keyboard, b"\x15")
@@ -91,7 +106,7 @@ def test_a_draft_is_left_as_it_is(stage: Stage, seat: Seat) -> None:
 
 def test_a_picker_gets_no_key(stage: Stage, seat: Seat) -> None:
     os.write(seat.keyboard, b"/model\n")
-    shows(stage, seat, "elect ")
+    comes_to(stage, seat, "picker")
     assert notifier().ring(agent(stage, seat), LINE) == Delivery("stored", "picker")
     assert not [event for event in Log(seat.log).read() if event["event"] == "key"]
 
@@ -161,7 +176,7 @@ def test_the_decision_about_a_busy_pane_is_one_call_of_tmux(
         stage.tmux("copy-mode", "-t", seat.pane_id)
     else:
         os.write(seat.keyboard, b"jjj")
-        shows(stage, seat, " jjj" if seat.host == "codex" else "\u00a0jjj")
+        comes_to(stage, seat, "draft")
     calls: list[str] = []
     plain = Tmux.cmd
 
