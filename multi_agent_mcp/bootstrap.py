@@ -11,8 +11,9 @@ from pathlib import Path
 from multi_agent_mcp.config import Settings, read_settings
 from multi_agent_mcp.domain import names, times
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.delivery import RungReport
 from multi_agent_mcp.errors import NoSuchSession
-from multi_agent_mcp.notify.base import Notifier
+from multi_agent_mcp.notify.base import Notifier, Rung
 from multi_agent_mcp.notify.desktop import DesktopNotifier
 from multi_agent_mcp.notify.doorbell import Doorbell, is_served
 from multi_agent_mcp.notify.ladder import Ladder
@@ -146,6 +147,10 @@ class Services:
     def tasks(self) -> Tasks:
         return Tasks(self.workspace, self.agents, self.messages, self.waiting, self.texts, self.clock)
 
+    def rungs(self, agent: Agent) -> tuple[RungReport, ...]:
+        """The agent's rungs, strongest first, and why each could not ring now; see `notify.ladder.explain`."""
+        return self.notifier.explain(agent) if isinstance(self.notifier, Ladder) else ()
+
     def doctor(self, probe: Callable[[Agent], str | None]) -> Doctor:
         """`probe` says why an agent's pane cannot be rung."""
         return Doctor(self.workspace, self.agents, self.sessions, self.waiting, self.staffing, probe)
@@ -187,7 +192,7 @@ def default_ladder(workspace: Workspace, settings: Settings, texts: Texts) -> No
     """Every rung there is; which of them an agent has, and in which order, says `notify/ladder.py`."""
 
     @cache
-    def pane() -> Notifier:
+    def pane() -> Rung:
         from multi_agent_mcp.notify.hosts import load_profiles
         from multi_agent_mcp.notify.pane import TmuxNotifier  # libtmux takes 70 ms to import
         from multi_agent_mcp.notify.unknown import UnknownScreens
@@ -196,7 +201,7 @@ def default_ladder(workspace: Workspace, settings: Settings, texts: Texts) -> No
         return TmuxNotifier(settings.limits.submit_pause_seconds, load_profiles(workspace.root / "hosts"), unknown.keep)
 
     @cache
-    def status_line() -> Notifier:
+    def status_line() -> Rung:
         from multi_agent_mcp.notify.status import StatusLine
 
         return StatusLine(lambda agent_id: len(workspace.mailbox(agent_id).unread()))

@@ -25,6 +25,14 @@ class Delivery:
 
 
 @dataclass(frozen=True)
+class RungReport:
+    """One rung of an agent's ladder, and why it could not ring at this moment; None: it could."""
+
+    name: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
 class Ring:
     """One doorbell that reached its recipient, from the diary: when, about which messages, the how manieth in a row."""
 

@@ -14,3 +14,11 @@ class Notifier(Protocol):
     name: str
 
     def ring(self, agent: Agent, line: str) -> Delivery: ...
+
+
+class Rung(Notifier, Protocol):
+    """A way to ring that can also be asked why it could not."""
+
+    def check(self, agent: Agent) -> str | None:
+        """Why `ring` would not get across at this moment, or None. Types nothing, shows nothing, never raises."""
+        ...

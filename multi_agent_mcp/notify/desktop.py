@@ -27,13 +27,17 @@ class DesktopNotifier:
     def __init__(self, title: str) -> None:
         self.title = title
 
-    def ring(self, agent: Agent, line: str) -> Delivery:
-        """`rung` when the notice was handed to the desktop. Only for the human: agents have panes."""
+    def check(self, agent: Agent) -> str | None:
+        """`not_human` for agents, who have panes; `no_desktop` where there is no command that shows a notice."""
         if agent.role != "owner" and agent.type != "human":
-            return Delivery("stored", "no_pane")
-        call = notice_command(self.title, sanitized(line))
-        if call is None:
-            return Delivery("stored", "no_desktop")
+            return "not_human"
+        return None if notice_command(self.title, "") else "no_desktop"
+
+    def ring(self, agent: Agent, line: str) -> Delivery:
+        """`rung` when the notice was handed to the desktop."""
+        reason, call = self.check(agent), notice_command(self.title, sanitized(line))
+        if reason is not None or call is None:
+            return Delivery("stored", reason)
         try:
             done = subprocess.run(call, capture_output=True, timeout=CALL_SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired):

@@ -30,7 +30,7 @@ from multi_agent_mcp.texts import Texts
 
 BROADCAST_THREADS = 8
 PROBE_SECONDS = 0.02  # longer than a sender takes to ask whether somebody serves
-BEYOND_TIME = frozenset({"no_pane", "no_desktop", "no_tmux", "no_doorbell"})
+BEYOND_TIME = frozenset({"no_pane", "no_desktop", "not_human", "no_tmux", "no_doorbell"})
 """Reasons that waiting does not mend, only another record in `agents.json`."""
 
 

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.notify.base import Notifier
+from multi_agent_mcp.domain.delivery import Delivery, RungReport
+from multi_agent_mcp.notify.base import Rung
 
 logger = logging.getLogger(__name__)
 
@@ -16,17 +16,47 @@ BY_HOST: Mapping[str | None, tuple[str, ...]] = {
     "codex": ("hook", "codex_queue", "tmux", "desktop", "status_line"),
 }
 OTHERWISE = ("tmux", "desktop", "status_line")
-_NO_SUCH_RUNG = ("no_hook", "no_codex_thread", "no_codex", "codex_gone", "status_line")
-_SAY_LITTLE = ("no_pane", "no_desktop", *_NO_SUCH_RUNG)
-"""Reasons that only say that the agent has no such rung: another rung's reason tells more."""
+_SAY_LITTLE = (
+    *("no_desktop", "no_pane"),
+    *("no_hook", "no_codex_thread", "no_codex", "codex_gone", "not_human", "status_line"),
+)
+"""Reasons that only say that the agent has no such rung: another rung's reason tells more. The most telling first; an
+Owner without a pane lacks a desktop command, not a pane."""
+NO_SUCH_RUNG = "no_such_rung"
 
 
 def rungs_of(agent: Agent, known: Sequence[str] | Mapping[str, object]) -> tuple[str, ...]:
     """The names of the agent's rungs, strongest first: its own key `ladder` in agents.json, else its host's."""
+    return tuple(name for name in _wanted(agent) if name in known)
+
+
+def _wanted(agent: Agent) -> tuple[str, ...]:
     wanted = agent.extra.get("ladder")
-    if isinstance(wanted, list):
-        return tuple(name for name in wanted if name in known)
-    return tuple(name for name in BY_HOST.get(agent.host, OTHERWISE) if name in known)
+    return tuple(map(str, wanted)) if isinstance(wanted, list) else BY_HOST.get(agent.host, OTHERWISE)
+
+
+def explain(agent: Agent, rungs: Mapping[str, Callable[[], Rung]]) -> tuple[RungReport, ...]:
+    """Which rungs the agent has, strongest first, and why each could not ring at this moment (None: it could).
+
+    Rings nothing, types nothing. `no_such_rung` is a name in the agent's `ladder` that nobody knows; a rung that breaks
+    is `failed_{error}`. A reason may be gone in a second (`draft`, `human_typing`) or need another set-up (`no_hook`,
+    `no_pane`); the words in `notify/` beside each `check` say which.
+    """
+    return tuple(RungReport(name, _checked(agent, rungs.get(name))) for name in _wanted(agent))
+
+
+def _checked(agent: Agent, made: Callable[[], Rung] | None) -> str | None:
+    if made is None:
+        return NO_SUCH_RUNG
+    try:
+        return made().check(agent)
+    except Exception as error:  # noqa: BLE001 - as in `Ladder.ring`: one broken rung must not hide the others
+        return f"failed_{type(error).__name__}"
+
+
+def _says_little(delivery: Delivery) -> int:
+    """0 for a reason that tells something; ties are the strongest rung's."""
+    return _SAY_LITTLE.index(delivery.reason) + 1 if delivery.reason in _SAY_LITTLE else 0
 
 
 class Ladder:
@@ -34,7 +64,7 @@ class Ladder:
 
     name = "ladder"
 
-    def __init__(self, rungs: Mapping[str, Callable[[], Notifier]]) -> None:
+    def __init__(self, rungs: Mapping[str, Callable[[], Rung]]) -> None:
         self._rungs = rungs  # made when needed: importing libtmux costs 70 ms
         self._below: set[str] = set()
 
@@ -46,9 +76,11 @@ class Ladder:
             if delivery.state != "stored":
                 return delivery
             failed.append(delivery)
-        told = [delivery for delivery in failed if delivery.reason not in _SAY_LITTLE]
-        nowhere = [delivery for delivery in failed if delivery.reason not in _NO_SUCH_RUNG]
-        return (told or nowhere or failed or [Delivery("stored", "no_doorbell")])[0]
+        return min(failed, key=_says_little, default=Delivery("stored", "no_doorbell"))
+
+    def explain(self, agent: Agent) -> tuple[RungReport, ...]:
+        """See the function `explain`."""
+        return explain(agent, self._rungs)
 
     def quiet(self, agent: Agent) -> None:
         """Nothing is unread any more: takes back what rungs of this process have left on show. Never raises."""

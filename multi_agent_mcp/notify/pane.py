@@ -46,6 +46,8 @@ input to the composer; a key that comes later could meet one that opens in that 
 LOOK_AGAIN_SECONDS = 0.01
 LOOK_SECONDS = 0.01  # what a look takes: the last one falls into the pause
 ATTEMPTS = 3
+UNKNOWN_SCREEN = "unknown_screen"
+"""The reason when a known host shows what nobody has described; kept, so that the profile can be mended."""
 _TAG_LETTERS = "23456789bcdfghjkmnpqrstvwxz"  # no vowels: no words
 
 Keep = Callable[[str, Screen], None]
@@ -71,37 +73,50 @@ class TmuxNotifier:
     def ring(self, agent: Agent, line: str) -> Delivery:
         """`submitted` when the line was typed and entered, `rung` when it stands there but was not entered,
         `stored` with the reason when nothing was typed."""
-        if agent.pane_id is None or agent.socket_path is None or not PANE_ID.fullmatch(agent.pane_id):
-            return Delivery("stored", "no_pane")
-        server = Tmux(socket_path=agent.socket_path)
-        server.inside = agent.pane_id
         try:
             for _ in range(ATTEMPTS - 1):
-                outcome = self._ring(server, agent, agent.pane_id, sanitized(line))
+                outcome = self._ring(agent, sanitized(line))
                 if outcome != Delivery("stored", CHANGED):
                     return outcome
-            return self._ring(server, agent, agent.pane_id, sanitized(line))
+            return self._ring(agent, sanitized(line))
         except exc.TmuxCommandNotFound:
             return Delivery("stored", "no_tmux")
 
-    def _ring(self, server: Tmux, agent: Agent, pane: str, line: str) -> Delivery:
-        began = time.monotonic()
-        seen = look(server, pane)
-        if isinstance(seen, str):
-            return Delivery("stored", seen)
-        if (reason := self._refusal(agent, seen)) is not None:
-            if reason == "shell":
-                _show_status(server, pane, line)
+    def check(self, agent: Agent) -> str | None:
+        """Why nothing would be typed at this moment, or None: the gates of tmux, a human who types, and what the host
+        shows. One call of tmux."""
+        try:
+            visit = self._visit(agent)
+        except exc.TmuxCommandNotFound:
+            return "no_tmux"
+        return visit if isinstance(visit, str) else _untypeable(visit)
+
+    def _ring(self, agent: Agent, line: str) -> Delivery:
+        visit = self._visit(agent)
+        if isinstance(visit, str):
+            if visit == "shell":
+                _show_status(agent, line)
+            return Delivery("stored", visit)
+        if (reason := _untypeable(visit)) is not None:
+            if reason == UNKNOWN_SCREEN and self.keep is not None and self._lasts(visit):
+                self.keep(visit.profile.name, visit.seen.screen)
             return Delivery("stored", reason)
-        profile, sight = self._recognised(agent, seen)
-        visit = Visit(server, agent, pane, self.profiles, profile, seen, sight, began)
-        if profile.composer is None:
+        if visit.profile.composer is None:
             return self._to_line_reader(visit, line)
-        if sight.state == OURS:
-            return self._finish(visit)
-        if sight.state not in TYPEABLE:
-            return Delivery("stored", self._untypeable(visit))
-        return self._to_composer(visit, line)
+        return self._finish(visit) if visit.sight.state == OURS else self._to_composer(visit, line)
+
+    def _visit(self, agent: Agent) -> Visit | str:
+        """One look at the agent's pane; the reason when tmux alone forbids typing there, or a human types."""
+        if agent.pane_id is None or agent.socket_path is None or not PANE_ID.fullmatch(agent.pane_id):
+            return "no_pane"
+        began, server = time.monotonic(), _server(agent)
+        seen = look(server, agent.pane_id)
+        if isinstance(seen, str):
+            return seen
+        if (reason := self._refusal(agent, seen)) is not None:
+            return reason
+        profile, sight = self._recognised(agent, seen)
+        return Visit(server, agent, agent.pane_id, self.profiles, profile, seen, sight, began)
 
     def _refusal(self, agent: Agent, seen: Look) -> str | None:
         """What tmux alone knows, and a human who is typing right now."""
@@ -119,17 +134,6 @@ class TmuxNotifier:
             if len(candidates) == 1 or sight.state != UNKNOWN:
                 return profile, sight
         return candidates[-1], Sight(UNKNOWN)
-
-    def _untypeable(self, visit: Visit) -> str:
-        """The reason for a screen that is not to be typed into. An unknown one is kept, for mending the profile."""
-        if visit.sight.state != UNKNOWN:
-            return visit.sight.state
-        command = visit.seen.facts.command
-        if not (visit.profile.runs_as(command) or visit.profile.may_run_as(command)):
-            return "other_program"  # an editor, a pager: the host is behind it
-        if self.keep is not None and self._lasts(visit):
-            self.keep(visit.profile.name, visit.seen.screen)
-        return "unknown_screen"
 
     def _lasts(self, visit: Visit) -> bool:
         """Whether the screen stays; a frame caught half drawn is not worth keeping."""
@@ -221,6 +225,24 @@ class TmuxNotifier:
         return self.submit_pause_seconds if profile.pause_seconds is None else profile.pause_seconds
 
 
+def _untypeable(visit: Visit) -> str | None:
+    """The reason for a screen that is not to be typed into, or None."""
+    if visit.profile.composer is None or visit.sight.state in (*TYPEABLE, OURS):
+        return None
+    if visit.sight.state != UNKNOWN:
+        return visit.sight.state
+    command = visit.seen.facts.command
+    known = visit.profile.runs_as(command) or visit.profile.may_run_as(command)
+    return UNKNOWN_SCREEN if known else "other_program"  # an editor, a pager: the host is behind it
+
+
+def _server(agent: Agent) -> Tmux:
+    """The agent's tmux server, asked from within its pane: the clients it then speaks of are those that show it."""
+    server = Tmux(socket_path=agent.socket_path)
+    server.inside = agent.pane_id
+    return server
+
+
 def _new_tag(screen: Screen) -> str:
     """Four letters that stand nowhere on the screen."""
     while True:
@@ -229,7 +251,7 @@ def _new_tag(screen: Screen) -> str:
             return tag
 
 
-def _show_status(server: Tmux, pane: str, line: str) -> None:
+def _show_status(agent: Agent, line: str) -> None:
     """The agent has quit to its shell: nothing is typed, but a client that shows the pane is told (row 8)."""
     literal = line.replace("#", "##").replace("%", "%%")  # -l would say so, from tmux 3.4 on
-    server.cmd("display-message", "-t", pane, "-d", "5000", literal)
+    _server(agent).cmd("display-message", "-t", str(agent.pane_id), "-d", "5000", literal)

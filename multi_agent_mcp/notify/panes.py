@@ -12,12 +12,11 @@ from libtmux import exc
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.notify.tmux import Tmux, pane_place, probe
+from multi_agent_mcp.notify.tmux import GONE, Tmux, pane_place, probe
 from multi_agent_mcp.store.workspace import Workspace
 
 _COMPOUND = re.compile(r"[;&|<>()$`\n]|^\s*\w+=")
 ON_DEMAND = "on_demand"
-GONE = ("no_pane", "pane_gone", "pane_changed", "tmux_gone", "tmux_restarted", "no_tmux")
 USABLE = (None, "copy_mode", "synchronized", "input_off")
 
 

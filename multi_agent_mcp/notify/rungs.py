@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -26,14 +27,19 @@ class HookRung:
     def __init__(self, session: Path) -> None:
         self._armed = session / ".hooks"
 
-    def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - the waiter words its own line
-        """`rung` while a waiter lives, else `stored`."""
+    def check(self, agent: Agent) -> str | None:
+        """`no_hook` while no waiter lives: none was set up, or the host is not running."""
         try:
             words = (self._armed / f"{agent.id}.armed").read_text(encoding="utf-8").split()
         except (OSError, UnicodeDecodeError):
-            return Delivery("stored", "no_hook")
+            return "no_hook"
         armed = bool(words) and words[0].isdigit() and int(words[0]) > 1 and is_alive(int(words[0]), None)
-        return Delivery("rung", "hook") if armed else Delivery("stored", "no_hook")
+        return None if armed else "no_hook"
+
+    def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - the waiter words its own line
+        """`rung` while a waiter lives, else `stored`."""
+        reason = self.check(agent)
+        return Delivery("rung", "hook") if reason is None else Delivery("stored", reason)
 
 
 class CodexQueue:
@@ -44,17 +50,24 @@ class CodexQueue:
     def __init__(self, is_served: Callable[[str], bool]) -> None:
         self._is_served = is_served
 
-    def ring(self, agent: Agent, line: str) -> Delivery:
-        """`submitted` when Codex took the line. Only for an agent whose host is Codex, whose thread is known, and whose
-        server lives: Codex also takes lines for a thread that nobody has open, and says nothing of it."""
+    def check(self, agent: Agent) -> str | None:
+        """`no_codex_thread` until Codex has named it, at its first turn; `codex_gone` when the agent's server does not
+        live: Codex also takes lines for a thread that nobody has open, and says nothing of it; `no_codex` when the
+        command is missing."""
         thread = agent.extra.get("codex_thread_id")
         if agent.host != "codex" or not isinstance(thread, str) or not _THREAD.fullmatch(thread):
-            return Delivery("stored", "no_codex_thread")
+            return "no_codex_thread"
         if not self._is_served(agent.id):
-            return Delivery("stored", "codex_gone")
+            return "codex_gone"
+        return None if shutil.which("codex") else "no_codex"
+
+    def ring(self, agent: Agent, line: str) -> Delivery:
+        """`submitted` when Codex took the line."""
+        if (reason := self.check(agent)) is not None:
+            return Delivery("stored", reason)
         home = agent.extra.get("codex_home")
         environment = child_environment(CODEX_HOME=home) if isinstance(home, str) else None
-        call = ["codex", "queue", "--thread", thread, "--message", sanitized(line)]
+        call = ["codex", "queue", "--thread", str(agent.extra["codex_thread_id"]), "--message", sanitized(line)]
         try:
             done = subprocess.run(
                 call,
@@ -64,8 +77,6 @@ class CodexQueue:
                 timeout=CODEX_SECONDS,
                 check=False,
             )
-        except FileNotFoundError:
-            return Delivery("stored", "no_codex")
         except (OSError, subprocess.TimeoutExpired):
             return Delivery("stored", "codex_failed")
         return Delivery("submitted", "codex_queue") if done.returncode == 0 else Delivery("stored", "codex_failed")

@@ -8,7 +8,7 @@ from libtmux import exc
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.notify.tmux import Tmux
+from multi_agent_mcp.notify.tmux import GONE, Tmux, probe
 
 OPTION = "@ipc_unread"
 
@@ -22,6 +22,11 @@ class StatusLine:
     def __init__(self, unread: Callable[[str], int]) -> None:
         self._unread = unread
         self._shown: dict[str, int] = {}
+
+    def check(self, agent: Agent) -> str | None:
+        """`no_pane`, or why that pane's tmux does not answer."""
+        reason = probe(agent)
+        return reason if reason in GONE else None
 
     def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - a number says it
         """`stored`, with the reason `status_line` when the option says it."""

@@ -35,6 +35,8 @@ _FACTS = (
 )
 FACTS_FORMAT = "\t".join(f"#{{{name}}}" for name in _FACTS)
 _PLACE = ("pane_id", "session_name", "window_index", "pane_index", "pane_pid", "pid")
+GONE = ("no_pane", "pane_gone", "pane_changed", "tmux_gone", "tmux_restarted", "no_tmux")
+"""Answers of `probe` by which the registered pane is there no more."""
 PANE_ID = re.compile(r"%[0-9]+")
 
 

@@ -108,7 +108,7 @@ def test_control_characters_do_not_reach_the_desktop(desk: Desk) -> None:
 
 def test_only_people_get_desktop_notices(desk: Desk) -> None:
     desk.has("notify-send")
-    assert ring(agent=Agent(id="worker-a")) == Delivery("stored", "no_pane")
+    assert ring(agent=Agent(id="worker-a")) == Delivery("stored", "not_human")
     assert ring(agent=Agent(id="helper", role="worker", type="human")) == Delivery("rung", "desktop")
     assert ring(agent=Agent(id="boss", role="owner", type="ai")) == Delivery("rung", "desktop")
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.notify.ladder import Ladder, rungs_of
+from multi_agent_mcp.domain.delivery import Delivery, RungReport
+from multi_agent_mcp.notify.base import Rung
+from multi_agent_mcp.notify.desktop import DesktopNotifier
+from multi_agent_mcp.notify.ladder import Ladder, explain, rungs_of
 from multi_agent_mcp.notify.recorder import Recorder
 from multi_agent_mcp.notify.rungs import CodexQueue, HookRung
 
@@ -40,6 +44,40 @@ def test_a_rung_that_cannot_be_used_gives_way_to_the_next_and_its_reason_counts_
     second.outcome = Delivery("stored", "no_desktop")
     assert ladder.ring(Agent(id="a"), "line") == Delivery("stored", "draft")
     assert len(first.rings) == 2
+
+
+def test_an_owner_without_a_pane_lacks_a_desktop_command() -> None:
+    reasons = {"tmux": "no_pane", "desktop": "no_desktop", "status_line": "no_pane"}
+    ladder = Ladder({name: partial(Recorder, Delivery("stored", reason)) for name, reason in reasons.items()})
+    assert ladder.ring(Agent(id="owner", role="owner"), "line") == Delivery("stored", "no_desktop")
+
+
+def test_the_ladder_explains_each_rung_and_rings_none(tmp_path: Path) -> None:
+    pane = Recorder(Delivery("submitted"))
+    rungs: dict[str, Callable[[], Rung]] = {
+        "hook": lambda: HookRung(tmp_path),
+        "codex_queue": lambda: CodexQueue(lambda _: False),
+        "tmux": lambda: pane,
+        "desktop": lambda: DesktopNotifier("title"),
+    }
+    agent = Agent(id="a", extra={"ladder": ["hook", "codex_queue", "nonsense", "tmux", "desktop"]})
+    assert [(report.name, report.reason) for report in explain(agent, rungs)] == [
+        ("hook", "no_hook"),
+        ("codex_queue", "no_codex_thread"),
+        ("nonsense", "no_such_rung"),
+        ("tmux", None),
+        ("desktop", "not_human"),
+    ]
+    assert pane.rings == []
+    assert Ladder(rungs).explain(Agent(id="b")) == (RungReport("tmux"), *explain(Agent(id="b"), rungs)[1:])
+
+
+def test_a_rung_that_breaks_when_asked_does_not_hide_the_others() -> None:
+    def broken() -> Rung:
+        raise OSError("x")
+
+    reports = explain(Agent(id="a"), {"tmux": broken, "desktop": Recorder, "status_line": Recorder})
+    assert [report.reason for report in reports] == ["failed_OSError", None, None]
 
 
 def test_an_agent_without_any_rung_is_said_to_have_no_pane() -> None:

@@ -90,6 +90,7 @@ def gone(stage: Stage, seat: Seat, text: str) -> None:
 
 def test_a_line_is_typed_whole_with_a_short_tag_and_submitted_once(stage: Stage, seat: Seat) -> None:
     before = len(submitted(Log(seat.log).read()))
+    assert notifier().check(agent(stage, seat)) is None
     assert notifier().ring(agent(stage, seat), LINE).state == "submitted"
     (line,) = submitted(Log(seat.log).read())[before:]
     assert ALIKE.fullmatch(line)
@@ -187,5 +188,7 @@ def test_the_decision_about_a_busy_pane_is_one_call_of_tmux(
     monkeypatch.setattr(Tmux, "cmd", counted)
     assert notifier().ring(agent(stage, seat), LINE) == Delivery("stored", state)
     assert len(calls) == 1
+    assert notifier().check(agent(stage, seat)) == state
+    assert len(calls) == 2
     if state == "copy_mode":
         stage.tmux("send-keys", "-t", seat.pane_id, "-X", "cancel")

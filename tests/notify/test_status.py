@@ -30,6 +30,7 @@ def test_the_option_counts_each_agents_unread_mail_until_it_is_read(stage: Stage
     status = StatusLine(lambda agent_id: unread[agent_id])
     ladder = Ladder({"status_line": lambda: status})
     agents = [Agent(id=name, pane_id=pane, socket_path=stage.socket) for name in unread]
+    assert [status.check(agents[0]), status.check(Agent(id="c"))] == [None, "no_pane"]
     for agent in agents:
         assert ladder.ring(agent, "line") == Delivery("stored", "status_line")
     assert stage.tmux("display-message", "-p", "-t", pane, f"#{{{OPTION}}}") == "a:3 b:1"
