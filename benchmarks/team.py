@@ -18,7 +18,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.services import team as teams
-from multi_agent_mcp.services.messages import Draft
+from multi_agent_mcp.services.drafts import Draft
 from multi_agent_mcp.services.reading import Query
 
 SESSION = "bench"

@@ -39,6 +39,7 @@ from multi_agent_mcp.services.requests import Requests
 from multi_agent_mcp.services.sessions import Sessions
 from multi_agent_mcp.services.staffing import Staffing
 from multi_agent_mcp.services.tasks import Tasks
+from multi_agent_mcp.services.tracing import Tracing
 from multi_agent_mcp.services.waiting import Waiting
 from multi_agent_mcp.services.work import Work
 from multi_agent_mcp.store.journal import Journal
@@ -109,6 +110,10 @@ class Services:
     @cached_property
     def messages(self) -> Messages:
         return Messages(self.workspace, self.agents, self.settings, self.texts, self.clock, self.doorbell)
+
+    @cached_property
+    def tracing(self) -> Tracing:
+        return Tracing(self.workspace, self.agents, self.doorbell)
 
     @cached_property
     def conversations(self) -> Conversations:

@@ -19,8 +19,9 @@ from benchmarks.timing import in_turns, ms
 from benchmarks.wire import Server
 from multi_agent_mcp.domain import names, times
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import InvalidStatusTransition
 from multi_agent_mcp.services.creation import NewTask
 

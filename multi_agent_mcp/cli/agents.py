@@ -11,7 +11,7 @@ from multi_agent_mcp.config import read_environment
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
 from multi_agent_mcp.domain.names import agent_id as parse_agent_id
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.services.messages import require_choice
+from multi_agent_mcp.services.drafts import require_choice
 
 app = typer.Typer(help="Who takes part: add, list, remove.", no_args_is_help=True)
 

@@ -123,7 +123,7 @@ def _opened(options: dict[str, str]) -> tuple[Services, str]:
     from multi_agent_mcp.config import find_root, find_session
     from multi_agent_mcp.domain.agent import PURPOSES
     from multi_agent_mcp.domain.names import agent_id
-    from multi_agent_mcp.services.messages import require_choice
+    from multi_agent_mcp.services.drafts import require_choice
 
     require_choice("purpose", options.get("purpose", "task"), PURPOSES)
     root = find_root(options.get("root"), Path.cwd())

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from multi_agent_mcp.cli.door import Json, Root, Session, desk
+from multi_agent_mcp.services.drafts import require_choice
 from multi_agent_mcp.services.hosts import HOSTS, HostConfiguration, host_configuration
-from multi_agent_mcp.services.messages import require_choice
 
 Written = list[tuple[Path, Path | None]]
 

@@ -13,7 +13,7 @@ from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import MessageNotFound
-from multi_agent_mcp.services.messages import Draft
+from multi_agent_mcp.services.drafts import Draft
 from multi_agent_mcp.services.reading import Query
 
 EVERYBODY = "all"
@@ -105,7 +105,7 @@ def trace(
 ) -> None:
     """Show where a message is and every step it took: stored, rung, submitted, read."""
     with desk(root, session, as_json=as_json) as opened:
-        traces = opened.services.messages.trace(message_id)
+        traces = opened.services.tracing.trace(message_id)
         if not traces:
             raise MessageNotFound(message_id=message_id)
         opened.show({"message_id": message_id, "copies": traces}, _traces(traces))

@@ -18,7 +18,7 @@ from multi_agent_mcp.config import Environment, find_root, find_session, read_en
 from multi_agent_mcp.domain.agent import PURPOSES
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.server.binding import Binding
-from multi_agent_mcp.services.messages import require_choice
+from multi_agent_mcp.services.drafts import require_choice
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES, catalogue
 
 HELP = "Run an agent's MCP server on standard input and output. Hosts start it; see host-config."

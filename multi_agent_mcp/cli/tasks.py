@@ -12,7 +12,7 @@ from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.creation import NewTask
-from multi_agent_mcp.services.messages import require_choice
+from multi_agent_mcp.services.drafts import require_choice
 from multi_agent_mcp.services.work import brief
 from multi_agent_mcp.store.frontmatter import as_plain
 

@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import Any, ClassVar, Literal, get_args
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
+from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.entity import EPOCH, Entity
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidStatusTransition, Unauthorized
 
 TaskStatus = Literal["backlog", "todo", "in_progress", "blocked", "done", "cancelled"]
@@ -34,30 +34,6 @@ TRANSITIONS: Mapping[str, tuple[str, ...]] = {
     "done": (),
     "cancelled": (),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Change:
-    """Who changes a task, when, why, and (from a chat) on whose request."""
-
-    by: str
-    at: datetime
-    reason: str | None = None
-    requester_id: str | None = None
-    message_id: str | None = None
-    conversation_id: str | None = None
-
-    def entry(self, **changed: Any) -> dict[str, Any]:
-        """One line of the task's history; unset fields are left out."""
-        facts = {
-            "at": format_time(self.at),
-            "by": self.by,
-            "reason": self.reason,
-            "requester_id": self.requester_id,
-            "message_id": self.message_id,
-            "conversation_id": self.conversation_id,
-        }
-        return {**{key: value for key, value in facts.items() if value is not None}, **changed}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,20 +177,6 @@ class Task(Entity):
         task = task.recorded(change, approval_status=["pending", status])
         return task.move_to("todo", change) if approve and task.status == "backlog" and task.assignee_id else task
 
-    def completed_by_assignee(self, change: Change, result: str, summary: str | None, next_steps: str | None) -> Task:
-        """`report_completed`: `success` finishes, `failed` and `blocked` block; a task that somebody else has blocked
-        or cancelled meanwhile keeps that status and only takes the report."""
-        wanted = "done" if result == "success" else "blocked"
-        if self.status == wanted or (wanted == "blocked" and self.status == "cancelled"):
-            task = self.recorded(change, completion_result=result)
-        else:
-            begun = self.through_in_progress(change) if wanted == "done" and self.status != "blocked" else self
-            task = begun.move_to(wanted, change)
-        progress = 100 if task.status == "done" else task.progress
-        return replace(
-            task, completion_result=result, completion_summary=summary, next_steps=next_steps, progress=progress
-        )
-
     @property
     def reopened(self) -> int:
         """How often the task was taken up again after it had been blocked; each time its end is news again."""
@@ -235,49 +197,6 @@ class Task(Entity):
             created_at=self.status_changed_at or self.updated_at,
             instruction=instruction,
         )
-
-    def progressed(
-        self,
-        change: Change,
-        progress: int | None,
-        checklist: tuple[Mapping[str, Any], ...] | None,
-        written_at: datetime,
-    ) -> Task:
-        """A progress report: work has visibly begun, so a waiting task moves to `in_progress`. One that was written
-        before the task was blocked must not reopen it: that would take back the interrupt."""
-        begun = self.status_changed_at is None or written_at >= self.status_changed_at
-        task = self.move_to("in_progress", change) if begun and self.status in ("todo", "blocked") else self
-        task = replace(
-            task,
-            progress=task.progress if progress is None else progress,
-            checklist=task.checklist if checklist is None else checklist,
-        )
-        return task.recorded(change, progress=task.progress)
-
-    def reported(self, change: Change, *, failed: bool, summary: str | None) -> Task:
-        """A completion report: `done`, or `blocked` when it failed; through `in_progress` where the table asks it. A
-        task that is blocked already stays so, for the reason it was blocked for."""
-        if failed and self.status == "blocked":
-            reason = self.blocked_reason or change.reason
-            task = self.recorded(change, completion_result="failed")
-            return replace(task, completion_result="failed", completion_summary=summary, blocked_reason=reason)
-        begun = self.through_in_progress(change)
-        if failed:
-            return replace(begun.move_to("blocked", change), completion_result="failed", completion_summary=summary)
-        done = begun.move_to("done", replace(change, reason=None))
-        return replace(done, progress=100, completion_result="success", completion_summary=summary)
-
-    def through_in_progress(self, change: Change) -> Task:
-        """The steps the table asks for before a task may be `done` or `blocked`."""
-        steps: Mapping[str, tuple[str, ...]] = {
-            "backlog": ("todo", "in_progress"),
-            "todo": ("in_progress",),
-            "blocked": ("in_progress",),
-        }
-        task = self
-        for step in steps.get(self.status, ()):
-            task = task.move_to(step, replace(change, reason=None))
-        return task
 
 
 def priority_rank(priority: str) -> int:

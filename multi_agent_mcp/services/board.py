@@ -7,14 +7,15 @@ from contextlib import suppress
 from datetime import datetime
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
+from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.names import entity_id, new_id
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Change, Task, priority_rank
+from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task, priority_rank
 from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Refusal, Unauthorized
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.creation import require_sound
+from multi_agent_mcp.services.drafts import require_choice, require_text
 from multi_agent_mcp.services.interrupts import Interrupts
-from multi_agent_mcp.services.messages import require_choice, require_text
 from multi_agent_mcp.store.workspace import Workspace
 
 _STATUS_RANK = {"in_progress": 0, "blocked": 1, "todo": 2, "backlog": 3, "done": 4, "cancelled": 5}

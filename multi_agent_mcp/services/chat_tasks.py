@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
-from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.change import Change
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import InvalidArguments, Unauthorized
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.board import Board

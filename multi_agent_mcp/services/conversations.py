@@ -15,7 +15,8 @@ from multi_agent_mcp.domain.names import entity_id, new_id
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import ConversationNotFound, InvalidArguments, InvalidId, Refusal
 from multi_agent_mcp.services.agents import Agents
-from multi_agent_mcp.services.messages import Draft, Messages, Sent, require_text
+from multi_agent_mcp.services.drafts import Draft, require_text
+from multi_agent_mcp.services.messages import Messages, Sent
 from multi_agent_mcp.store.workspace import Workspace
 
 ENDED = "ended"

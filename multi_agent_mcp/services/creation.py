@@ -8,12 +8,13 @@ from datetime import datetime
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.dependencies import require_no_cycle
 from multi_agent_mcp.domain.names import entity_id, new_id
-from multi_agent_mcp.domain.task import TASK_PRIORITIES, Change, Task
+from multi_agent_mcp.domain.task import TASK_PRIORITIES, Task
 from multi_agent_mcp.errors import InvalidArguments, Refusal, TaskNotFound
 from multi_agent_mcp.services.agents import Agents
-from multi_agent_mcp.services.messages import require_choice, require_text
+from multi_agent_mcp.services.drafts import require_choice, require_text
 from multi_agent_mcp.store.workspace import Workspace
 
 TITLE_CHARACTERS = 500

@@ -14,7 +14,8 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Unauthorized
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.conversations import Conversations, require_purpose
-from multi_agent_mcp.services.messages import Sent, require_text
+from multi_agent_mcp.services.drafts import require_text
+from multi_agent_mcp.services.messages import Sent
 from multi_agent_mcp.services.sessions import Sessions
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts

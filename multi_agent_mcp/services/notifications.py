@@ -11,8 +11,8 @@ from multi_agent_mcp.domain.names import new_id
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import ContentTooLarge
+from multi_agent_mcp.services.drafts import require_text
 from multi_agent_mcp.services.interrupts import Interrupts
-from multi_agent_mcp.services.messages import require_text
 from multi_agent_mcp.store.workspace import Workspace
 
 READ_KEPT = timedelta(days=30)

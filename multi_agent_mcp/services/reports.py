@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.message import REPORT_TYPES, Message, page_order
 from multi_agent_mcp.domain.names import entity_id
-from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.outcomes import progressed, reported
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.dashboard import Dashboard
 from multi_agent_mcp.store.workspace import Workspace
@@ -51,12 +53,12 @@ class Reports:
                 return task  # `report_completed` has brought its result into the task itself
             task.require_assignee(message.sender_id)
             if message.message_type == "task_progress":
-                return task.progressed(change, _progress(message), _checklist(message), message.created_at)
+                return progressed(task, change, _progress(message), _checklist(message), message.created_at)
             summary = message.metadata.get("summary") or message.content
             failed = message.message_type == "task_failed"
             reason = message.content if failed else None
-            reported = Change(by=change.by, at=change.at, message_id=change.message_id, reason=reason)
-            return task.reported(reported, failed=failed, summary=str(summary))
+            outcome = Change(by=change.by, at=change.at, message_id=change.message_id, reason=reason)
+            return reported(task, outcome, failed=failed, summary=str(summary))
 
         return apply
 

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from datetime import datetime
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
+from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.names import entity_id, new_id
-from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import Refusal, Unauthorized
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.creation import NewTask, require_sound
-from multi_agent_mcp.services.messages import Draft, Messages, require_text
+from multi_agent_mcp.services.drafts import Draft, require_text
+from multi_agent_mcp.services.messages import Messages
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 

@@ -8,12 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent, report_recipient
+from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.names import entity_id, new_id
-from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, Refusal
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.creation import require_sound
-from multi_agent_mcp.services.messages import Draft, Messages, Sent, require_text
+from multi_agent_mcp.services.drafts import Draft, require_text
+from multi_agent_mcp.services.messages import Messages, Sent
 from multi_agent_mcp.services.waiting import Waiting
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts

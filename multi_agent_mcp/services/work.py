@@ -8,12 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.change import Change
+from multi_agent_mcp.domain.outcomes import completed
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.services.board import Board
+from multi_agent_mcp.services.drafts import require_text
 from multi_agent_mcp.services.executions import Executions
-from multi_agent_mcp.services.messages import require_text
 from multi_agent_mcp.services.reading import Reading
 from multi_agent_mcp.services.requests import Requests
 from multi_agent_mcp.services.sessions import LiveSession
@@ -127,7 +129,7 @@ def _completed(
     task: Task, agent: Agent, change: Change, result: str, summary: str | None, next_steps: str | None
 ) -> Task:
     task.require_assignee(agent.id)
-    return task.completed_by_assignee(change, result, summary, next_steps)
+    return completed(task, change, result, summary, next_steps)
 
 
 def brief(task: Task) -> dict[str, Any]:

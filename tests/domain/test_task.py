@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, TRANSITIONS, Change, Task
+from multi_agent_mcp.domain.change import Change
+from multi_agent_mcp.domain.outcomes import progressed, reported
+from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, TRANSITIONS, Task
 from multi_agent_mcp.errors import InvalidStatusTransition, Unauthorized
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -73,11 +75,11 @@ def test_a_reason_stands_while_the_task_is_blocked_and_no_longer() -> None:
 @pytest.mark.parametrize(("failed", "expected"), [(False, "done"), (True, "blocked")])
 def test_a_completion_report_finds_its_way_from_every_open_status(status: str, failed: bool, expected: str) -> None:
     change = replace(BY_WORKER, reason="broken" if failed else None)
-    reported = replace(TASK, status=status).reported(change, failed=failed, summary="all of it")
-    assert (reported.status, reported.completion_summary) == (expected, "all of it")
-    assert reported.completion_result == ("failed" if failed else "success")
-    assert reported.blocked_reason == ("broken" if failed else None)
-    assert reported.has_applied("m1")
+    told = reported(replace(TASK, status=status), change, failed=failed, summary="all of it")
+    assert (told.status, told.completion_summary) == (expected, "all of it")
+    assert told.completion_result == ("failed" if failed else "success")
+    assert told.blocked_reason == ("broken" if failed else None)
+    assert told.has_applied("m1")
 
 
 @pytest.mark.parametrize("status", sorted(FINAL))
@@ -88,19 +90,19 @@ def test_a_final_task_says_so(status: str) -> None:
 
 
 def test_progress_begins_the_work_and_keeps_what_it_does_not_name() -> None:
-    half = TASK.progressed(BY_WORKER, 50, ({"text": "a", "completed": True},), NOON)
+    half = progressed(TASK, BY_WORKER, 50, ({"text": "a", "completed": True},), NOON)
     assert (half.status, half.progress, len(half.checklist)) == ("in_progress", 50, 1)
-    assert half.progressed(replace(BY_WORKER, message_id="m2"), None, None, NOON).progress == 50
-    assert half.progressed(replace(BY_WORKER, message_id="m2"), None, None, NOON).checklist == half.checklist
+    assert progressed(half, replace(BY_WORKER, message_id="m2"), None, None, NOON).progress == 50
+    assert progressed(half, replace(BY_WORKER, message_id="m2"), None, None, NOON).checklist == half.checklist
 
 
 def test_progress_from_before_a_task_was_blocked_does_not_reopen_it() -> None:
     begun = TASK.move_to("in_progress", BY_WORKER)
     blocked = begun.interrupted("blocked", replace(BY_WORKER, by="admin"), "ntf_0123456789ab")
-    late = blocked.progressed(replace(BY_WORKER, message_id="m2"), 70, None, NOON - timedelta(seconds=1))
+    late = progressed(blocked, replace(BY_WORKER, message_id="m2"), 70, None, NOON - timedelta(seconds=1))
     assert (late.status, late.progress, late.interrupt_id) == ("blocked", 70, "ntf_0123456789ab")
     assert late.has_applied("m2")
-    taken_up = blocked.progressed(replace(BY_WORKER, message_id="m2"), 70, None, NOON + timedelta(seconds=1))
+    taken_up = progressed(blocked, replace(BY_WORKER, message_id="m2"), 70, None, NOON + timedelta(seconds=1))
     assert taken_up.status == "in_progress"
 
 

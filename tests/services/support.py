@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.bootstrap import Services
-from multi_agent_mcp.services.messages import Draft, Sent
+from multi_agent_mcp.services.drafts import Draft
+from multi_agent_mcp.services.messages import Sent
 from multi_agent_mcp.services.reading import Hold, Query
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.task import TASK_STATUSES, TRANSITIONS, Change, Task
+from multi_agent_mcp.domain.change import Change
+from multi_agent_mcp.domain.task import TASK_STATUSES, TRANSITIONS, Task
 from multi_agent_mcp.errors import (
     AgentNotFound,
     InvalidArguments,

@@ -8,7 +8,7 @@ import pytest
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.conversation import Conversation
-from multi_agent_mcp.services.messages import Draft
+from multi_agent_mcp.services.drafts import Draft
 from multi_agent_mcp.services.sessions import LiveSession
 from tests.conftest import Clock
 from tests.services.support import read, send

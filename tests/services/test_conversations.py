@@ -19,7 +19,7 @@ from multi_agent_mcp.errors import (
     NotParticipant,
     Refusal,
 )
-from multi_agent_mcp.services.messages import Draft
+from multi_agent_mcp.services.drafts import Draft
 from tests.conftest import Clock
 from tests.services.support import contents, read, send
 from tests.services.tasks_support import inbox, snapshot

@@ -271,9 +271,9 @@ def test_a_namesake_in_the_mailbox_is_not_overwritten(services: Services, clock:
 def test_the_sender_can_follow_a_message_step_by_step(services: Services, admin: Agent, clock: Clock) -> None:
     sent = send(services, "admin", "worker-a")
     clock.advance(5)
-    assert services.messages.status(admin, sent.message_id)["state"] == "submitted"
+    assert services.tracing.status(admin, sent.message_id)["state"] == "submitted"
     read(services, "worker-a")
-    status = services.messages.status(admin, sent.message_id)
+    status = services.tracing.status(admin, sent.message_id)
     assert (status["state"], status["receiver_id"]) == ("read", "worker-a")
     assert [step["state"] for step in status["steps"]] == ["stored", "rung", "submitted", "read"]
     assert status["steps"][-1]["at"] == "2026-11-21T21:46:06.123456Z"
@@ -284,14 +284,14 @@ def test_a_deferred_doorbell_leaves_a_message_stored_and_says_why(
 ) -> None:
     recorder.outcome = Delivery("stored", "copy_mode")
     sent = send(services, "admin", "worker-a")
-    status = services.messages.status(admin, sent.message_id)
+    status = services.tracing.status(admin, sent.message_id)
     assert (status["state"], status["reason"]) == ("stored", "copy_mode")
 
 
 def test_a_broadcasts_status_names_every_receiver(services: Services, admin: Agent) -> None:
     sent = send(services, "admin", None)
     read(services, "worker-b")
-    receivers = services.messages.status(admin, sent.message_id)["receivers"]
+    receivers = services.tracing.status(admin, sent.message_id)["receivers"]
     assert {name: progress["state"] for name, progress in receivers.items()} == {
         "owner": "submitted",
         "worker-a": "submitted",
@@ -302,13 +302,13 @@ def test_a_broadcasts_status_names_every_receiver(services: Services, admin: Age
 def test_only_the_sender_may_ask_for_a_messages_status(services: Services, worker_b: Agent) -> None:
     sent = send(services, "admin", "worker-a")
     with pytest.raises(Unauthorized):
-        services.messages.status(worker_b, sent.message_id)
+        services.tracing.status(worker_b, sent.message_id)
     with pytest.raises(MessageNotFound):
-        services.messages.status(worker_b, "../../agents.json")
+        services.tracing.status(worker_b, "../../agents.json")
 
 
 def test_a_trace_says_where_each_copy_lies(services: Services) -> None:
     sent = send(services, "admin", "worker-a")
-    (step,) = services.messages.trace(sent.message_id)
+    (step,) = services.tracing.trace(sent.message_id)
     assert (services.workspace.path / step["path"]).is_file()
-    assert services.messages.trace("unknown") == []
+    assert services.tracing.trace("unknown") == []

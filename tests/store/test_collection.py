@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.change import Change
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.store.collection import Collection
 from multi_agent_mcp.store.files import Files

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.services.messages import Draft
+from multi_agent_mcp.services.drafts import Draft
 
 
 def text(tag: str, number: int) -> str:

@@ -23,7 +23,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.services.messages import Draft
+from multi_agent_mcp.services.drafts import Draft
 from multi_agent_mcp.services.team import add_missing, create_session, read_team
 from multi_agent_mcp.store.frontmatter import codec
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.services.messages import Draft
+from multi_agent_mcp.services.drafts import Draft
 from tests.system.support import (
     TEAM,
     Pane,
@@ -241,7 +241,7 @@ async def test_a_line_put_off_by_copy_mode_is_delivered_after_it(team: Team, ter
 
 
 def _steps(team: Team, message_id: str) -> list[str]:
-    (copy,) = team.services.messages.trace(message_id)
+    (copy,) = team.services.tracing.trace(message_id)
     return [step["state"] for step in copy["steps"]]
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from multi_agent_mcp.services.messages import Draft
+from multi_agent_mcp.services.drafts import Draft
 from tests.system.processes import is_whole
 from tests.system.support import Agent, Team, eventually, eventually_answers, outcome, workers
 

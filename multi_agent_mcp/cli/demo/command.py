@@ -14,7 +14,7 @@ from multi_agent_mcp.cli.demo import interrupt, main_job, shiritori
 from multi_agent_mcp.cli.demo.stage import Stage
 from multi_agent_mcp.cli.door import complain, refuse, say
 from multi_agent_mcp.errors import InvalidArguments, Refusal
-from multi_agent_mcp.services.messages import require_choice
+from multi_agent_mcp.services.drafts import require_choice
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, catalogue
 
 DEMO_SECONDS = 120.0

@@ -11,7 +11,7 @@ from multi_agent_mcp.domain.names import agent_id as parse_agent_id
 from multi_agent_mcp.errors import Unauthorized
 from multi_agent_mcp.server.middleware import Call
 from multi_agent_mcp.server.toolbox import Answer, JsonObject, Tool
-from multi_agent_mcp.services.messages import Draft, require_text
+from multi_agent_mcp.services.drafts import Draft, require_text
 from multi_agent_mcp.services.reading import Query
 
 OWNER = frozenset({"owner"})
@@ -88,7 +88,7 @@ def get_unread_count(call: Call, agent_id: str | None = None) -> Answer:
 def get_message_status(call: Call, message_id: str) -> Answer:
     """How far a message you sent got: stored, rung, submitted, read, with times."""
     require_text("message_id", message_id)
-    return call.services.messages.status(call.me, message_id)
+    return call.services.tracing.status(call.me, message_id)
 
 
 def unlock_owner_wait(call: Call, reason: str | None = None) -> Answer:

@@ -1,0 +1,33 @@
+"""A change: who, when, why; one line of a task's history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from multi_agent_mcp.domain.times import format_time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """Who changes a task, when, why, and (from a chat) on whose request."""
+
+    by: str
+    at: datetime
+    reason: str | None = None
+    requester_id: str | None = None
+    message_id: str | None = None
+    conversation_id: str | None = None
+
+    def entry(self, **changed: Any) -> dict[str, Any]:
+        """One line of the task's history; unset fields are left out."""
+        facts = {
+            "at": format_time(self.at),
+            "by": self.by,
+            "reason": self.reason,
+            "requester_id": self.requester_id,
+            "message_id": self.message_id,
+            "conversation_id": self.conversation_id,
+        }
+        return {**{key: value for key, value in facts.items() if value is not None}, **changed}

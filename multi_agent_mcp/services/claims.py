@@ -1,0 +1,48 @@
+"""Claims: the same idempotency key from the same sender stands for the same messages, once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.times import format_time, parse_time
+from multi_agent_mcp.store.files import storage_errors
+from multi_agent_mcp.store.workspace import Workspace
+
+
+def claim(workspace: Workspace, key: str, messages: list[Message]) -> tuple[list[Message], bool]:
+    """The messages this key of their sender stands for, and whether it is new; if not, they are the first attempt's.
+
+    The claim fixes ids and times before anything is stored, so a second attempt writes the very same files and only
+    those that the first did not get to. Raises `StorageError`.
+    """
+    first = messages[0]
+    digest = hashlib.sha256(key.encode()).hexdigest()[:32]
+    path = workspace.path / ".claims" / first.sender_id / f"{digest}.json"
+    claimed = {
+        "created_at": format_time(first.created_at),
+        "broadcast_id": first.metadata.get("broadcast_id"),
+        "ids": {message.receiver_id: message.id for message in messages},
+    }
+    try:
+        workspace.files.create(path, json.dumps(claimed).encode())
+    except FileExistsError:
+        with storage_errors(path):
+            return _as_claimed(first, json.loads(path.read_bytes())), False
+    return messages, True
+
+
+def _as_claimed(template: Message, claim: Mapping[str, Any]) -> list[Message]:
+    """The messages of the first attempt, by its claim."""
+    metadata = {key: value for key, value in template.metadata.items() if key != "broadcast_id"}
+    if claim["broadcast_id"]:
+        metadata["broadcast_id"] = claim["broadcast_id"]
+    created_at = parse_time(claim["created_at"]) or template.created_at
+    return [
+        replace(template, id=message_id, receiver_id=receiver_id, created_at=created_at, metadata=metadata)
+        for receiver_id, message_id in claim["ids"].items()
+    ]

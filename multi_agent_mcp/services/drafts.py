@@ -1,0 +1,76 @@
+"""Drafts: what a sender hands in, and what makes it sound."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
+from multi_agent_mcp.errors import ContentTooLarge, InvalidArguments
+
+ENVELOPE_CHARACTERS = 4_000  # subject and metadata together, as JSON, so that any message fits into an answer
+NESTING_MAX = 32  # of metadata; the store reads back twice that
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """What a sender hands in. `receiver_id` None is a broadcast to everybody else."""
+
+    content: str
+    receiver_id: str | None = None
+    message_type: str = "request"
+    subject: str = ""
+    priority: str = "normal"
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    idempotency_key: str | None = None
+
+    def require_sound(self, content_bytes: int) -> None:
+        """Raises `InvalidArguments` or `ContentTooLarge` for what could not be stored, or not be shown again."""
+        for name in ("content", "subject", "idempotency_key"):
+            require_text(name, getattr(self, name))
+        metadata = as_json("metadata", self.metadata)
+        size = len(self.content.encode())
+        if size > content_bytes:
+            raise ContentTooLarge(size=size, limit=content_bytes)
+        envelope = len(as_json("subject", self.subject)) + len(metadata)
+        if envelope > ENVELOPE_CHARACTERS:
+            raise ContentTooLarge(size=envelope, limit=ENVELOPE_CHARACTERS)
+        require_choice("message_type", self.message_type, MESSAGE_TYPES)
+        require_choice("priority", self.priority, MESSAGE_PRIORITIES)
+
+
+def require_text(name: str, value: str | None) -> None:
+    """Raises `InvalidArguments` for text that no UTF-8 file can hold."""
+    try:
+        (value or "").encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArguments("bad_text", name=name) from error
+
+
+def as_json(name: str, value: Any) -> str:
+    """The value as JSON text, as it will be shown; raises `InvalidArguments` for what JSON or UTF-8 cannot hold."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArguments(reason=f"{name}: {error}") from error
+    require_text(name, text)
+    level = [value]
+    for _ in range(NESTING_MAX):
+        level = [item for value in level for item in _parts(value)]
+    if level:
+        raise InvalidArguments(reason=f"{name} is nested more than {NESTING_MAX} levels deep")
+    return text
+
+
+def _parts(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return list(value) if isinstance(value, (list, tuple)) else []
+
+
+def require_choice(name: str, value: str, allowed: Sequence[str]) -> None:
+    """Raises `InvalidArguments` naming what would have been allowed."""
+    if value not in allowed:
+        raise InvalidArguments(reason=f"{name} {value!r:.60} is not one of: {', '.join(allowed)}")
