@@ -24,6 +24,7 @@ from multi_agent_mcp.services.board import Board
 from multi_agent_mcp.services.chat_tasks import ChatTasks
 from multi_agent_mcp.services.chat_work import ChatWork
 from multi_agent_mcp.services.conversations import Conversations
+from multi_agent_mcp.services.correspondence import Correspondence
 from multi_agent_mcp.services.creation import Creation
 from multi_agent_mcp.services.dashboard import Dashboard
 from multi_agent_mcp.services.delegations import Delegations
@@ -114,6 +115,10 @@ class Services:
     @cached_property
     def tracing(self) -> Tracing:
         return Tracing(self.workspace, self.agents, self.doorbell)
+
+    @cached_property
+    def correspondence(self) -> Correspondence:
+        return Correspondence(self.workspace)
 
     @cached_property
     def conversations(self) -> Conversations:

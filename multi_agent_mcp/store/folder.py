@@ -85,7 +85,7 @@ class Folder(Generic[E]):
     def entries(self, *, fresh: bool = False) -> dict[str, Entry[E]]:
         """File name → entry. `fresh` looks at every file even if the directory did not change (edits in place)."""
         with self._mutex:
-            mtime = self._mtime()
+            mtime = self.mtime()
             if fresh or not self._trusted or mtime != self._seen_mtime:
                 self._scan(mtime)
             return self._index
@@ -148,7 +148,8 @@ class Folder(Generic[E]):
             return len(reasons - told)
         return 0
 
-    def _mtime(self) -> int:
+    def mtime(self) -> int:
+        """The directory's own modification time in nanoseconds; 0 while there is none."""
         try:
             return self.path.stat().st_mtime_ns
         except FileNotFoundError:
@@ -168,7 +169,7 @@ class Folder(Generic[E]):
         self._open = [(name, entry.entity) for name, entry in index.items() if entry.entity and not entry.closed]
         self._closed_counts = Counter(entry.closed for entry in index.values() if entry.closed)
         self._seen_mtime = mtime
-        self._trusted = began - mtime > RACY_NS and self._mtime() == mtime
+        self._trusted = began - mtime > RACY_NS and self.mtime() == mtime
 
     def _listing(self) -> Iterator[tuple[str, Signature]]:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
@@ -35,7 +35,7 @@ R = TypeVar("R", bound=Any)  # an Entity that is Readable; Python has no interse
 
 # Only what is surely a time: `none` or `NULL`, written by hand, must not hide a message.
 _READ = re.compile(rb"^read_at:[ \t]*['\"]?(?P<closed>\d{4}-\d\d-\d\dT[^'\"\r\n]*)", re.MULTILINE)
-_STAMP_LENGTH = 15
+STAMP_LENGTH = 15
 
 HOT_READ_MAX = 200
 HOT_READ_KEPT = 100
@@ -69,7 +69,7 @@ class Inbox(Generic[R]):
         """Whether one of these is surely unread, looking at no other file. False may be wrong for a file that was put
         here under a name of its own."""
         endings = tuple(f"_{id8(entity_id)}.md" for entity_id in ids)
-        likely = (self.hot.load(name) for name in _names(self.path) if name.endswith(endings))
+        likely = (self.hot.load(name) for name in file_names(self.path) if name.endswith(endings))
         return any(entity is not None and entity.id in ids and entity.read_at is None for entity in likely)
 
     def mark_read(self, names: list[str], at: datetime | None) -> None:
@@ -85,8 +85,8 @@ class Inbox(Generic[R]):
 
     def find(self, entity_id: str) -> tuple[Path, R] | None:
         """The entity with this id, hot or archived; hot files with names of their own are looked at last."""
-        for folder in self._folders():
-            for name in _fitting(folder.path, entity_id):
+        for folder in self.folders():
+            for name in fitting(file_names(folder.path), entity_id):
                 entity = folder.load(name)
                 if entity is not None and entity.id == entity_id:
                     return folder.path / name, entity
@@ -98,8 +98,8 @@ class Inbox(Generic[R]):
 
     def find_all(self, wanted: Callable[[R], bool], like: str) -> list[tuple[Path, R]]:
         """Every entity whose id begins like `like` and that `wanted` accepts (the copies of a broadcast)."""
-        named = [(folder, name) for folder in self._folders() for name in _fitting(folder.path, like)]
-        named += [(self.hot, name) for name in _names(self.path) if not _OUR_NAME.fullmatch(name)]
+        named = [(folder, name) for folder in self.folders() for name in fitting(file_names(folder.path), like)]
+        named += [(self.hot, name) for name in file_names(self.path) if not OUR_NAME.fullmatch(name)]
         return [
             (folder.path / name, entity)
             for folder, name in dict.fromkeys(named)
@@ -109,10 +109,10 @@ class Inbox(Generic[R]):
     def history(self) -> Iterator[R]:
         """Everything, newest first: the hot directory merged with the archive, which is read only as far as asked."""
         hot = [entity for name in self.hot.entries() if (entity := self.hot.load(name)) is not None]
-        hot.sort(key=_age, reverse=True)
+        hot.sort(key=age, reverse=True)
         seen = {entity.id for entity in hot}
         archived = (entity for entity in self._archived() if entity.id not in seen)
-        return heapq.merge(hot, archived, key=_age, reverse=True)
+        return heapq.merge(hot, archived, key=age, reverse=True)
 
     def archive_read(self, *, keep: int = HOT_READ_KEPT, above: int = HOT_READ_MAX) -> int:
         """Moves the oldest read files on once there are more than `above`; `keep` of them stay. Returns how many."""
@@ -120,7 +120,7 @@ class Inbox(Generic[R]):
         if len(read) <= above:
             return 0
         entities = [(name, entity) for name in read if (entity := self.hot.load(name)) is not None]
-        entities.sort(key=lambda item: _age(item[1]))
+        entities.sort(key=lambda item: age(item[1]))
         return self._archive(entities[: len(entities) - keep])
 
     def archive_older(self, than: datetime) -> int:
@@ -147,7 +147,8 @@ class Inbox(Generic[R]):
         except FileNotFoundError:
             return []
 
-    def _folders(self) -> Iterator[Folder[R]]:
+    def folders(self) -> Iterator[Folder[R]]:
+        """The hot directory and the archive's months, newest first."""
         yield self.hot
         for month in self._months():
             yield Folder(self.files, month, self._entity_type, **self._defaults)
@@ -155,16 +156,16 @@ class Inbox(Generic[R]):
     def _archived(self) -> Iterator[R]:
         for month in self._months():
             folder: Folder[R] = Folder(self.files, month, self._entity_type, **self._defaults)
-            names = sorted(_names(month), reverse=True)
-            for _, same_second in groupby(names, key=lambda name: name[:_STAMP_LENGTH]):
+            names = sorted(file_names(month), reverse=True)
+            for _, same_second in groupby(names, key=lambda name: name[:STAMP_LENGTH]):
                 entities = [entity for name in same_second if (entity := folder.load(name)) is not None]
-                yield from sorted(entities, key=_age, reverse=True)
+                yield from sorted(entities, key=age, reverse=True)
 
 
-_OUR_NAME = re.compile(r"\d{8}_\d{6}_[0-9a-f]{8}(\.\d+)?\.md")
+OUR_NAME = re.compile(r"\d{8}_\d{6}_[0-9a-f]{8}(\.\d+)?\.md")
 
 
-def _names(path: Path) -> list[str]:
+def file_names(path: Path) -> list[str]:
     """The mail in a directory by name; a directory or a pipe called like mail is none."""
     try:
         with storage_errors(path, FileNotFoundError), os.scandir(path) as found:
@@ -177,13 +178,13 @@ def _names(path: Path) -> list[str]:
         return []
 
 
-def _fitting(path: Path, entity_id: str) -> list[str]:
+def fitting(names: Iterable[str], entity_id: str) -> list[str]:
     """The names under which we would have put this id: `…_{id8}.md`, or `…_{id8}.1.md` beside a namesake."""
     digits = f"_{id8(entity_id)}."
-    return [name for name in _names(path) if name.startswith(digits, _STAMP_LENGTH)]
+    return [name for name in names if name.startswith(digits, STAMP_LENGTH)]
 
 
-def _age(entity: Readable) -> tuple[datetime, str]:
+def age(entity: Readable) -> tuple[datetime, str]:
     return entity.created_at, entity.id
 
 

@@ -1,0 +1,77 @@
+"""Everything anybody wrote in this session, for people who look: the console, `watch`, the timeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.names import agent_id as parse_agent_id
+from multi_agent_mcp.errors import MessageNotFound
+from multi_agent_mcp.store.skim import Letter, Skim, position
+from multi_agent_mcp.store.workspace import Mailbox, Workspace
+
+
+@dataclass(frozen=True)
+class Page:
+    """Messages newest first, each with the beginning of its content only; `more` says that older ones follow."""
+
+    messages: list[Message]
+    more: bool
+
+
+class Correspondence:
+    """All mailboxes as one, hot and archived. Looking marks nothing read."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self._skim: Skim[Message] = Skim()
+
+    def page(
+        self,
+        *,
+        between: tuple[str, str] | None = None,
+        receiver_id: str | None = None,
+        sender_id: str | None = None,
+        unread_only: bool = False,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> Page:
+        """The newest `limit` messages that fit, or those before the message with the id `before`. `between` two agents:
+        what either wrote to the other. Who receives a message is whose mailbox it lies in.
+
+        Raises `MessageNotFound` when there is no message `before`.
+        """
+        mailboxes = self._mailboxes(between if receiver_id is None else (receiver_id,))
+        letters = self._skim.unread(mailboxes) if unread_only else self._skim.everything(mailboxes)
+        place = None if before is None else position(*self._find(before))
+        wanted = (
+            head
+            for head in self._skim.heads(letters, place)
+            if (between is None or head.sender_id in between) and sender_id in (None, head.sender_id)
+        )
+        messages = list(islice(wanted, limit + 1))
+        return Page(messages[:limit], len(messages) > limit)
+
+    def get(self, message_id: str) -> Message:
+        """The whole message. Raises `MessageNotFound`."""
+        letter, _ = self._find(message_id)
+        message = letter.folder.load(letter.name)
+        if message is None:
+            raise MessageNotFound(message_id=message_id)
+        return message
+
+    def count_unread(self, agent_id: str) -> int:
+        """How many messages wait for an agent. Raises `InvalidId`."""
+        return len(self.workspace.mailbox(parse_agent_id(agent_id)).unread())
+
+    def _find(self, message_id: str) -> tuple[Letter[Message], Message]:
+        found = self._skim.find(self._skim.everything(self._mailboxes()), message_id)
+        if found is None:
+            raise MessageNotFound(message_id=message_id)
+        return found
+
+    def _mailboxes(self, of: tuple[str, ...] | None = None) -> list[Mailbox]:
+        """Those of these agents, or of all that ever took part."""
+        known = self.workspace.registry.all()
+        return [self.workspace.mailbox(agent_id) for agent_id in known if of is None or agent_id in of]

@@ -1,0 +1,96 @@
+"""Everything anybody wrote, for people who look: paged, filtered, and nothing is marked read by it."""
+
+from __future__ import annotations
+
+import pytest
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.errors import InvalidId, MessageNotFound
+from tests.conftest import Clock
+from tests.services.support import by_hand, read, send, unread
+
+
+def shown(services: Services, **asked: object) -> list[str]:
+    return [message.content for message in services.correspondence.page(**asked).messages]  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def talk(services: Services, clock: Clock) -> Services:
+    """admin → a, a → admin, admin → b, owner → admin, one second apart."""
+    lines = [("admin", "worker-a"), ("worker-a", "admin"), ("admin", "worker-b"), ("owner", "admin")]
+    for number, (sender, receiver) in enumerate(lines):
+        send(services, sender, receiver, f"{number}: {sender} to {receiver}")
+        clock.advance(1)
+    return services
+
+
+def test_a_page_shows_all_mailboxes_newest_first(talk: Services) -> None:
+    assert shown(talk) == [
+        "3: owner to admin",
+        "2: admin to worker-b",
+        "1: worker-a to admin",
+        "0: admin to worker-a",
+    ]
+
+
+def test_looking_marks_nothing_read(talk: Services) -> None:
+    talk.correspondence.get(talk.correspondence.page().messages[0].id)
+    assert [unread(talk, agent_id) for agent_id in ("admin", "worker-a", "worker-b")] == [2, 1, 1]
+
+
+def test_pages_follow_one_another_without_gap_or_repetition(talk: Services) -> None:
+    first = talk.correspondence.page(limit=3)
+    assert first.more
+    rest = talk.correspondence.page(limit=3, before=first.messages[-1].id)
+    assert not rest.more
+    assert [message.content[0] for message in (*first.messages, *rest.messages)] == ["3", "2", "1", "0"]
+
+
+def test_a_page_that_holds_exactly_the_rest_says_that_there_is_no_more(talk: Services) -> None:
+    assert not talk.correspondence.page(limit=4).more
+
+
+def test_messages_are_chosen_by_receiver_sender_and_pair(talk: Services) -> None:
+    assert shown(talk, receiver_id="admin") == ["3: owner to admin", "1: worker-a to admin"]
+    assert shown(talk, sender_id="admin") == ["2: admin to worker-b", "0: admin to worker-a"]
+    assert shown(talk, between=("worker-a", "admin")) == ["1: worker-a to admin", "0: admin to worker-a"]
+    assert shown(talk, receiver_id="nobody") == []
+
+
+def test_only_unread_mail_is_shown_when_asked_also_after_a_place_that_was_read(talk: Services) -> None:
+    read(talk, "admin")
+    assert shown(talk, unread_only=True) == ["2: admin to worker-b", "0: admin to worker-a"]
+    newest = talk.correspondence.page().messages[0]
+    assert newest.read_at is not None
+    assert shown(talk, unread_only=True, before=newest.id) == ["2: admin to worker-b", "0: admin to worker-a"]
+
+
+def test_the_mail_of_a_removed_agent_is_still_history(talk: Services) -> None:
+    talk.agents.remove("worker-b")
+    assert "2: admin to worker-b" in shown(talk)
+
+
+def test_a_hand_written_note_is_shown_where_its_time_puts_it(talk: Services) -> None:
+    by_hand(talk, "worker-b", "note.md", "---\nsender_id: owner\ncreated_at: 2026-11-21T21:46:02.5Z\n---\n\nby hand")
+    assert shown(talk, limit=3) == ["3: owner to admin", "2: admin to worker-b", "by hand"]
+
+
+def test_a_page_has_the_beginning_of_a_message_and_get_all_of_it(services: Services) -> None:
+    sent = send(services, "admin", "worker-a", "x" * 50_000)
+    (head,) = services.correspondence.page().messages
+    assert len(head.content) < 1_000
+    assert services.correspondence.get(sent.message_id).content == "x" * 50_000
+
+
+@pytest.mark.parametrize("unknown", ["nothing", "../../secrets", ""])
+def test_an_unknown_message_is_refused(talk: Services, unknown: str) -> None:
+    with pytest.raises(MessageNotFound):
+        talk.correspondence.get(unknown)
+    with pytest.raises(MessageNotFound):
+        talk.correspondence.page(before=unknown)
+
+
+def test_unread_mail_is_counted_and_a_path_is_no_agent(talk: Services) -> None:
+    assert talk.correspondence.count_unread("admin") == 2
+    with pytest.raises(InvalidId):
+        talk.correspondence.count_unread("../ipc/admin")
