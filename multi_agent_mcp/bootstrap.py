@@ -38,6 +38,7 @@ from multi_agent_mcp.services.reading import Reading
 from multi_agent_mcp.services.reports import Reports
 from multi_agent_mcp.services.requests import Requests
 from multi_agent_mcp.services.sessions import Sessions
+from multi_agent_mcp.services.signatures import Signatures
 from multi_agent_mcp.services.staffing import Staffing
 from multi_agent_mcp.services.tasks import Tasks
 from multi_agent_mcp.services.tracing import Tracing
@@ -110,7 +111,13 @@ class Services:
 
     @cached_property
     def messages(self) -> Messages:
-        return Messages(self.workspace, self.agents, self.settings, self.texts, self.clock, self.doorbell)
+        return Messages(
+            self.workspace, self.agents, self.settings, self.texts, self.clock, self.doorbell, self.signatures
+        )
+
+    @cached_property
+    def signatures(self) -> Signatures:
+        return Signatures(self.agents)
 
     @cached_property
     def tracing(self) -> Tracing:
@@ -151,6 +158,7 @@ class Services:
             self.reports,
             self.conversations,
             self.waiting,
+            self.signatures,
         )
 
     @cached_property

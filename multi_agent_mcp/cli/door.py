@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -102,6 +102,11 @@ def complain(line: str) -> None:
 
 def printable(text: str) -> str:
     return _COMMANDS_TO_TERMINALS.sub("�", text)
+
+
+def unverified(shown: Mapping[str, Any]) -> str:
+    """What stands behind the name of a sender whose signature is missing or wrong."""
+    return " (unverified)" if shown.get("verified") is False else ""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from multi_agent_mcp.cli.door import As, Json, Root, Session, desk, say, table
+from multi_agent_mcp.cli.door import As, Json, Root, Session, desk, say, table, unverified
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
 from multi_agent_mcp.domain.times import parse_time
@@ -117,7 +117,8 @@ def _delivery(delivery: Delivery) -> str:
 
 def _letters(answer: dict[str, Any]) -> Iterator[str]:
     for message in answer["messages"]:
-        yield f"── {message['created_at']}  {message['sender_id']} → {message['receiver_id']}  {message['id']}"
+        sender = f"{message['sender_id']}{unverified(message)}"
+        yield f"── {message['created_at']}  {sender} → {message['receiver_id']}  {message['id']}"
         yield f"   {message['message_type']}, {message['priority']}: {' '.join(message['subject'].split())}"
         yield ""
         yield message["content"]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import typer
 
-from multi_agent_mcp.cli.door import Desk, Json, Root, Session, desk, table
+from multi_agent_mcp.cli.door import Desk, Json, Root, Session, desk, table, unverified
 from multi_agent_mcp.domain.conversation import Conversation
-from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.services.conversations import spoken
 from multi_agent_mcp.store.frontmatter import as_plain
 from multi_agent_mcp.store.process import is_alive
 
@@ -32,7 +30,7 @@ def conversations(
             found = service.get(conversation_id)
             messages = service.messages_of(found.id)
             answer = {"conversation": as_plain(found), "messages": [as_plain(message) for message in messages]}
-            opened.show(answer, _conversation_lines(found, messages))
+            opened.show(answer, _conversation_lines(found, map(service.spoken, messages)))
             return
         everything = sorted(opened.services.workspace.conversations.all(), key=lambda item: (item.started_at, item.id))
         records = [_record(opened, item) for item in everything]
@@ -90,9 +88,8 @@ def _record(opened: Desk, conversation: Conversation) -> dict[str, Any]:
     return {**as_plain(conversation), "message_count": count}
 
 
-def _conversation_lines(conversation: Conversation, messages: list[Message]) -> Iterator[str]:
+def _conversation_lines(conversation: Conversation, spoken: Iterable[dict[str, Any]]) -> Iterator[str]:
     parties = f"{conversation.initiator_id} ↔ {conversation.target_agent_id}"
     yield f"{conversation.id}  {parties}  {conversation.status}  {' '.join((conversation.purpose or '').split())}"
-    for message in messages:
-        words = spoken(message)
-        yield f"{words['created_at']}  {words['sender_id']}: {words['content']}"
+    for words in spoken:
+        yield f"{words['created_at']}  {words['sender_id']}{unverified(words)}: {words['content']}"

@@ -19,5 +19,7 @@ class Entity:
     """
 
     BODY: ClassVar[str | None] = None
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset()
+    """Keys that are not written while they are None."""
 
     extra: Mapping[str, Any] = field(default_factory=dict)

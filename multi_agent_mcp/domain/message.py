@@ -32,9 +32,11 @@ REPORT_TYPES = frozenset({"task_progress", "task_complete", "task_failed"})
 
 @dataclass(frozen=True, kw_only=True)
 class Message(Entity):
-    """A file in the receiver's mailbox. `read_at` None means unread; `content` is the body, byte for byte."""
+    """A file in the receiver's mailbox. `read_at` None means unread; `content` is the body, byte for byte;
+    `signature` is None in a hand-written file."""
 
     BODY: ClassVar[str | None] = "content"
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"signature"})
 
     id: str
     sender_id: str = "unknown"
@@ -45,6 +47,7 @@ class Message(Entity):
     created_at: datetime = EPOCH
     read_at: datetime | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    signature: str | None = None
     content: str = ""
 
     def mark_read(self, at: datetime | None) -> Message:

@@ -113,6 +113,21 @@ class Conversations:
         folder = self.workspace.conversation_messages(conversation_id)
         return sorted((message for _, message in folder.open_entities()), key=page_order)
 
+    def spoken(self, message: Message) -> dict[str, Any]:
+        """A message of a conversation in an answer, flagged if its signature is missing or wrong; the whole of a long
+        one stands in the receiver's mail."""
+        answer: dict[str, Any] = {
+            "id": message.id,
+            "sender_id": message.sender_id,
+            "content": message.content[:SPOKEN_CHARACTERS],
+            "created_at": format_time(message.created_at),
+        }
+        if not self.messages.signatures.verifies(message):
+            answer["verified"] = False
+        if len(message.content) > SPOKEN_CHARACTERS:
+            answer |= {"content_truncated": True, "content_length": len(message.content)}
+        return answer
+
     def of_task(self, task_id: str) -> list[Conversation]:
         """The conversations that belong to a task, oldest first."""
         found = [item for item in self.workspace.conversations.all() if item.task_id == task_id]
@@ -182,19 +197,6 @@ def require_purpose(purpose: str | None) -> None:
     require_text("purpose", purpose)
     if len(purpose or "") > PURPOSE_CHARACTERS:
         raise InvalidArguments(reason=f"purpose must have at most {PURPOSE_CHARACTERS} characters")
-
-
-def spoken(message: Message) -> dict[str, Any]:
-    """A message of a conversation in an answer; the whole of a long one stands in the receiver's mail."""
-    answer: dict[str, Any] = {
-        "id": message.id,
-        "sender_id": message.sender_id,
-        "content": message.content[:SPOKEN_CHARACTERS],
-        "created_at": format_time(message.created_at),
-    }
-    if len(message.content) > SPOKEN_CHARACTERS:
-        answer |= {"content_truncated": True, "content_length": len(message.content)}
-    return answer
 
 
 def _oldest_first(conversation: Conversation) -> tuple[datetime, str]:

@@ -18,6 +18,7 @@ from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.claims import claim
 from multi_agent_mcp.services.drafts import Draft
+from multi_agent_mcp.services.signatures import Signatures
 from multi_agent_mcp.store.folder import Folder
 from multi_agent_mcp.store.inbox import file_name
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
@@ -57,6 +58,7 @@ class Messages:
         texts: Texts,
         clock: Callable[[], datetime],
         announcer: Announcer,
+        signatures: Signatures,
     ) -> None:
         self.workspace = workspace
         self.agents = agents
@@ -64,6 +66,7 @@ class Messages:
         self.texts = texts
         self.clock = clock
         self.announcer = announcer
+        self.signatures = signatures
 
     def send(self, sender: Agent, draft: Draft, copy_to: Folder[Message] | None = None) -> Sent:
         """Stores the message durably for each receiver and rings. The same idempotency key from the same sender gives
@@ -120,7 +123,7 @@ class Messages:
         stored: list[Message] = []
         copies: list[Path] = []
         try:
-            for message in messages:
+            for message in map(self.signatures.sign, messages):
                 if copy_to is not None:
                     copies.append(self._copy(message, copy_to))
                 stored.append(self._deliver(message))
@@ -145,7 +148,8 @@ class Messages:
             except FileExistsError:
                 if mailbox.find(message.id) is not None:
                     return message
-                message = replace(message, created_at=message.created_at + timedelta(seconds=1))
+                later = replace(message, created_at=message.created_at + timedelta(seconds=1))
+                message = self.signatures.sign(later)
             else:
                 return message
 

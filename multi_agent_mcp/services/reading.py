@@ -14,6 +14,7 @@ from multi_agent_mcp.errors import MessageNotFound
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.conversations import Conversations
 from multi_agent_mcp.services.reports import Reports
+from multi_agent_mcp.services.signatures import Signatures
 from multi_agent_mcp.services.slices import Slice, cut, pack
 from multi_agent_mcp.services.waiting import Waiting
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
@@ -89,6 +90,7 @@ class Reading:
         reports: Reports,
         conversations: Conversations,
         waiting: Waiting,
+        signatures: Signatures,
     ) -> None:
         self.workspace = workspace
         self.agents = agents
@@ -98,6 +100,7 @@ class Reading:
         self.reports = reports
         self.conversations = conversations
         self.waiting = waiting
+        self.signatures = signatures
 
     def unread_count(self, agent_id: str) -> int:
         """How many messages wait; the mailbox's directory is looked at, its files only if they changed."""
@@ -129,7 +132,8 @@ class Reading:
         if query.polling and query.unread_only and query.message_id is None:
             self.waiting.checked(agent, unread)
         slices, more = self._choose(mailbox, query)
-        return Handover(agent, query, slices, more, self.clock())
+        judged = [replace(item, verified=self.signatures.verifies(item.message, agent.id)) for item in slices]
+        return Handover(agent, query, judged, more, self.clock())
 
     def preview(self, handover: Handover) -> dict[str, Any]:
         """The answer of a reading that is completed once it has been printed; see `complete`."""

@@ -19,12 +19,16 @@ SMALLEST_SLICE = 200  # a message is not begun for less
 
 @dataclass(frozen=True)
 class Slice:
-    """A message as far as it is handed over: `content` from `offset`, whole unless `truncated`."""
+    """A message as far as it is handed over: `content` from `offset`, whole unless `truncated`.
+
+    Only what does not verify is flagged: the others, nearly all, would pay for the word in every answer.
+    """
 
     message: Message
     content: str
     offset: int = 0
     truncated: bool = False
+    verified: bool = True
 
     def as_answer(self) -> dict[str, Any]:
         message = self.message
@@ -41,6 +45,8 @@ class Slice:
             "metadata": dict(message.metadata),
         }
         answer |= _shortened({name: answer[name] for name in _HEADER})
+        if not self.verified:
+            answer["verified"] = False
         if self.truncated or self.offset:
             answer |= {"content_truncated": self.truncated, "content_length": len(message.content)}
         return answer
@@ -86,7 +92,7 @@ def _trimmed(message: Message) -> Message:
 
 
 def _size(item: Slice) -> int:
-    return len(json.dumps(item.as_answer(), ensure_ascii=False)) + 40  # read_at is still to be set
+    return len(json.dumps(item.as_answer(), ensure_ascii=False)) + 60  # read_at and verified are still to be set
 
 
 def _shortened(header: dict[str, Any]) -> dict[str, Any]:

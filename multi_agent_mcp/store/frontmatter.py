@@ -121,7 +121,9 @@ class Codec(Generic[E]):
         self._readers = {name: _reader(hints[name]) for name in names}
 
     def encode(self, entity: E) -> bytes:
-        header = {name: _plain(getattr(entity, name)) for name in self._readers}
+        values = ((name, getattr(entity, name)) for name in self._readers)
+        left_out = entity.LEFT_OUT
+        header = {name: _plain(value) for name, value in values if value is not None or name not in left_out}
         body = getattr(entity, self.body) if self.body else ""
         return render(Document({**header, **entity.extra}, body))
 

@@ -14,7 +14,6 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import TaskNotFound
 from multi_agent_mcp.server.middleware import Call
 from multi_agent_mcp.server.toolbox import CHAT, TASK, Answer, Tool
-from multi_agent_mcp.services.conversations import spoken
 from multi_agent_mcp.services.delegations import as_answer
 
 
@@ -46,10 +45,14 @@ def get_conversation_messages(
     """The newest messages of one of your conversations, oldest first."""
     conversation = call.services.conversations.get(conversation_id)
     conversation.require_participant(call.me.id)
-    messages = call.services.conversations.messages_of(conversation.id)
+    service = call.services.conversations
+    messages = service.messages_of(conversation.id)
     agents = call.services.agents.registry.all()
     shown = [
-        {**spoken(message), "sender_name": agents[message.sender_id].name if message.sender_id in agents else ""}
+        {
+            **service.spoken(message),
+            "sender_name": agents[message.sender_id].name if message.sender_id in agents else "",
+        }
         for message in messages[-limit:]
     ]
     answer = {
@@ -154,7 +157,7 @@ def _conversation(call: Call, conversation: Conversation) -> dict[str, Any]:
         "target_agent_id": conversation.target_agent_id,
         "purpose": conversation.purpose,
         "message_count": len(messages),
-        "messages": [spoken(message) for message in messages],
+        "messages": [call.services.conversations.spoken(message) for message in messages],
         "started_at": format_time(conversation.started_at),
         "ended_at": format_time(conversation.ended_at) if conversation.ended_at else None,
     }
