@@ -19,6 +19,8 @@ class Delivery:
     reason: str | None = None
     entered_after: timedelta | None = None
     """From the beginning of the ring to the Enter; what follows is only looking whether it worked."""
+    left: bool = False
+    """A line of ours was left in a composer, typed but not entered: somebody must come back for it."""
 
     def as_answer(self) -> dict[str, Any]:
         return {"state": self.state} if self.reason is None else {"state": self.state, "reason": self.reason}

@@ -20,7 +20,8 @@ RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 
 
 class Bell:
-    """Wakes on `wake()` (the mailbox changed, something was read) and when a pause is over; sleeps otherwise.
+    """Wakes on `wake()` (the mailbox changed, something was read) and when a pause is over; sleeps otherwise. It comes
+    back after growing pauses as long as a deferral lasts, or a line of ours is left in the composer.
 
     `prepare` runs first in the thread: it registers the pane, imports what ringing needs, and returns the pane this
     session stands in (None: the registered one).
@@ -36,6 +37,8 @@ class Bell:
         self._place: Mapping[str, Any] | None = None
         self._wake = threading.Event()
         self._closing = False
+        self._left = True
+        """A line of ours may stand in the composer; at first an earlier process's."""
         self._lock: FileLock | None = None
         self._thread = threading.Thread(target=self._run, name=f"bell-{agent_id}", daemon=True)
 
@@ -77,11 +80,16 @@ class Bell:
                 self._lock = self._doorbell.serve(self._agent_id, self._purpose)
                 if self._lock is None:
                     return None, 0  # another server of this agent rings
+            if self._left:
+                finished = self._doorbell.finish(self._agent_id, self._purpose, self._place)
+                self._left = finished is not None and finished.state == "stored"
             delivery, decision = self._doorbell.ring(self._agent_id, self._purpose, self._place)
-            if delivery is None:
+            self._left = self._left or (delivery is not None and delivery.left)
+            if delivery is None and not self._left:
                 return decision.after, 0
-        if delivery is not None and delivery.state != "stored":
-            return self._doorbell.pause, 0
-        if delivery is not None and delivery.reason in BEYOND_TIME:
-            return None, 0
+        if delivery is not None and not self._left:
+            if delivery.state != "stored":
+                return self._doorbell.pause, 0
+            if delivery.reason in BEYOND_TIME:
+                return None, 0
         return timedelta(seconds=RETRY_SECONDS[min(deferred, len(RETRY_SECONDS) - 1)]), deferred + 1

@@ -21,7 +21,7 @@ from multi_agent_mcp.domain.delivery import Delivery, Due, Ring, Waiting, due
 from multi_agent_mcp.domain.message import Message, reading_order
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.notify.base import Notifier
+from multi_agent_mcp.notify.base import LINE_GONE, Finisher, Notifier
 from multi_agent_mcp.notify.lines import doorbell_line
 from multi_agent_mcp.store.files import storage_errors
 from multi_agent_mcp.store.journal import Journal
@@ -107,12 +107,8 @@ class Doorbell:
             last = self._last_ring(agent)
             if (resting := self._resting(agent_id, last)) is not None:
                 return None, Due(after=resting)
-            mailbox = self.workspace.mailbox(agent_id)
-            with self.workspace.files.locked(mailbox.lock):  # not amid a reading, with half of it marked read
-                unread = sorted((head for _, head in mailbox.unread()), key=reading_order)
-            waiting = self._meant_for(
-                agent_id, purpose, [Waiting(head.id, head.sender_id, head.message_type) for head in unread]
-            )
+            unread = self._unread(agent_id)
+            waiting = self._meant_for(agent_id, purpose, unread)
             decision = due(waiting, last, self.clock(), self.pause, self.longest_pause)
             if not decision.messages:
                 if not unread and (quiet := getattr(self.notifier, "quiet", None)) is not None:
@@ -124,6 +120,30 @@ class Doorbell:
             if delivery.reason in BEYOND_TIME:
                 self._unreachable[agent_id] = agent, delivery
             return delivery, decision
+
+    def finish(
+        self, agent_id: str, purpose: str | None = None, place: Mapping[str, Any] | None = None
+    ) -> Delivery | None:
+        """Enters a line that an earlier ring left in the composer, also when its mail was read meanwhile: it would be
+        merged with the human's next words. `stored` with the reason: not now, come back; None: there is none (any
+        more). Raises like `ring`."""
+        if not isinstance(self.notifier, Finisher):
+            return None
+        agent = replace(self.workspace.registry.get(agent_id), **(place or {}))
+        with self.workspace.files.locked(f"doorbell-{agent_id}"):
+            began, last = self.clock(), self._last_ring(agent)
+            delivery = self.notifier.finish(agent)
+            if delivery.reason == LINE_GONE:
+                return None
+            if waiting := self._meant_for(agent_id, purpose, self._unread(agent_id)):
+                self._write_down(agent, Due(tuple(waiting), last.attempt if last else 1), delivery, began)
+            return delivery
+
+    def _unread(self, agent_id: str) -> list[Waiting]:
+        mailbox = self.workspace.mailbox(agent_id)
+        with self.workspace.files.locked(mailbox.lock):  # not amid a reading, with half of it marked read
+            heads = sorted((head for _, head in mailbox.unread()), key=reading_order)
+        return [Waiting(head.id, head.sender_id, head.message_type) for head in heads]
 
     def _meant_for(self, agent_id: str, purpose: str | None, waiting: list[Waiting]) -> list[Waiting]:
         """Leaves out what the agent's other living session is to be rung about."""

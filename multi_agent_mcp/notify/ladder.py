@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery, RungReport
-from multi_agent_mcp.notify.base import Rung
+from multi_agent_mcp.notify.base import LINE_GONE, Finisher, Rung
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +81,17 @@ class Ladder:
     def explain(self, agent: Agent) -> tuple[RungReport, ...]:
         """See the function `explain`."""
         return explain(agent, self._rungs)
+
+    def finish(self, agent: Agent) -> Delivery:
+        """Enters a line that the agent's pane was left with; see `Finisher`. Never raises."""
+        for name in rungs_of(agent, self._rungs):
+            try:
+                rung = self._rungs[name]()
+                if isinstance(rung, Finisher):
+                    return rung.finish(agent)
+            except Exception as error:  # noqa: BLE001 - as in `_try`
+                logger.warning("%s could not finish its line: %s: %s", name, type(error).__name__, error)
+        return Delivery("stored", LINE_GONE)
 
     def quiet(self, agent: Agent) -> None:
         """Nothing is unread any more: takes back what rungs of this process have left on show. Never raises."""

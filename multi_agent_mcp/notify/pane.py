@@ -19,31 +19,26 @@ from libtmux import exc
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.notify import gates
-from multi_agent_mcp.notify.hand import CHANGED, Visit, has_left_composer, has_left_cursor, paste, press
+from multi_agent_mcp.notify.base import LINE_GONE
+from multi_agent_mcp.notify.entering import NOT_ECHOED, SETTLE_SECONDS, enter, finish, gate
+from multi_agent_mcp.notify.hand import CHANGED, ENDED, Visit, has_left_cursor, paste, press
 from multi_agent_mcp.notify.hosts import Profile, Profiles
 from multi_agent_mcp.notify.lines import sanitized
 from multi_agent_mcp.notify.looking import Look, look
 from multi_agent_mcp.notify.screens import (
-    BUSY,
     IDLE,
+    MARK,
     OURS,
     TYPEABLE,
     UNKNOWN,
-    Composer,
     Screen,
     Sight,
     classify,
-    is_busy,
-    squeezed,
-    tag_of,
 )
-from multi_agent_mcp.notify.tmux import PANE_ID, Tmux
+from multi_agent_mcp.notify.tmux import GONE, PANE_ID, Tmux
 
 QUIET_SECONDS = 3.0
-SETTLE_SECONDS = 0.6
-"""How long after the pause the key may still follow the paste. Both hosts hold a dialog back for 1 s after the last
-input to the composer; a key that comes later could meet one that opens in that very moment."""
-LOOK_AGAIN_SECONDS = 0.01
+LASTS_SECONDS = 0.05
 LOOK_SECONDS = 0.01  # what a look takes: the last one falls into the pause
 ATTEMPTS = 3
 UNKNOWN_SCREEN = "unknown_screen"
@@ -91,6 +86,23 @@ class TmuxNotifier:
             return "no_tmux"
         return visit if isinstance(visit, str) else _untypeable(visit)
 
+    def finish(self, agent: Agent) -> Delivery:
+        """Enters a line of ours that was left in the composer, because its echo came late or a human typed: `submitted`
+        once it was entered; `stored` with `line_gone` when there is none (any more), else with what forbids the key
+        now. Pastes nothing."""
+        try:
+            visit = self._visit(agent)
+        except exc.TmuxCommandNotFound:
+            return Delivery("stored", LINE_GONE)
+        if isinstance(visit, str):
+            return Delivery("stored", LINE_GONE if visit in (*GONE, *ENDED) else visit)
+        if visit.sight.state == OURS:
+            return finish(visit)
+        reason = _untypeable(visit)
+        composer = visit.sight.composer
+        elsewhere = reason != NOT_ECHOED and composer is not None and MARK not in composer.typed
+        return Delivery("stored", LINE_GONE if reason is None or elsewhere else reason)
+
     def _ring(self, agent: Agent, line: str) -> Delivery:
         visit = self._visit(agent)
         if isinstance(visit, str):
@@ -103,7 +115,7 @@ class TmuxNotifier:
             return Delivery("stored", reason)
         if visit.profile.composer is None:
             return self._to_line_reader(visit, line)
-        return self._finish(visit) if visit.sight.state == OURS else self._to_composer(visit, line)
+        return finish(visit) if visit.sight.state == OURS else self._to_composer(visit, line)
 
     def _visit(self, agent: Agent) -> Visit | str:
         """One look at the agent's pane; the reason when tmux alone forbids typing there, or a human types."""
@@ -137,17 +149,17 @@ class TmuxNotifier:
 
     def _lasts(self, visit: Visit) -> bool:
         """Whether the screen stays; a frame caught half drawn is not worth keeping."""
-        time.sleep(5 * LOOK_AGAIN_SECONDS)
+        time.sleep(LASTS_SECONDS)
         again = look(visit.server, visit.pane)
         return not isinstance(again, str) and again.screen == visit.seen.screen
 
     def _to_line_reader(self, visit: Visit, line: str) -> Delivery:
         """A program whose screen says nothing: the gates of tmux, a pause, Enter (contract §8)."""
-        gate = self._gate(visit, [])
-        if (kept := paste(visit, gate, line)) is not None:
+        condition = gate(visit, [])
+        if (kept := paste(visit, condition, line)) is not None:
             return Delivery("stored", kept)
         time.sleep(self._pause(visit.profile))
-        if (kept := press(visit, gate, visit.profile.submit[IDLE][0])) is not None:
+        if (kept := press(visit, condition, visit.profile.submit[IDLE][0])) is not None:
             return Delivery("rung", kept)
         entered = timedelta(seconds=time.monotonic() - visit.began)
         if has_left_cursor(visit, line):
@@ -157,69 +169,13 @@ class TmuxNotifier:
     def _to_composer(self, visit: Visit, line: str) -> Delivery:
         composer, screen = visit.sight.composer, visit.seen.screen
         assert composer is not None  # noqa: S101 - `idle` and `busy` have one, by `classify`
-        text = f"{line} #{_new_tag(screen)}"
-        gate = self._gate(visit, gates.same_screen(visit.profile, screen, composer))
-        if (kept := paste(visit, gate, text)) is not None:
+        tag = _new_tag(screen)
+        text, condition = f"{line} #{tag}", gate(visit, gates.same_screen(visit.profile, screen, composer))
+        if (kept := paste(visit, condition, text, tag)) is not None:
             return Delivery("stored", kept)
         pause, typed = self._pause(visit.profile), time.monotonic()
         time.sleep(max(0.0, pause - LOOK_SECONDS))
-        return self._enter(visit, text, typed + pause + SETTLE_SECONDS, not_before=typed + pause)
-
-    def _finish(self, visit: Visit) -> Delivery:
-        """An earlier line of ours still stands there, whole and alone: entering it is all that is to do. Only at
-        rest: a working host may open a dialog between the look and the key."""
-        composer = visit.sight.composer
-        if composer is None or is_busy(visit.profile, visit.seen.screen, composer):
-            return Delivery("stored", OURS)
-        outcome = self._enter(visit, composer.typed, time.monotonic() + SETTLE_SECONDS)
-        if outcome.state == "submitted":
-            return Delivery("submitted", "earlier_line", outcome.entered_after)
-        return Delivery("stored", outcome.reason)
-
-    def _enter(self, visit: Visit, text: str, until: float, not_before: float = 0.0) -> Delivery:
-        """Presses the submit key if the text, and only it, stands in the composer; then looks whether it has left.
-        Another key is tried only where the profile has one for that state."""
-        tried = 0
-        while True:
-            seen, composer, state = self._standing(visit, text, until)
-            if seen is None or composer is None:
-                return Delivery("rung", state)
-            keys = visit.profile.submit.get(state) or visit.profile.submit[IDLE]
-            if tried >= len(keys):
-                return Delivery("rung", "not_submitted")
-            gate = self._gate(visit, gates.same_line(visit.profile, seen.screen, composer))
-            time.sleep(max(0.0, not_before - time.monotonic()))
-            if (kept := press(visit, gate, keys[tried])) is not None:
-                if kept == CHANGED and time.monotonic() < until:
-                    continue  # a host at work moves its composer up and down
-                return Delivery("rung", kept)
-            entered, tried = timedelta(seconds=time.monotonic() - visit.began), tried + 1
-            if has_left_composer(visit, tag_of(text) or ""):
-                return Delivery("submitted", entered_after=entered)
-            until = 0.0  # it stands there still, or somebody has changed it: no more waiting
-
-    def _standing(self, visit: Visit, text: str, until: float) -> tuple[Look | None, Composer | None, str]:
-        """Waits for the text to stand in the composer. Returns the look, the composer, and whether the host is idle or
-        busy; without a look why not."""
-        while True:
-            seen = look(visit.server, visit.pane)
-            if isinstance(seen, str):
-                return None, None, seen
-            if (reason := seen.facts.refusal(visit.agent, self.profiles)) is not None:
-                return None, None, reason
-            sight = classify(visit.profile, seen.screen)
-            composer = sight.composer
-            if seen.last_key > visit.seen.last_key:
-                return None, None, "human_typing"
-            if sight.state == OURS and composer is not None and squeezed(composer.typed) == squeezed(text):
-                return seen, composer, BUSY if is_busy(visit.profile, seen.screen, composer) else IDLE
-            if time.monotonic() >= until:
-                return None, None, "not_echoed" if sight.state in (*TYPEABLE, UNKNOWN) else sight.state
-            time.sleep(LOOK_AGAIN_SECONDS)
-
-    def _gate(self, visit: Visit, conditions: list[str]) -> str:
-        human = gates.same_human(visit.seen)
-        return gates.all_of([*gates.safe_pane(visit.agent, self.profiles), *human, *conditions])
+        return enter(visit, text, typed + pause + SETTLE_SECONDS, not_before=typed + pause)
 
     def _pause(self, profile: Profile) -> float:
         return self.submit_pause_seconds if profile.pause_seconds is None else profile.pause_seconds
@@ -227,6 +183,8 @@ class TmuxNotifier:
 
 def _untypeable(visit: Visit) -> str | None:
     """The reason for a screen that is not to be typed into, or None."""
+    if visit.sight.state in TYPEABLE and visit.awaits_line:
+        return NOT_ECHOED  # a second line would be merged with the first
     if visit.profile.composer is None or visit.sight.state in (*TYPEABLE, OURS):
         return None
     if visit.sight.state != UNKNOWN:

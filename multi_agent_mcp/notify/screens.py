@@ -17,6 +17,8 @@ IDLE, BUSY, DRAFT, OURS, UNKNOWN = "idle", "busy", "draft", "our_line", "unknown
 TYPEABLE = (IDLE, BUSY)
 _TALLEST_COMPOSER = 30
 _NEAR_ROWS = 12
+MARK = "[IPC]"
+"""What every line of ours begins with."""
 _OURS = re.compile(r"\[IPC\][^#]{1,120}#([0-9a-z]{4})")
 _ESCAPE = re.compile(r"\x1b\[([0-9;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-9;:?]*[A-Za-z]|[\x0e\x0f]")
 
@@ -58,6 +60,16 @@ class Sight:
 
     state: str
     composer: Composer | None = None
+
+    @property
+    def composed(self) -> Composer:
+        """The composer, where the state says that there is one."""
+        assert self.composer is not None  # noqa: S101 - `idle`, `busy` and `our_line` have one, by `classify`
+        return self.composer
+
+    def shows(self, tag: str) -> bool:
+        """Whether the line with this tag stands in the composer, also beside something else."""
+        return self.composer is not None and f"#{tag}" in squeezed(self.composer.text)
 
     @property
     def tag(self) -> str | None:

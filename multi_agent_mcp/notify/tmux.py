@@ -17,6 +17,9 @@ from multi_agent_mcp.notify.hosts import Profiles, load_profiles
 
 CALL_SECONDS = 2.0
 
+LINE_OPTION = "@ipc_line"
+"""The pane's option that names a line of ours that was pasted and has not been entered: `{tag}:{pane_pid}:{epoch}`."""
+
 _FACTS = (
     "pane_id",
     "pane_pid",
@@ -31,6 +34,7 @@ _FACTS = (
     "cursor_x",
     "cursor_y",
     "cursor_flag",
+    LINE_OPTION,
     "pane_title",
 )
 FACTS_FORMAT = "\t".join(f"#{{{name}}}" for name in _FACTS)
@@ -101,6 +105,7 @@ class PaneFacts:
     cursor_y: int
     cursor_flag: bool
     title: str
+    line: str
 
     def refusal(self, agent: Agent, profiles: Profiles) -> str | None:
         """Why nothing may be typed, or None. The same conditions as `gates.safe_pane`, in words."""
@@ -138,6 +143,7 @@ def parse_facts(line: str) -> PaneFacts | None:
         cursor_y=int(fact["cursor_y"] or 0),
         cursor_flag=_flag(fact["cursor_flag"]),
         title=fact["pane_title"],
+        line=fact[LINE_OPTION],
     )
 
 

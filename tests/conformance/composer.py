@@ -5,6 +5,7 @@
 Raw mode, bracketed paste, a draft, a queue while it works, dialogs that act on any key, a picker, a transcript, an
 alternate screen (codex). What is submitted and every key that reaches a view without a composer is written to LOG, one
 JSON object a line, before the screen shows it. Both hosts hold a dialog back while somebody types; so does this one.
+While LOG.late is there it hears and draws nothing, like a host with much to do: what is pasted is echoed late.
 A human ends a draft with C-j, so that the log can tell the human's key from the doorbell's.
 """
 
@@ -20,6 +21,7 @@ import termios
 import time
 import tty
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from multi_agent_mcp.notify.screens import columns
 from tests.conformance.views import VIEWS
@@ -220,9 +222,11 @@ def main(host: str, log: str, seed: str, dialogs: str) -> None:
     tty.setraw(0)
     out = b"\x1b[?1049h" if host == "codex" else b""
     os.write(1, out + b"\x1b[?2004h\x1b[H\x1b[2J")
-    drawn = b""
+    drawn, late = b"", Path(f"{log}.late")
     try:
         while not composer.over:
+            while late.exists():
+                time.sleep(0.02)
             frame = composer.screen(os.get_terminal_size(1).columns)
             if frame != drawn:
                 os.write(1, frame)

@@ -7,6 +7,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,23 @@ from typing import Any
 import pytest
 from libtmux.common import tmux_cmd
 
+from multi_agent_mcp.config import Settings
+from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.notify.bell import Bell
+from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.hosts import load_profiles
+from multi_agent_mcp.notify.ladder import Ladder
 from multi_agent_mcp.notify.looking import look
 from multi_agent_mcp.notify.pane import TmuxNotifier
 from multi_agent_mcp.notify.screens import Screen, classify
 from multi_agent_mcp.notify.tmux import Tmux
+from multi_agent_mcp.texts import catalogue
 from tests.conformance.composer import CLOSE
 from tests.conformance.reader import Log, submitted
 from tests.conformance.stage import Seat, Stage, wait_for
+from tests.system.support import wait_until
 
 pytestmark = pytest.mark.tmux
 LINE = "[IPC] 新しいメッセージ: request from admin"
@@ -130,6 +138,62 @@ def test_a_line_of_ours_that_was_left_standing_is_finished_and_not_typed_again(s
         assert time.monotonic() < end
     assert outcome.reason == "earlier_line"
     assert submitted(Log(seat.log).read())[before:] == [f"{LINE} #k3x9"]
+
+
+@contextmanager
+def hard_at_work(seat: Seat) -> Iterator[None]:
+    """Meanwhile the host hears and shows nothing, and answers everything afterwards."""
+    late = Path(f"{seat.log}.late")
+    late.touch()
+    try:
+        time.sleep(0.1)  # it may be amid its last look at the terminal
+        yield
+    finally:
+        late.unlink()
+
+
+def test_a_line_whose_echo_comes_late_is_not_typed_twice_and_is_entered_later(stage: Stage, seat: Seat) -> None:
+    before = len(submitted(Log(seat.log).read()))
+    with hard_at_work(seat):
+        assert notifier().ring(agent(stage, seat), LINE) == Delivery("rung", "not_echoed", left=True)
+        assert notifier().ring(agent(stage, seat), LINE) == Delivery("stored", "not_echoed")
+        assert notifier().check(agent(stage, seat)) == "not_echoed"
+        assert notifier().finish(agent(stage, seat)) == Delivery("stored", "not_echoed")
+    comes_to(stage, seat, "our_line")
+    outcome = notifier().finish(agent(stage, seat))
+    assert (outcome.state, outcome.reason) == ("submitted", "earlier_line")
+    (line,) = submitted(Log(seat.log).read())[before:]
+    assert ALIKE.fullmatch(line)
+    assert notifier().finish(agent(stage, seat)) == Delivery("stored", "line_gone")
+
+
+def test_a_line_that_is_left_comes_to_an_end_by_itself_although_its_mail_was_read(stage: Stage, seat: Seat) -> None:
+    before = len(submitted(Log(seat.log).read()))
+    workspace, ladder = stage.workspace, Ladder({"tmux": notifier})
+    workspace.registry.update(seat.agent_id, ladder=["tmux"])
+    mail = workspace.mailbox(seat.agent_id).path / "mail.md"
+    doorbell = Doorbell(workspace, ladder, Settings(), catalogue("ja"), times.now)
+    bell = Bell(doorbell, seat.agent_id, "task", prepare=lambda: None)
+    with hard_at_work(seat):
+        mail.parent.mkdir(parents=True, exist_ok=True)
+        mail.write_text("---\nsender_id: admin\n---\n\nx", encoding="utf-8")
+        bell.start()
+        diary = workspace.doorbells(seat.agent_id)
+        wait_until(lambda: any(entry["state"] == "rung" for entry in diary.newest_first()), "the line is pasted")
+        mail.unlink()
+    wait_until(lambda: len(submitted(Log(seat.log).read())) > before, "the line is entered")
+    bell.close()
+    assert [ALIKE.fullmatch(line) is not None for line in submitted(Log(seat.log).read())[before:]] == [True]
+
+
+def test_a_line_that_the_human_has_changed_is_left_to_the_human(stage: Stage, seat: Seat) -> None:
+    os.write(seat.keyboard, b"\x1b[200~" + f"{LINE} #k3x9".encode() + b"\x1b[201~, well")
+    comes_to(stage, seat, "draft")
+    assert notifier().finish(agent(stage, seat)) == Delivery("stored", "draft")
+    os.write(seat.keyboard, b"\x15mine alone")
+    gone(stage, seat, "#k3x9")
+    shows(stage, seat, "mine alone")
+    assert notifier().finish(agent(stage, seat)) == Delivery("stored", "line_gone")
 
 
 def test_a_line_of_ours_with_a_blank_of_the_humans_behind_it_is_a_draft(stage: Stage, seat: Seat) -> None:

@@ -1,0 +1,109 @@
+"""The submit key: pressed only while our own line, with its tag, is what stands in the composer (PANES.md row 7)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+
+from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.notify import gates
+from multi_agent_mcp.notify.hand import CHANGED, Visit, forget_line, has_left_composer, press
+from multi_agent_mcp.notify.looking import Look, look
+from multi_agent_mcp.notify.screens import (
+    BUSY,
+    IDLE,
+    OURS,
+    TYPEABLE,
+    UNKNOWN,
+    Sight,
+    classify,
+    is_busy,
+    squeezed,
+    tag_of,
+)
+
+SETTLE_SECONDS = 0.6
+"""How long after the pause the key may still follow the paste. Both hosts hold a dialog back for 1 s after the last
+input to the composer; a key that comes later could meet one that opens in that very moment."""
+LOOK_AGAIN_SECONDS = 0.01
+NOT_ECHOED = "not_echoed"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The last look at a composer that was to hold our line, and why the key cannot be pressed (None: it can)."""
+
+    reason: str | None
+    seen: Look | None = None
+    sight: Sight | None = None
+
+
+def enter(visit: Visit, text: str, until: float, not_before: float = 0.0) -> Delivery:
+    """Presses the submit key if the text, and only it, stands in the composer before `until` (`time.monotonic`); then
+    looks whether it has left. Another key is tried only where the profile has one for that state. `rung` means that the
+    line is left there, or still on its way."""
+    tried, tag = 0, tag_of(text) or ""
+    while True:
+        standing = _standing(visit, text, until)
+        if standing.seen is None or standing.sight is None or standing.reason is not None:
+            return _left(visit, standing.reason, echoed=standing.sight is not None and standing.sight.shows(tag))
+        keys = _keys(visit, standing.sight, standing.seen)
+        if tried >= len(keys):
+            return Delivery("rung", "not_submitted", left=True)
+        condition = gate(visit, gates.same_line(visit.profile, standing.seen.screen, standing.sight.composed))
+        time.sleep(max(0.0, not_before - time.monotonic()))
+        if (kept := press(visit, condition, keys[tried])) is not None:
+            if kept == CHANGED and time.monotonic() < until:
+                continue  # a host at work moves its composer up and down
+            return _left(visit, kept, echoed=True)
+        entered, tried = timedelta(seconds=time.monotonic() - visit.began), tried + 1
+        if has_left_composer(visit, tag):
+            return Delivery("submitted", entered_after=entered)
+        until = 0.0  # it stands there still, or somebody has changed it: no more waiting
+
+
+def finish(visit: Visit) -> Delivery:
+    """An earlier line of ours still stands there, whole and alone: entering it is all that is to do. Only at rest: a
+    working host may open a dialog between the look and the key. `stored` with the reason when it was not entered."""
+    composer = visit.sight.composer
+    if composer is None or is_busy(visit.profile, visit.seen.screen, composer):
+        return Delivery("stored", OURS)
+    outcome = enter(visit, composer.typed, time.monotonic() + SETTLE_SECONDS)
+    if outcome.state == "submitted":
+        return Delivery("submitted", "earlier_line", outcome.entered_after)
+    return Delivery("stored", outcome.reason)
+
+
+def gate(visit: Visit, conditions: list[str]) -> str:
+    """Everything that must hold for a key or a paste, as one condition for tmux."""
+    return gates.all_of([*gates.safe_pane(visit.agent, visit.profiles), *gates.same_human(visit.seen), *conditions])
+
+
+def _left(visit: Visit, reason: str | None, *, echoed: bool) -> Delivery:
+    if echoed:
+        forget_line(visit)
+    return Delivery("rung", reason, left=True)
+
+
+def _keys(visit: Visit, sight: Sight, seen: Look) -> tuple[str, ...]:
+    state = BUSY if is_busy(visit.profile, seen.screen, sight.composed) else IDLE
+    return visit.profile.submit.get(state) or visit.profile.submit[IDLE]
+
+
+def _standing(visit: Visit, text: str, until: float) -> Standing:
+    """Waits for the text to stand in the composer."""
+    while True:
+        seen = look(visit.server, visit.pane)
+        if isinstance(seen, str):
+            return Standing(seen)
+        if (reason := seen.facts.refusal(visit.agent, visit.profiles)) is not None:
+            return Standing(reason)
+        sight = classify(visit.profile, seen.screen)
+        if seen.last_key > visit.seen.last_key:
+            return Standing("human_typing", seen, sight)
+        if sight.state == OURS and squeezed(sight.composed.typed) == squeezed(text):
+            return Standing(None, seen, sight)
+        if time.monotonic() >= until:
+            return Standing(NOT_ECHOED if sight.state in (*TYPEABLE, UNKNOWN) else sight.state, seen, sight)
+        time.sleep(LOOK_AGAIN_SECONDS)
