@@ -111,6 +111,8 @@ def session_names(root: Path) -> list[str]:
 
 def read_settings(path: Path, language: str | None = None) -> Settings:
     """Reads `session.yaml`; unknown keys are left alone, nonsense is one sentence."""
+    if path.is_symlink():
+        raise InvalidArguments("bad_settings", reason="it is a symbolic link")
     try:
         data = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}  # noqa: S506 - both are safe loaders
     except FileNotFoundError as error:

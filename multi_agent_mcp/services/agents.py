@@ -15,6 +15,7 @@ from multi_agent_mcp.domain.names import AgentId, session_name
 from multi_agent_mcp.domain.names import agent_id as parse_agent_id
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import AgentNotAssignedToProject, AgentNotFound, AlreadyExists, InvalidSession, Unauthorized
+from multi_agent_mcp.store.enclosure import read_file
 from multi_agent_mcp.store.files import storage_errors
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -116,7 +117,8 @@ class Agents:
         path = self.workspace.key_path(agent_id)
         with storage_errors(path, FileNotFoundError):
             try:
-                return path.read_text(encoding="ascii", errors="replace").strip()
+                self.workspace.files.enclosure.require(path.parent)
+                return read_file(path)[0].decode("ascii", errors="replace").strip()
             except FileNotFoundError as error:
                 raise InvalidSession("missing_passkey", agent_id=agent_id) from error
 

@@ -11,6 +11,7 @@ from multi_agent_mcp.domain.names import entity_id, new_id
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Unauthorized
+from multi_agent_mcp.store.enclosure import read_file
 from multi_agent_mcp.store.files import storage_errors
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -101,7 +102,8 @@ class Executions:
         path = self.workspace.execution_log(execution)
         with storage_errors(path, FileNotFoundError):
             try:
-                lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+                self.workspace.files.enclosure.require(path.parent)
+                lines = read_file(path)[0].decode(errors="replace").splitlines()
             except FileNotFoundError:
                 lines = []
         if offset is not None:

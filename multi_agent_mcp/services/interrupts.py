@@ -14,7 +14,7 @@ from datetime import datetime
 from multi_agent_mcp.domain.names import new_id
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, Task
-from multi_agent_mcp.errors import TaskNotFound
+from multi_agent_mcp.errors import InvalidId, TaskNotFound
 from multi_agent_mcp.store.inbox import file_name
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
@@ -50,7 +50,8 @@ class Interrupts:
         seen = folder.version
         for _, task in folder.open_entities():
             if task.interrupt_id is not None:
-                self.ensure(task)
+                with suppress(InvalidId):  # of a hand-written assignee: it must not block the others
+                    self.ensure(task)
         self._repaired[agent_id] = seen
 
     def pause(self, agent_id: str, task_id: str | None) -> Notification:

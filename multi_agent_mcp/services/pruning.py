@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.files import storage_errors
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -31,14 +32,21 @@ class Pruning:
         """What would go: archived mail and notifications, ended agent sessions, released wait-locks, idempotency
         claims, scratch files of killed processes."""
         border = (now - age).timestamp()
-        found = [(path, kind) for path, kind in self._candidates() if path.stat().st_mtime < border]
+        found = [(path, kind) for path, kind in self._candidates() if path.lstat().st_mtime < border]
         found += [(path, "scratch") for path in self._scratch()]
-        return [Prunable(path, kind, path.stat().st_size) for path, kind in found]
+        return [Prunable(path, kind, path.lstat().st_size) for path, kind in found if self._is_inside(path)]
 
     def delete(self, items: list[Prunable]) -> None:
         for item in items:
             with storage_errors(item.path):
                 item.path.unlink(missing_ok=True)
+
+    def _is_inside(self, path: Path) -> bool:
+        try:
+            self.workspace.files.enclosure.require(path.parent)
+        except StorageError:
+            return False
+        return True
 
     def _candidates(self) -> Iterator[tuple[Path, str]]:
         base = self.workspace.path
@@ -49,9 +57,11 @@ class Pruning:
             yield path, "owner_wait"
         for path in (base / ".claims").glob("*/*.json"):
             yield path, "claims"
-        for session in self.workspace.sessions.all():
-            if session.ended_at is not None:
-                yield base / "sessions" / session.agent_id / f"{session.id}.md", "sessions"
+        for shelf in self.workspace.sessions.shelves():
+            folder = self.workspace.sessions.folder(shelf)
+            for name, entry in folder.entries().items():  # by their names: a hand-written header may hold any id
+                if entry.closed:
+                    yield folder.path / name, "sessions"
 
     def _scratch(self) -> Iterator[Path]:
         for path in (self.workspace.path / ".tmp").glob("*.tmp"):

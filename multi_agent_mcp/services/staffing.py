@@ -21,6 +21,7 @@ from multi_agent_mcp.services.board import Board
 from multi_agent_mcp.services.conversations import is_conversational
 from multi_agent_mcp.services.delegations import Delegations
 from multi_agent_mcp.services.sessions import Sessions
+from multi_agent_mcp.store.enclosure import read_file
 from multi_agent_mcp.store.workspace import Workspace
 
 FIRST_PAUSE = timedelta(seconds=1)
@@ -126,10 +127,10 @@ class Staffing:
     def window(self, post: Post) -> Window | None:
         """What was opened for a post."""
         try:
-            record = json.loads(self.workspace.window_path(post.agent_id, post.purpose).read_bytes())
+            record = json.loads(read_file(self.workspace.window_path(post.agent_id, post.purpose))[0])
             opened_at = parse_time(record["opened_at"])
             return Window(record["pane"], opened_at, int(record["failures"])) if opened_at else None
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError):
             return None  # derived; a damaged record is as good as none
 
     def _has_task_work(self, agent: Agent) -> bool:

@@ -13,13 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.errors import InvalidId, Refusal
+from multi_agent_mcp.store.enclosure import is_own_directory
 from multi_agent_mcp.store.files import Files
 from multi_agent_mcp.store.folder import Folder
 
 E = TypeVar("E", bound=Any)  # an Entity with an id; Python has no intersection types
 
 LOCK_STRIPES = 256
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 
 
 class Collection(Generic[E]):
@@ -112,12 +114,15 @@ class Collection(Generic[E]):
 
     def shelves(self) -> list[str]:
         try:
-            return sorted(item.name for item in self.base.iterdir() if item.is_dir() and not item.name.startswith("."))
+            return sorted(item.name for item in self.base.iterdir() if is_own_directory(item) and _is_plain(item.name))
         except FileNotFoundError:
             return []
 
     def folder(self, shelf: str) -> Folder[E]:
+        """Raises `InvalidId` for a shelf that is no plain name: a hand-written file may name anything as its agent."""
         if shelf not in self._folders:
+            if not _is_plain(shelf):
+                raise InvalidId(value=repr(shelf)[:80])
             path = self.base / shelf
             if self._file_name is None:
                 made: Folder[E] = Folder(self.files, path, self._entity_type, closed=self._closed)
@@ -138,7 +143,8 @@ class Collection(Generic[E]):
         return None
 
     def _reshelve(self, entity_id: str, folder: Folder[E], entity: E) -> None:
-        target = self.folder(self._shelf(entity))
+        shelf = self._shelf(entity)
+        target = self.folder(shelf) if _is_plain(shelf) else folder  # else it stays where it lies
         if target.path != folder.path:
             self.files.move(folder.path / self._name(entity_id), target.path / self._name(entity_id))
 
@@ -148,3 +154,7 @@ class Collection(Generic[E]):
     def _lock(self, entity_id: str) -> str:
         """Lock files are striped, so that there is a bounded number of them. Never hold two of one collection."""
         return f"{self.base.name}-{zlib.crc32(entity_id.encode()) % LOCK_STRIPES:02x}"
+
+
+def _is_plain(shelf: str) -> bool:
+    return _PLAIN.fullmatch(shelf) is not None

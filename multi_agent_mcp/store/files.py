@@ -7,9 +7,11 @@ other processes watch; whatever a killed process leaves there is nobody's.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +19,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.store.enclosure import Enclosure
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
@@ -35,7 +38,8 @@ def storage_errors(path: Path, *answers: type[OSError]) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, (FileExistsError, *answers)):
             raise
-        raise StorageError(path=path.name, reason=error.strerror or str(error)) from error
+        reason = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror or str(error)
+        raise StorageError(path=path.name, reason=reason) from error
 
 
 class Files:
@@ -45,6 +49,7 @@ class Files:
         self.base = base
         self.scratch = base / ".tmp"
         self.locks = base / ".locks"
+        self.enclosure = Enclosure(base)
 
     def create(self, path: Path, data: bytes, *, sync: bool = True) -> None:
         """Puts a new file in place, exclusively. Raises `FileExistsError`, never overwrites.
@@ -52,6 +57,7 @@ class Files:
         With `sync=False` the caller fsyncs the directory itself, after several files.
         """
         with storage_errors(path):
+            self.enclosure.require(path.parent)
             scratch = self._written(data)
             try:
                 self._link(scratch, path)
@@ -63,6 +69,7 @@ class Files:
     def replace(self, path: Path, data: bytes, *, sync: bool = True, durable: bool = True) -> None:
         """Replaces a file's content atomically. `durable=False` is for derived facts: whole, but not fsynced."""
         with storage_errors(path):
+            self.enclosure.require(path.parent)
             scratch = self._written(data, durable=durable)
             try:
                 self._rename(scratch, path)
@@ -81,6 +88,8 @@ class Files:
         if not moves:
             return []
         with storage_errors(moves[0][1]):
+            for directory in {path.parent for move in moves for path in move}:
+                self.enclosure.require(directory)
             placed = [self._link_beside(source, target) for source, target in moves]
             for directory in {target.parent for target in placed}:
                 sync_directory(directory)
@@ -93,19 +102,24 @@ class Files:
     def move(self, source: Path, target: Path) -> None:
         """Renames a file into another directory, atomically and durably."""
         with storage_errors(target):
+            self.enclosure.require(source.parent)
+            self.enclosure.require(target.parent)
             self._rename(source, target)
             sync_directory(target.parent)
             sync_directory(source.parent)
 
     def append(self, path: Path, line: str) -> None:
         """Adds one line to a journal. Appends of one line do not interleave; they are not fsynced."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is not waited for
         with storage_errors(path):
+            self.enclosure.require(path.parent)
             try:
-                descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE_MODE)
+                descriptor = os.open(path, flags, FILE_MODE)
             except FileNotFoundError:
                 make_directory(path.parent)
-                descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE_MODE)
+                descriptor = os.open(path, flags, FILE_MODE)
             try:
+                make_private(descriptor)
                 os.write(descriptor, line.rstrip("\n").encode() + b"\n")
             finally:
                 os.close(descriptor)
@@ -113,6 +127,7 @@ class Files:
     def lock(self, name: str) -> FileLock:
         """A lock between processes (and threads). Use it once: `with files.locked(name)` does."""
         with storage_errors(self.locks):
+            self.enclosure.require(self.locks)
             make_directory(self.locks)
         return FileLock(
             str(self.locks / f"{name}.lock"),
@@ -125,7 +140,7 @@ class Files:
     def is_locked(self, name: str) -> bool:
         """Whether somebody holds the lock `name`, asked without being in anybody's way: several may ask at once."""
         try:
-            descriptor = os.open(self.locks / f"{name}.lock", os.O_RDONLY)
+            descriptor = os.open(self.locks / f"{name}.lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             return False  # nobody has ever held it, or nobody can
         try:
@@ -155,6 +170,7 @@ class Files:
     def _written(self, data: bytes, *, durable: bool = True) -> Path:
         path = self.scratch / f"{os.getpid()}.{secrets.token_hex(8)}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        self.enclosure.require(self.scratch)
         try:
             descriptor = os.open(path, flags, FILE_MODE)
         except FileNotFoundError:
@@ -162,6 +178,7 @@ class Files:
             descriptor = os.open(path, flags, FILE_MODE)
         try:
             try:
+                make_private(descriptor)
                 write_all(descriptor, data)
                 if durable:
                     os.fsync(descriptor)
@@ -201,6 +218,12 @@ class Files:
             source.replace(target)
 
 
+def make_private(descriptor: int) -> None:
+    """0600 whatever the umask was: it may have left too few rights, and an older file may have too many."""
+    if stat.S_IMODE(os.fstat(descriptor).st_mode) != FILE_MODE:
+        os.fchmod(descriptor, FILE_MODE)
+
+
 def write_all(descriptor: int, data: bytes) -> None:
     """os.write until everything is written (it may write less than it is given)."""
     view = memoryview(data)
@@ -216,6 +239,7 @@ def make_directory(path: Path) -> None:
         make_directory(path.parent)
     with suppress(FileExistsError):
         path.mkdir(mode=DIRECTORY_MODE)
+        path.chmod(DIRECTORY_MODE)  # the umask may have taken even our own rights
         sync_directory(path.parent)
     if not path.is_dir():
         raise NotADirectoryError(20, "Not a directory", str(path))

@@ -23,6 +23,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.store.enclosure import careful, read_file
 from multi_agent_mcp.store.files import Files, storage_errors
 from multi_agent_mcp.store.frontmatter import Unreadable, codec
 
@@ -106,6 +107,7 @@ class Folder(Generic[E]):
         """The whole entity. None when the file has gone, or could not be read and now lies in quarantine."""
         path = self.path / name
         for attempt in range(2):
+            self._require_inside()
             try:
                 data, status = _read(path)
             except (FileNotFoundError, IsADirectoryError):
@@ -142,7 +144,7 @@ class Folder(Generic[E]):
         told_path = quarantine / ".told"
         with self._mutex, contextlib.suppress(OSError, StorageError):
             reasons = {name for name in os.listdir(quarantine) if name.endswith(_REASON)}  # noqa: PTH208 - only names
-            told = set(told_path.read_text(encoding="utf-8").splitlines()) if told_path.exists() else set()
+            told = set(read_file(told_path)[0].decode(errors="replace").splitlines()) if told_path.exists() else set()
             if reasons != told:
                 self.files.replace(told_path, "\n".join(sorted(reasons)).encode(), durable=False)
             return len(reasons - told)
@@ -171,7 +173,12 @@ class Folder(Generic[E]):
         self._seen_mtime = mtime
         self._trusted = began - mtime > RACY_NS and self.mtime() == mtime
 
+    def _require_inside(self) -> None:
+        with storage_errors(self.path):
+            self.files.enclosure.require(self.path)
+
     def _listing(self) -> Iterator[tuple[str, Signature]]:
+        self._require_inside()
         try:
             with storage_errors(self.path, FileNotFoundError), os.scandir(self.path) as directory:
                 for item in directory:
@@ -198,7 +205,7 @@ class Folder(Generic[E]):
 
     def _peek(self, name: str, closed: re.Pattern[bytes]) -> str:
         try:
-            with (self.path / name).open("rb") as file:
+            with open(self.path / name, "rb", opener=careful) as file:
                 header, boundary, _ = file.read(PEEK_BYTES).partition(b"\n---")
         except OSError:
             return ""
@@ -224,5 +231,5 @@ class Folder(Generic[E]):
 
 
 def _read(path: Path) -> tuple[bytes, os.stat_result]:
-    with storage_errors(path, FileNotFoundError, PermissionError, IsADirectoryError), path.open("rb") as file:
-        return file.read(), os.fstat(file.fileno())
+    with storage_errors(path, FileNotFoundError, PermissionError, IsADirectoryError):
+        return read_file(path)

@@ -1,4 +1,7 @@
-"""Files that belong to other programs: read as they are, replaced whole, with a backup beside them."""
+"""Files that belong to other programs: read as they are, replaced whole, with a backup beside them.
+
+One that is there keeps its mode; a new one is private, like everything we make: its owner can open it.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.files import storage_errors, sync_directory, write_all
-
-NEW_FILE_MODE = 0o666  # less the umask: it is the user's own file, and holds no secret
+from multi_agent_mcp.store.files import (
+    FILE_MODE,
+    make_directory,
+    make_private,
+    storage_errors,
+    sync_directory,
+    write_all,
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,7 @@ def apply_change(change: Change) -> Path | None:
     if read_foreign(path) != change.before:
         raise StorageError(path=path.name, reason="it was changed meanwhile")
     with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         backup = _backed_up(path) if change.before is not None else None
         scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
         try:
@@ -72,8 +80,9 @@ def _backed_up(path: Path) -> Path:
 
 
 def _write(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, NEW_FILE_MODE)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     try:
+        make_private(descriptor)
         write_all(descriptor, data)
         os.fsync(descriptor)
     finally:

@@ -41,7 +41,7 @@ def trustworthy(seen: list[int]) -> list[int | None]:
 def read_state(session_path: str, agent_id: str, purpose: str) -> dict[str, Any]:
     """The remembered state; empty when there is none that can be read."""
     try:
-        with open(state_path(session_path, agent_id, purpose), "rb") as file:
+        with open(state_path(session_path, agent_id, purpose), "rb", opener=_careful) as file:
             state = json.load(file)
     except (OSError, ValueError):
         return {}
@@ -75,9 +75,14 @@ def _added(directory: str, known: set[str]) -> bool:
 
 def _is_read(path: str) -> bool:
     """As we write it. What anybody else wrote is looked at by somebody who knows better."""
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=_careful) as file:
         header, _, _ = file.read(HEAD_BYTES).partition(b"\n---")
     return b"\nread_at: '2" in header or b"\nread_at: 2" in header
+
+
+def _careful(path: str, flags: int) -> int:
+    """As `enclosure.careful`, whose module takes longer to import: no link is followed, no pipe waited for."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _changed(directory: str) -> int:

@@ -17,6 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from multi_agent_mcp.domain.names import id8
 from multi_agent_mcp.domain.times import format_time, stamp
+from multi_agent_mcp.store.enclosure import is_own_directory
 from multi_agent_mcp.store.files import Files, storage_errors, sync_directory
 from multi_agent_mcp.store.folder import Folder
 
@@ -142,10 +143,10 @@ class Inbox(Generic[R]):
         return len(moves)
 
     def _months(self) -> list[Path]:
-        try:
-            return sorted((item for item in (self.path / "archive").iterdir() if item.is_dir()), reverse=True)
-        except FileNotFoundError:
+        archive = self.path / "archive"
+        if not is_own_directory(archive):
             return []
+        return sorted((item for item in archive.iterdir() if is_own_directory(item)), reverse=True)
 
     def folders(self) -> Iterator[Folder[R]]:
         """The hot directory and the archive's months, newest first."""

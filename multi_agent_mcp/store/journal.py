@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from multi_agent_mcp.store.enclosure import read_file
 from multi_agent_mcp.store.files import Files, storage_errors
 
 ROTATE_BYTES = 1 << 20
@@ -44,6 +45,6 @@ class Journal:
 def _lines(path: Path) -> list[bytes]:
     try:
         with storage_errors(path, FileNotFoundError):
-            return path.read_bytes().splitlines()
+            return read_file(path)[0].splitlines()
     except FileNotFoundError:
         return []

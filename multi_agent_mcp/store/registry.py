@@ -12,6 +12,7 @@ from typing import Any
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.names import agent_id as parse_agent_id
 from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, InvalidId, StorageError
+from multi_agent_mcp.store.enclosure import read_file
 from multi_agent_mcp.store.files import Files, storage_errors
 
 logger = logging.getLogger(__name__)
@@ -106,7 +107,8 @@ class Registry:
     def _bytes(self, path: Path) -> bytes | None:
         with storage_errors(path, FileNotFoundError):
             try:
-                return path.read_bytes()
+                self.files.enclosure.require(path.parent)
+                return read_file(path)[0]
             except FileNotFoundError:
                 return None
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.names import AgentId, SessionName
+from multi_agent_mcp.domain.names import AgentId, SessionName, entity_id
+from multi_agent_mcp.domain.names import agent_id as parse_agent_id
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
@@ -66,16 +67,18 @@ class Workspace:
         return self.path / "secrets" / f"{agent_id}.key"
 
     def mailbox(self, agent_id: AgentId | str) -> Mailbox:
+        """Raises `InvalidId`: a hand-written file may name anything as an agent."""
         if agent_id not in self._mailboxes:
-            path = self.path / "ipc" / agent_id
+            path = self.path / "ipc" / parse_agent_id(agent_id)
             self._mailboxes[agent_id] = Inbox(
                 self.files, path, Message, lock=f"mailbox-{agent_id}", receiver_id=agent_id
             )
         return self._mailboxes[agent_id]
 
     def notices(self, agent_id: AgentId | str) -> Notices:
+        """As `mailbox`."""
         if agent_id not in self._notices:
-            path = self.path / "notifications" / agent_id
+            path = self.path / "notifications" / parse_agent_id(agent_id)
             self._notices[agent_id] = Inbox(
                 self.files, path, Notification, lock=f"notifications-{agent_id}", target_agent_id=agent_id
             )
@@ -150,7 +153,9 @@ class Workspace:
         )
 
     def execution_log(self, execution: Execution) -> Path:
-        return self.path / execution.log_file_path
+        """Where its log lies; beside the execution, whatever path a hand-written file names."""
+        shelf = self.executions.folder(execution.agent_id).path
+        return shelf / "logs" / f"{entity_id('exec', execution.id)}.log"
 
     @cached_property
     def owner_waits(self) -> Folder[OwnerWait]:
