@@ -1,0 +1,49 @@
+"""`python -m tests.crash [--short] [OPERATION…]`: kills every writing operation at every call that changes the disk."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+from tests.crash.operations import OPERATIONS
+from tests.crash.stage import Operation, copied, live, looked, prepared
+
+
+def tried(operation: Operation, *, short: bool) -> tuple[int, Counter[str], list[str]]:
+    """Kills the operation at each of its moments. Returns how many there were, the kinds of calls, the complaints.
+
+    The short form leaves out the moments after a call: the disk is the same as before the next one.
+    """
+    with prepared(operation) as (template, told, copy):
+        whole = live(operation, copied(template, copy), told, None)
+        wrong = [f"undisturbed: {item}" for item in [*filter(None, [whole.error]), *looked(operation, copy, told, whole)]]
+        kinds = Counter(moment.split()[1] for moment in whole.moments if moment.startswith("before"))
+        last = len(whole.moments) - 1
+        moments = [n for n, name in enumerate(whole.moments) if not (short and name.startswith("after") and n != last)]
+        for number in moments:
+            run = live(operation, copied(template, copy), told, number)
+            name = f"{number} {whole.moments[number]}"
+            if run.error:
+                wrong.append(f"{name}: {run.error}")
+            wrong += [f"{name}: {item}" for item in looked(operation, copy, told, run)]
+        return len(moments), kinds, wrong
+
+
+def main(arguments: list[str]) -> int:
+    short = "--short" in arguments
+    wanted = [name for name in arguments if not name.startswith("--")]
+    points, failed, kinds = 0, 0, Counter[str]()
+    for operation in OPERATIONS.values():
+        if wanted and operation.name not in wanted:
+            continue
+        count, calls, wrong = tried(operation, short=short)
+        points, failed, kinds = points + count, failed + len(wrong), kinds + calls
+        print(f"{operation.name:32} {count:5} kill points, {sum(calls.values()):4} calls, {len(wrong)} complaints")  # noqa: T201
+        for line in wrong:
+            print(f"    {line}")  # noqa: T201
+    print(f"{points} kill points tried, {failed} complaints; calls: {dict(kinds)}")  # noqa: T201
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,113 @@
+"""What holds after any crash, whatever was going on (contract §3)."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.domain.conversation import Conversation
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.errors import NoSuchSession
+from multi_agent_mcp.services.messages import Draft
+from multi_agent_mcp.services.reading import Query
+from multi_agent_mcp.store.frontmatter import Unreadable, codec
+from tests.crash.stage import Aftermath, Facts, Operation, opened
+
+
+def complaints(operation: Operation, root: Path, told: Facts, answers: list[Facts]) -> Iterator[str]:
+    """Everything that is wrong, once the agents' next servers have looked at what they find."""
+    try:
+        services = opened(root)
+    except NoSuchSession:
+        yield from operation.look(Aftermath(None, told, answers, root))  # type: ignore[arg-type]
+        return
+    yield from torn(services)
+    settle(services)
+    after = Aftermath(services, told, answers, root)
+    yield from operation.look(after)
+    yield from twice(services)
+    yield from ailing(services)
+    yield from blocking(services)
+
+
+def settle(services: Services) -> None:
+    """What the next server of every agent does before its first answer."""
+    for agent_id in services.agents.all():
+        services.sessions.recover(agent_id)
+        for purpose in ("task", "chat"):
+            services.notifications.pending(agent_id, purpose)
+
+
+def torn(services: Services) -> Iterator[str]:
+    """Files that are half written, or were put into quarantine."""
+    base = services.workspace.path
+    kinds = {"ipc": Message, "notifications": Notification, "tasks": Task}
+    for path in sorted(base.rglob("*")):
+        parts = path.relative_to(base).parts
+        if parts[0].startswith(".") or not path.is_file():
+            continue
+        if "quarantine" in parts:
+            yield f"{path.relative_to(base)} is in quarantine"
+        if path.suffix == ".md" and parts[0] in kinds:
+            try:
+                codec(kinds[parts[0]]).decode(path.read_bytes())
+            except Unreadable as error:
+                yield f"{path.relative_to(base)} is torn: {error}"
+        if path.suffix == ".tmp":
+            yield f"{path.relative_to(base)} is no file of anybody"
+
+
+def twice(services: Services) -> Iterator[str]:
+    """What readers would be shown two times."""
+    agents = services.agents.registry.all()
+    shown = {
+        "message": [message.id for agent in agents for message in services.workspace.mailbox(agent).history()],
+        "notice": [notice.id for agent in agents for notice in services.workspace.notices(agent).history()],
+        "task": [task.id for task in services.workspace.tasks.all()],
+    }
+    for kind, ids in shown.items():
+        for entity_id, count in Counter(ids).items():
+            if count > 1:
+                yield f"{kind} {entity_id} is there {count} times"
+
+
+def ailing(services: Services) -> Iterator[str]:
+    """What `doctor` calls a problem."""
+    for finding in services.doctor(lambda _: None).examine():
+        if finding.level == "problem":
+            yield f"doctor: {finding.check} {finding.subject}: {finding.finding}"
+
+
+def blocking(services: Services) -> Iterator[str]:
+    """Locks that nobody holds and that are not free, and everyday work that cannot be done."""
+    for path in services.workspace.files.locks.glob("*.lock"):
+        descriptor = os.open(path, os.O_RDWR)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield f"{path.name} is held by a dead process"
+        finally:
+            os.close(descriptor)
+    admin, worker = services.agents.get("admin"), services.agents.get("worker-a")
+    sent = services.messages.send(admin, Draft(content="still there?", receiver_id=worker.id))
+    if sent.message_id not in [item["id"] for item in services.reading.read(worker, Query(whole=True))["messages"]]:
+        yield "a message sent after the crash does not arrive"
+
+
+def mail(services: Services, agent_id: str) -> list[Message]:
+    """All mail of an agent, hot and archived."""
+    return list(services.workspace.mailbox(agent_id).history())
+
+
+def notices(services: Services, agent_id: str) -> list[Notification]:
+    return list(services.workspace.notices(agent_id).history())
+
+
+def conversations(services: Services) -> list[Conversation]:
+    return services.workspace.conversations.all()

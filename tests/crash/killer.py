@@ -1,0 +1,84 @@
+"""Kills this process with SIGKILL at a chosen moment: before, in the midst of, or after one of the calls by which it
+changes the disk.
+
+The functions of `os` that change files are wrapped, which is where every write of this project goes through
+(`store/files.py`; pathlib and filelock call them too). A call that only reads leaves the disk as it was, so dying beside
+it is dying after the change before it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+CHANGES = (
+    "chmod",
+    "fchmod",
+    "fsync",
+    "fdatasync",
+    "ftruncate",
+    "link",
+    "mkdir",
+    "remove",
+    "rename",
+    "replace",
+    "rmdir",
+    "symlink",
+    "truncate",
+    "unlink",
+    "utime",
+)
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+class Killer:
+    """Counts moments. At number `at` the process dies; with `at` None it only remembers what the moments were."""
+
+    def __init__(self, at: int | None) -> None:
+        self.at = at
+        self.moments: list[str] = []
+
+    def arm(self) -> None:
+        """From now on every change of the disk is a moment to die at. For the rest of the process's life."""
+        for name in CHANGES:
+            setattr(os, name, self._around(name, getattr(os, name)))
+        os.open = self._opening(os.open)  # type: ignore[assignment]
+        os.write = self._writing(os.write)  # type: ignore[assignment]
+
+    def _moment(self, name: str) -> None:
+        if len(self.moments) == self.at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.moments.append(name)
+
+    def _around(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            self._moment(f"before {name}")
+            result = real(*args, **options)
+            self._moment(f"after {name}")
+            return result
+
+        return call
+
+    def _opening(self, real: Callable[..., int]) -> Callable[..., int]:
+        changing = self._around("open", real)
+
+        def call(path: Any, flags: int, *args: Any, **options: Any) -> int:
+            return (changing if flags & WRITING else real)(path, flags, *args, **options)
+
+        return call
+
+    def _writing(self, real: Callable[[int, Any], int]) -> Callable[[int, Any], int]:
+        """A write may also be cut off in the middle."""
+
+        def call(descriptor: int, data: Any) -> int:
+            self._moment("before write")
+            if len(self.moments) == self.at:
+                real(descriptor, bytes(data)[: len(data) // 2])
+            self._moment("amid write")
+            written = real(descriptor, data)
+            self._moment("after write")
+            return written
+
+        return call

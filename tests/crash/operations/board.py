@@ -1,0 +1,144 @@
+"""The board: tasks made, moved, stopped, given away, requested, approved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.services.creation import NewTask
+from tests.crash.invariants import mail, notices
+from tests.crash.operations.judging import whole
+from tests.crash.operations.reports import task, with_work
+from tests.crash.stage import Aftermath, Deed, Facts, Operation
+
+
+def stopped(after: Aftermath, agent_id: str, task_id: str) -> int:
+    found = [notice for notice in notices(after.services, agent_id) if notice.task_id == task_id]
+    return sum(notice.type == "interrupt" and notice.action == "blocked" for notice in found)
+
+
+def block(deed: Deed) -> None:
+    arguments = {"task_id": deed.told["task_id"], "status": "blocked", "blocked_reason": "stop"}
+    deed.acknowledge(deed.seat("admin").call("update_task_status", **arguments))
+
+
+def blocked(after: Aftermath) -> Iterator[str]:
+    found = task(after)
+    yield from whole(
+        after, status=int(found.status == "blocked"), interrupt=stopped(after, "worker-a", after.told["task_id"])
+    )
+
+
+def cancel(deed: Deed) -> None:
+    deed.acknowledge(
+        deed.seat("admin").call("update_task_status", task_id=deed.told["task_id"], status="cancelled")
+    )
+
+
+def cancelled(after: Aftermath) -> Iterator[str]:
+    found = [notice for notice in notices(after.services, "worker-a") if notice.action == "cancel"]
+    yield from whole(after, status=int(task(after).status == "cancelled"), interrupt=len(found))
+
+
+def with_a_family(services: Services) -> Facts:
+    """A parent of nobody's with two subtasks, one of which has a subtask of its own; two are being worked on."""
+    admin = services.agents.get("admin")
+    (parent,) = services.creation.create(admin, [NewTask(title="House", assignee_id="admin")])
+    children = services.creation.create(
+        admin,
+        [NewTask(title="Wall", assignee_id="worker-a"), NewTask(title="Roof", assignee_id="worker-b")],
+        parent.id,
+    )
+    (grandchild,) = services.creation.create(admin, [NewTask(title="Brick", assignee_id="worker-b")], children[0].id)
+    for child in (*children, grandchild):
+        services.board.start(services.agents.get(str(child.assignee_id)), child.id)
+    return {"task_id": parent.id, "children": {item.id: item.assignee_id for item in (*children, grandchild)}}
+
+
+def block_family(deed: Deed) -> None:
+    arguments = {"task_id": deed.told["task_id"], "status": "blocked", "blocked_reason": "stop"}
+    deed.acknowledge(deed.seat("owner").call("update_task_status", **arguments))
+
+
+def family_blocked(after: Aftermath) -> Iterator[str]:
+    parts = {"parent": int(task(after).status == "blocked")}
+    for child, assignee in after.told["children"].items():
+        found = after.services.board.get(child)
+        parts[f"{found.title} blocked"] = int(found.status == "blocked")
+        parts[f"{found.title} interrupt"] = stopped(after, assignee, child)
+        if sum(entry.get("status", [""])[-1] == "blocked" for entry in found.history) > 1:
+            yield f"{found.title} was blocked more than once"
+    yield from whole(after, **parts)
+
+
+def reassign(deed: Deed) -> None:
+    deed.acknowledge(deed.seat("owner").call("assign_task", task_id=deed.told["task_id"], assignee_id="worker-b"))
+
+
+def reassigned(after: Aftermath) -> Iterator[str]:
+    told = [notice for notice in notices(after.services, "worker-a") if notice.type == "status_change"]
+    theirs = [item for item in after.services.workspace.tasks.all("worker-b") if item.id == after.told["task_id"]]
+    mine = [item for item in after.services.workspace.tasks.all("worker-a") if item.id == after.told["task_id"]]
+    moved = task(after).assignee_id == "worker-b"
+    yield from whole(after, assigned=int(moved), shelf=len(theirs), off_shelf=1 - len(mine), told=len(told))
+
+
+BATCH = ("dig", "pour", "build", "paint")
+
+
+def create_batch(deed: Deed) -> None:
+    tasks = [{"title": title, "local_id": title, "assignee_id": "worker-a"} for title in BATCH]
+    tasks[1]["dependencies"] = ["dig"]  # type: ignore[assignment]
+    deed.acknowledge(deed.seat("admin").call("create_tasks_batch", tasks=tasks))
+
+
+def batch_created(after: Aftermath) -> Iterator[str]:
+    titles = [item.title for item in after.services.workspace.tasks.all("worker-a")]
+    yield from whole(after, **{title: titles.count(title) for title in BATCH})
+
+
+def request(deed: Deed) -> None:
+    deed.acknowledge(deed.seat("worker-a").call("request_task", title="Test", description="please"))
+
+
+def requested(after: Aftermath) -> Iterator[str]:
+    letters = [message for message in mail(after.services, "admin") if message.content == "please"]
+    yield from whole(after, task=len(after.services.workspace.tasks.all("worker-a")), told=len(letters))
+
+
+def with_a_request(services: Services) -> Facts:
+    worker = services.agents.get("worker-a")
+    return {"task_id": services.requests.request(worker, NewTask(title="Test"))[0].id}
+
+
+def approve(deed: Deed) -> None:
+    deed.acknowledge(deed.seat("admin").call("approve_task_request", task_id=deed.told["task_id"], approve=True))
+
+
+def approved(after: Aftermath) -> Iterator[str]:
+    letters = [message for message in mail(after.services, "worker-a") if message.message_type == "task_approved"]
+    yield from whole(after, approved=int(task(after).approval_status == "approved"), told=len(letters))
+
+
+def pause(deed: Deed) -> None:
+    admin = deed.services.agents.get("admin")
+    deed.acknowledge({"id": deed.services.board.interrupt(admin, "worker-a", "pause", None, None).id})
+
+
+def paused(after: Aftermath) -> Iterator[str]:
+    yield from whole(after, pause=sum(notice.action == "pause" for notice in notices(after.services, "worker-a")))
+
+
+ADMIN = (("admin", "task"),)
+OWNER = (("owner", "task"),)
+
+OPERATIONS = (
+    Operation("block", block, blocked, with_work, ADMIN),
+    Operation("cancel", cancel, cancelled, with_work, ADMIN),
+    Operation("block_cascade", block_family, family_blocked, with_a_family, OWNER),
+    Operation("reassign", reassign, reassigned, with_work, OWNER),
+    Operation("create_tasks_batch", create_batch, batch_created, seats=ADMIN),
+    Operation("request_task", request, requested, seats=(("worker-a", "task"),)),
+    Operation("approve_task_request", approve, approved, with_a_request, ADMIN),
+    Operation("interrupt_pause", pause, paused, with_work),
+)

@@ -1,0 +1,119 @@
+"""Delegations, conversations, and what a chat session tells its task session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from multi_agent_mcp.bootstrap import Services
+from tests.crash.invariants import conversations, mail, notices
+from tests.crash.operations.judging import whole
+from tests.crash.operations.reports import with_work
+from tests.crash.stage import Aftermath, Deed, Facts, Operation
+
+
+def delegate(deed: Deed) -> None:
+    arguments = {"target_agent_id": "worker-b", "purpose": "play", "context": "shiritori"}
+    deed.acknowledge(deed.seat("worker-a").call("delegate_to_chat_session", **arguments))
+
+
+def delegated(after: Aftermath) -> Iterator[str]:
+    yield from whole(after, delegation=len(after.services.delegations.offered("worker-a")))
+
+
+def start(deed: Deed) -> None:
+    arguments = {"target_agent_id": "worker-b", "initial_message": "りんご"}
+    deed.acknowledge(deed.seat("worker-a", "chat").call("start_conversation", **arguments))
+
+
+def started(after: Aftermath) -> Iterator[str]:
+    letters = [message for message in mail(after.services, "worker-b") if message.content == "りんご"]
+    found = conversations(after.services)
+    copies = [len(after.services.conversations.messages_of(item.id)) for item in found]
+    yield from whole(after, conversation=len(found), mail=len(letters), copy=sum(copies))
+
+
+def with_a_delegation(services: Services) -> Facts:
+    session = services.sessions.open("worker-a", "task")
+    worker = services.agents.get("worker-a")
+    delegation, _ = services.delegations.delegate(worker, session.record, "worker-b", "play", None)
+    session.end()
+    return {"delegation_id": delegation.id}
+
+
+def carry_out(deed: Deed) -> None:
+    seat = deed.seat("worker-a", "chat")
+    (offered,) = seat.call("get_pending_delegations")["delegations"]
+    arguments = {"target_agent_id": "worker-b", "initial_message": "りんご", "delegation_id": offered["delegation_id"]}
+    deed.acknowledge(seat.call("start_conversation", **arguments))
+
+
+def carried_out(after: Aftermath) -> Iterator[str]:
+    """Carried out once, or offered again."""
+    yield from started(after)
+    offers = after.services.delegations.offered("worker-a")
+    if len(offers) + len(conversations(after.services)) != 1:
+        yield f"{len(offers)} offers and {len(conversations(after.services))} conversations of one delegation"
+
+
+def with_a_conversation(services: Services) -> Facts:
+    worker, other = services.agents.get("worker-a"), services.agents.get("worker-b")
+    conversation, _ = services.conversations.begin(worker, other, "りんご")
+    return {"conversation_id": conversation.id}
+
+
+def say(deed: Deed) -> None:
+    arguments = {"conversation_id": deed.told["conversation_id"], "content": "ごりら"}
+    deed.acknowledge(deed.seat("worker-b", "chat").call("send_message", **arguments))
+
+
+def said(after: Aftermath) -> Iterator[str]:
+    letters = [message for message in mail(after.services, "worker-a") if message.content == "ごりら"]
+    spoken = after.services.conversations.messages_of(after.told["conversation_id"])
+    copies = [message for message in spoken if message.content == "ごりら"]
+    active = after.services.conversations.get(after.told["conversation_id"]).status == "active"
+    yield from whole(after, mail=len(letters), copy=len(copies), active=int(active))
+
+
+def end(deed: Deed) -> None:
+    arguments = {"conversation_id": deed.told["conversation_id"], "final_message": "さようなら"}
+    deed.acknowledge(deed.seat("worker-a", "chat").call("end_conversation", **arguments))
+
+
+def ended(after: Aftermath) -> Iterator[str]:
+    letters = [message for message in mail(after.services, "worker-b") if message.content == "さようなら"]
+    over = after.services.conversations.get(after.told["conversation_id"]).status == "ended"
+    yield from whole(after, final_words=len(letters), ended=int(over))
+
+
+def end_silently(deed: Deed) -> None:
+    deed.acknowledge(
+        deed.seat("worker-a", "chat").call("end_conversation", conversation_id=deed.told["conversation_id"])
+    )
+
+
+def ended_silently(after: Aftermath) -> Iterator[str]:
+    letters = [message for message in mail(after.services, "worker-b") if message.message_type == "system"]
+    over = after.services.conversations.get(after.told["conversation_id"]).status == "ended"
+    yield from whole(after, notice=len(letters), ended=int(over))
+
+
+def notify(deed: Deed) -> None:
+    arguments = {"conversation_id": deed.told["conversation_id"], "message": "look", "priority": "high"}
+    deed.acknowledge(deed.seat("worker-a", "chat").call("notify_task_session", **arguments))
+
+
+def notified(after: Aftermath) -> Iterator[str]:
+    yield from whole(after, notice=sum(notice.message == "look" for notice in notices(after.services, "worker-a")))
+
+
+CHAT = (("worker-a", "chat"),)
+
+OPERATIONS = (
+    Operation("delegate_to_chat_session", delegate, delegated, with_work, (("worker-a", "task"),)),
+    Operation("start_conversation", start, started, seats=CHAT),
+    Operation("start_delegated_conversation", carry_out, carried_out, with_a_delegation, CHAT),
+    Operation("conversation_message", say, said, with_a_conversation, (("worker-b", "chat"),)),
+    Operation("end_conversation", end, ended, with_a_conversation, CHAT),
+    Operation("end_conversation_silently", end_silently, ended_silently, with_a_conversation, CHAT),
+    Operation("notify_task_session", notify, notified, with_a_conversation, CHAT),
+)

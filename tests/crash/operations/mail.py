@@ -1,0 +1,192 @@
+"""Mail: sending it, reading it, putting it away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.names import new_message_id
+from multi_agent_mcp.services.pruning import Pruning
+from multi_agent_mcp.services.reading import Query
+from tests.crash.invariants import mail, notices
+from tests.crash.operations.judging import of_one_piece, whole
+from tests.crash.stage import Aftermath, Deed, Facts, Operation
+
+OTHERS = ("owner", "admin", "worker-b")
+LETTERS = ("one", "two", "three")
+
+
+def send(deed: Deed) -> None:
+    for content in LETTERS:
+        deed.acknowledge(deed.seat("worker-a").call("send_message", receiver_id="worker-b", content=content))
+
+
+def sent(after: Aftermath) -> Iterator[str]:
+    there = [message.content for message in mail(after.services, "worker-b")]
+    for number, content in enumerate(LETTERS):
+        yield from of_one_piece({content: there.count(content)}, acknowledged=number < len(after.answers))
+
+
+def send_again(deed: Deed) -> None:
+    """The host did not hear the first answer and repeats the call."""
+    for _ in range(2):
+        deed.acknowledge(
+            deed.seat("worker-a").call("send_message", receiver_id="worker-b", content="once", idempotency_key="k")
+        )
+
+
+def sent_once(after: Aftermath) -> Iterator[str]:
+    yield from whole(after, once=[message.content for message in mail(after.services, "worker-b")].count("once"))
+
+
+def broadcast(deed: Deed) -> None:
+    deed.acknowledge(deed.seat("worker-a").call("send_message", content="hear, hear"))
+
+
+def heard(after: Aftermath) -> Iterator[str]:
+    copies = {name: [m.content for m in mail(after.services, name)].count("hear, hear") for name in OTHERS}
+    yield from whole(after, **copies)
+
+
+def with_mail(services: Services) -> Facts:
+    ids = []
+    for content in LETTERS:
+        message = a_letter(content, datetime.now(UTC))
+        services.workspace.mailbox("worker-a").deliver(message)
+        ids.append(message.id)
+    return {"ids": ids}
+
+
+def a_letter(content: str, at: datetime, receiver: str = "worker-a", read_at: datetime | None = None) -> Message:
+    return Message(
+        id=new_message_id(),
+        sender_id="admin",
+        receiver_id=receiver,
+        created_at=at,
+        read_at=read_at,
+        content=content,
+    )
+
+
+def read(deed: Deed) -> None:
+    deed.acknowledge(deed.seat("worker-a").call("read_messages", limit=2))
+    deed.acknowledge(deed.seat("worker-a").call("read_messages"))
+
+
+def unread_again(after: Aftermath) -> Iterator[str]:
+    """Whatever the killed reader did not confirm by a further call is unread; nothing is gone."""
+    box = {message.id: message for message in mail(after.services, "worker-a")}
+    yield from (f"message {name} is gone" for name in after.told["ids"] if name not in box)
+    confirmed = {item["id"] for answer in after.answers[:-1] for item in answer["messages"]}
+    for name, message in box.items():
+        if message.read_at is not None and name not in confirmed and not _just_confirmed(after, name):
+            yield f"message {name} was consumed and never delivered"
+    yield from (f"message {name} comes again although it was confirmed" for name in confirmed if box[name].read_at is None)
+
+
+def _just_confirmed(after: Aftermath, name: str) -> bool:
+    """The second call confirms the first answer before it answers itself."""
+    return bool(after.answers) and name in {item["id"] for item in after.answers[-1]["messages"]} and len(after.answers) == 1
+
+
+def read_in_terminal(deed: Deed) -> None:
+    reading = deed.services.reading
+    handover = reading.select(deed.services.agents.get("worker-a"), Query(whole=True, polling=False))
+    deed.acknowledge(reading.preview(handover))
+    reading.complete(handover)
+    deed.acknowledge({"complete": True})
+
+
+def printed(after: Aftermath) -> Iterator[str]:
+    box = {message.id: message for message in mail(after.services, "worker-a")}
+    yield from (f"message {name} is gone" for name in after.told["ids"] if name not in box)
+    consumed = [name for name in after.told["ids"] if box[name].read_at is not None]
+    if consumed and not after.answers:
+        yield "consumed before it was printed"
+    if len(after.answers) == 2 and len(consumed) < len(LETTERS):
+        yield "printed, and unread again"
+
+
+def with_a_notice(services: Services) -> Facts:
+    return {"id": services.interrupts.pause("worker-a", None).id}
+
+
+def read_notices(deed: Deed) -> None:
+    deed.acknowledge(deed.seat("worker-a").call("get_notifications"))
+
+
+def told(after: Aftermath) -> Iterator[str]:
+    notice = {item.id: item for item in notices(after.services, "worker-a")}.get(after.told["id"])
+    if notice is None:
+        yield "the notification is gone"
+    elif notice.read_at is not None:
+        yield "the notification was consumed by a reader that died before its next call"
+
+
+def with_old_mail(services: Services) -> Facts:
+    box = services.workspace.mailbox("worker-a")
+    long_ago = datetime.now(UTC) - timedelta(days=90)
+    letters = [a_letter(f"letter {n}", long_ago + timedelta(minutes=n), read_at=long_ago) for n in range(8)]
+    for letter in letters:
+        box.deliver(letter)
+    return {"ids": [letter.id for letter in letters]}
+
+
+def archive(deed: Deed) -> None:
+    box = deed.services.workspace.mailbox("worker-a")
+    with deed.services.workspace.files.locked(box.lock):
+        deed.acknowledge({"moved": box.archive_read(keep=3, above=5)})
+
+
+def archived(after: Aftermath) -> Iterator[str]:
+    there = sorted(message.id for message in mail(after.services, "worker-a"))
+    if there != sorted(after.told["ids"]):
+        yield f"{len(there)} of 8 letters are there"
+
+
+def with_an_archive(services: Services) -> Facts:
+    import os
+
+    facts = with_old_mail(services)
+    services.workspace.mailbox("worker-a").archive_read(keep=3, above=5)
+    fresh = with_mail(services)
+    archive = services.workspace.mailbox("worker-a").path / "archive"
+    for path in archive.rglob("*.md"):
+        os.utime(path, (0, 0))
+    return {"old": facts["ids"], "ids": fresh["ids"]}
+
+
+def prune(deed: Deed) -> None:
+    pruning = Pruning(deed.services.workspace)
+    items = pruning.prunable(datetime.now(UTC), timedelta(days=1))
+    pruning.delete(items)
+    deed.acknowledge({"deleted": [item.path.name for item in items]})
+
+
+def pruned(after: Aftermath) -> Iterator[str]:
+    there = {message.id for message in mail(after.services, "worker-a")}
+    yield from (f"unread message {name} is gone" for name in after.told["ids"] if name not in there)
+    yield from (f"hot message {name} is gone" for name in after.told["old"][-3:] if name not in there)
+    if after.answer is not None and there & set(after.told["old"][:-3]):
+        yield "acknowledged and not deleted"
+
+
+def base(root: Path) -> Path:
+    return root / "demo"
+
+
+WORKER = (("worker-a", "task"),)
+
+OPERATIONS = (
+    Operation("send", send, sent, seats=WORKER),
+    Operation("send_idempotent", send_again, sent_once, seats=WORKER),
+    Operation("broadcast", broadcast, heard, seats=WORKER),
+    Operation("read_messages", read, unread_again, with_mail, WORKER),
+    Operation("cli_read", read_in_terminal, printed, with_mail),
+    Operation("get_notifications", read_notices, told, with_a_notice, WORKER),
+    Operation("archive", archive, archived, with_old_mail),
+    Operation("prune", prune, pruned, with_an_archive),
+)
