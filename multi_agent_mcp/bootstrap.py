@@ -34,6 +34,7 @@ from multi_agent_mcp.services.hooks import Hooks
 from multi_agent_mcp.services.interrupts import Interrupts
 from multi_agent_mcp.services.messages import Messages
 from multi_agent_mcp.services.notifications import Notifications
+from multi_agent_mcp.services.post import Post
 from multi_agent_mcp.services.reading import Reading
 from multi_agent_mcp.services.reports import Reports
 from multi_agent_mcp.services.requests import Requests
@@ -42,6 +43,7 @@ from multi_agent_mcp.services.signatures import Signatures
 from multi_agent_mcp.services.staffing import Staffing
 from multi_agent_mcp.services.tasks import Tasks
 from multi_agent_mcp.services.tracing import Tracing
+from multi_agent_mcp.services.undertakings import Carrier, Undertakings
 from multi_agent_mcp.services.waiting import Waiting
 from multi_agent_mcp.services.work import Work
 from multi_agent_mcp.store.journal import Journal
@@ -65,7 +67,7 @@ class Services:
 
     @cached_property
     def sessions(self) -> Sessions:
-        return Sessions(self.workspace, self.executions, self.clock)
+        return Sessions(self.workspace, self.executions, self.waiting, self.clock)
 
     @cached_property
     def executions(self) -> Executions:
@@ -77,20 +79,30 @@ class Services:
 
     @cached_property
     def board(self) -> Board:
-        return Board(self.workspace, self.agents, self.interrupts, self.clock)
+        return Board(self.workspace, self.agents, self.interrupts, self.undertakings, self.clock)
 
     @cached_property
     def creation(self) -> Creation:
-        return Creation(self.workspace, self.agents, self.clock)
+        return Creation(self.workspace, self.agents, self.post, self.waiting, self.undertakings, self.clock)
 
     @cached_property
     def requests(self) -> Requests:
-        return Requests(self.workspace, self.agents, self.messages, self.texts, self.clock)
+        return Requests(
+            self.workspace, self.agents, self.messages, self.post, self.undertakings, self.texts, self.clock
+        )
 
     @cached_property
     def work(self) -> Work:
         return Work(
-            self.workspace, self.board, self.requests, self.tasks, self.executions, self.reading, self.texts, self.clock
+            self.workspace,
+            self.board,
+            self.requests,
+            self.tasks,
+            self.executions,
+            self.reading,
+            self.undertakings,
+            self.texts,
+            self.clock,
         )
 
     @cached_property
@@ -112,7 +124,14 @@ class Services:
     @cached_property
     def messages(self) -> Messages:
         return Messages(
-            self.workspace, self.agents, self.settings, self.texts, self.clock, self.doorbell, self.signatures
+            self.workspace,
+            self.agents,
+            self.settings,
+            self.texts,
+            self.clock,
+            self.doorbell,
+            self.post,
+            self.undertakings,
         )
 
     @cached_property
@@ -128,8 +147,30 @@ class Services:
         return Correspondence(self.workspace)
 
     @cached_property
+    def post(self) -> Post:
+        return Post(self.workspace, self.signatures, self.doorbell.announce)
+
+    @cached_property
+    def undertakings(self) -> Undertakings:
+        """Who carries out which kind of intent."""
+        carriers: dict[str, Carrier] = {
+            "send": lambda intent: self.post.carry(intent),
+            "create_tasks": lambda intent: self.creation.carry(intent),
+            "send_task": lambda intent: self.creation.carry(intent),
+            "request_task": lambda intent: self.creation.carry(intent),
+            "decide_request": lambda intent: self.requests.carry_decision(intent),
+            "assign_task": lambda intent: self.board.carry_assignment(intent),
+            "block_family": lambda intent: self.board.carry_block(intent),
+            "report_completed": lambda intent: self.work.carry_completion(intent),
+            "begin_conversation": lambda intent: self.conversations.carry_beginning(intent),
+            "say": lambda intent: self.conversations.carry_words(intent),
+            "end_conversation": lambda intent: self.conversations.carry_end(intent),
+        }
+        return Undertakings(self.workspace, carriers)
+
+    @cached_property
     def conversations(self) -> Conversations:
-        return Conversations(self.workspace, self.agents, self.messages, self.clock)
+        return Conversations(self.workspace, self.agents, self.messages, self.post, self.undertakings, self.clock)
 
     @cached_property
     def delegations(self) -> Delegations:
@@ -163,7 +204,7 @@ class Services:
 
     @cached_property
     def tasks(self) -> Tasks:
-        return Tasks(self.workspace, self.agents, self.messages, self.waiting, self.texts, self.clock)
+        return Tasks(self.workspace, self.agents, self.messages, self.undertakings, self.texts, self.clock)
 
     def rungs(self, agent: Agent) -> tuple[RungReport, ...]:
         """The agent's rungs, strongest first, and why each could not ring now; see `notify.ladder.explain`."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.domain.entity import EPOCH
+from multi_agent_mcp.domain.times import format_time, parse_time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +21,16 @@ class Change:
     requester_id: str | None = None
     message_id: str | None = None
     conversation_id: str | None = None
+    intent_id: str | None = None
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any], intent_id: str) -> Change:
+        """From what an intent says of it (`facts` of a change), to be known again by the intent's id."""
+        return cls(**{**facts, "at": parse_time(facts["at"]) or EPOCH, "intent_id": intent_id})
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {**vars(self), "at": format_time(self.at)}
 
     def entry(self, **changed: Any) -> dict[str, Any]:
         """One line of the task's history; unset fields are left out."""
@@ -29,5 +41,6 @@ class Change:
             "requester_id": self.requester_id,
             "message_id": self.message_id,
             "conversation_id": self.conversation_id,
+            "intent_id": self.intent_id,
         }
         return {**{key: value for key, value in facts.items() if value is not None}, **changed}

@@ -92,6 +92,10 @@ class Task(Entity):
         """Whether the report in that message already went into this task: applying is idempotent."""
         return any(entry.get("message_id") == message_id for entry in self.history)
 
+    def has_taken(self, intent_id: str | None) -> bool:
+        """Whether this task has been changed by that intent already."""
+        return any(entry.get("intent_id") == intent_id for entry in self.history if intent_id is not None)
+
     def recorded(self, change: Change, **changed: Any) -> Task:
         """The task with a line more in its history."""
         return replace(self, updated_at=change.at, history=(*self.history, change.entry(**changed)))

@@ -10,7 +10,7 @@ from multi_agent_mcp.domain.entity import EPOCH, Entity
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerWait(Entity):
-    """`empty_checks` counts looks into an empty mailbox in a row."""
+    """`empty_checks` counts looks into an empty mailbox in a row; `released_by` is the message that ended the wait."""
 
     owner_id: str = ""
     admin_id: str = ""
@@ -18,6 +18,7 @@ class OwnerWait(Entity):
     message_id: str = ""
     since: datetime = EPOCH
     empty_checks: int = 0
+    released_by: str | None = None
 
     def checked(self, unread: int) -> OwnerWait:
         """After a look that found `unread` messages."""

@@ -119,6 +119,7 @@ class Binding:
     def _bind(self, agent: Agent) -> LiveSession:
         sessions = self.services.sessions
         self.services.workspace.make_inboxes(agent.id)
+        self.services.undertakings.finish()
         sessions.recover(agent.id)
         self._forget_thread(agent)
         self.session = sessions.open(agent.id, self._purpose)

@@ -109,6 +109,7 @@ class Middleware:
         try:
             session = self.binding.live_session()
             session.touch()
+            self.services.undertakings.finish()
             call = Call(self.binding, self.services, session, self.binding.agent())
         except Refusal as refusal:
             return replies.failure(refusal, self._texts, notification=self._texts("notification.none"))

@@ -16,6 +16,8 @@ from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.creation import require_sound
 from multi_agent_mcp.services.drafts import require_choice, require_text
 from multi_agent_mcp.services.interrupts import Interrupts
+from multi_agent_mcp.services.undertakings import Undertakings
+from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
 
 _STATUS_RANK = {"in_progress": 0, "blocked": 1, "todo": 2, "backlog": 3, "done": 4, "cancelled": 5}
@@ -29,11 +31,13 @@ class Board:
         workspace: Workspace,
         agents: Agents,
         interrupts: Interrupts,
+        undertakings: Undertakings,
         clock: Callable[[], datetime],
     ) -> None:
         self.workspace = workspace
         self.agents = agents
         self.interrupts = interrupts
+        self.undertakings = undertakings
         self.clock = clock
 
     def get(self, task_id: object) -> Task:
@@ -60,31 +64,41 @@ class Board:
         if assignee_id is not None:
             self.agents.require_assignable(actor, self.agents.get(assignee_id))
         change = Change(by=actor.id, at=self.clock())
-        before: list[Task] = []
+        facts = {"task_id": task.id, "assignee_id": assignee_id, "change": change.facts, "notice_id": new_id("ntf")}
+        assigned, previous = self.undertakings.carry_out("assign_task", facts)
+        return assigned, previous
+
+    def carry_assignment(self, intent: Intent) -> tuple[Task, str | None]:
+        """What an intent says is assigned to whom: the task, its shelf, and a word to whoever was at work on it."""
+        assignee_id, change = intent.facts["assignee_id"], Change.of(intent.facts["change"], intent.id)
 
         def reassign(found: Task) -> Task:
-            before.append(found)
-            return found if found.assignee_id == assignee_id else found.assigned(assignee_id, change)
+            done = found.assignee_id == assignee_id or found.has_taken(intent.id)
+            return found if done else found.assigned(assignee_id, change)
 
-        assigned = self.workspace.tasks.update(task.id, reassign)
-        previous = before[-1].assignee_id
-        if before[-1].status == "in_progress" and previous not in (None, assignee_id, actor.id):
-            self.interrupts.tell_reassigned(str(previous), task.id)
-        return assigned, previous
+        task = self.workspace.tasks.update(intent.facts["task_id"], reassign)
+        mine = [entry for entry in task.history if entry.get("intent_id") == intent.id]
+        previous = next((entry["assignee_id"][0] for entry in mine if "assignee_id" in entry), task.assignee_id)
+        was_running = any(entry.get("status", [None])[0] == "in_progress" for entry in mine)
+        if was_running and previous not in (None, assignee_id, change.by):
+            self.interrupts.tell_reassigned(previous, task.id, intent.facts["notice_id"])
+        return task, previous
 
     def set_status(self, actor: Agent, task_id: str, status: str, reason: str | None = None) -> tuple[Task, str]:
         """Moves a task; returns it and its previous status.
 
         Blocking or cancelling somebody else's task interrupts its assignee; blocking a parent blocks its open
-        subtasks first, so that a command that was cut off halfway can simply be given again.
+        subtasks first, all of them or none.
         """
         require_choice("status", status, TASK_STATUSES)
         require_text("blocked_reason", reason)
         task = self.get(task_id)
         task.require_writer(actor.id, self.agents.all())
-        if status == "blocked":
-            self._block_subtasks(actor, task, reason)
-        return self._move(actor, task.id, status, reason)
+        change = Change(by=actor.id, at=self.clock(), reason=reason)
+        children = self._open_subtasks(task.id) if status == "blocked" else []
+        if children:
+            return self._block_family(task, children, change, {}), task.status
+        return self._move(task.id, status, change)
 
     def interrupt(
         self, actor: Agent, agent_id: str, action: str, task_id: str | None, reason: str | None
@@ -120,9 +134,9 @@ class Board:
 
     def start(self, actor: Agent, task_id: str, change: Change | None = None) -> tuple[Task, str]:
         """Moves a task to `in_progress`; of two who start it at once one is told that it was too late."""
-        return self._move(actor, task_id, "in_progress", None, change=change)
+        return self._move(task_id, "in_progress", change or Change(by=actor.id, at=self.clock()))
 
-    def edit(self, actor: Agent, task_id: str, updates: Mapping[str, str], change: Change) -> Task:
+    def edit(self, task_id: str, updates: Mapping[str, str], change: Change) -> Task:
         """Changes title, description, priority and status in one write; who may is the caller's business."""
         fields = {name: value for name, value in updates.items() if name != "status"}
         require_sound(fields)
@@ -131,49 +145,60 @@ class Board:
             require_choice("status", status, TASK_STATUSES)
         require_text("blocked_reason", change.reason)
         before = self.get(task_id)
-        if status == "blocked" and before.status != "blocked":
-            self._block_subtasks(actor, before, change.reason, change)
-        interrupt_id = new_id("ntf")
+        if status == "blocked" and before.status != "blocked" and (children := self._open_subtasks(before.id)):
+            return self._block_family(before, children, change, fields)
 
         def apply(task: Task) -> Task:
             task.require_open()
             if status is None or status == task.status:
                 reason = {} if change.reason is None else {"blocked_reason": change.reason}
                 return task.edited(change, **fields, **reason)
-            return self._moved(task.edited(change, **fields), actor, status, change, interrupt_id)
+            return self._moved(task.edited(change, **fields), status, change)
 
         task = self.workspace.tasks.update(task_id, apply)
         self.interrupts.ensure(task)
         return task
 
-    def _block_subtasks(self, actor: Agent, parent: Task, reason: str | None, change: Change | None = None) -> None:
-        """Blocks the open subtasks of a task that is about to be blocked; one that was finished meanwhile stays so."""
-        parent.move_to("blocked", Change(by="-", at=self.clock()))  # raises for one that cannot be blocked
-        for child in self._open_subtasks(parent.id):
+    def carry_block(self, intent: Intent) -> Task:
+        """What an intent says is blocked: the subtasks, as far as they are still open, then their parent."""
+        change, fields = Change.of(intent.facts["change"], intent.id), intent.facts["fields"]
+        for child_id in intent.facts["children"]:
             with suppress(InvalidStatusTransition):
-                self._move(actor, child.id, "blocked", reason, change=change)
+                self._move(child_id, "blocked", change)
+        return self._move(intent.facts["task_id"], "blocked", change, fields)[0]
+
+    def _block_family(self, parent: Task, children: list[Task], change: Change, fields: Mapping[str, str]) -> Task:
+        parent.move_to("blocked", change)  # raises for one that cannot be blocked
+        facts = {
+            "task_id": parent.id,
+            "children": [child.id for child in children],
+            "change": change.facts,
+            "fields": dict(fields),
+        }
+        blocked: Task = self.undertakings.carry_out("block_family", facts)
+        return blocked
 
     def _move(
-        self, actor: Agent, task_id: str, status: str, reason: str | None, change: Change | None = None
+        self, task_id: str, status: str, change: Change, fields: Mapping[str, str] | None = None
     ) -> tuple[Task, str]:
-        change = change or Change(by=actor.id, at=self.clock(), reason=reason)
-        interrupt_id = new_id("ntf")
         previous: list[str] = []
 
         def move(task: Task) -> Task:
             previous.append(task.status)
-            return self._moved(task, actor, status, change, interrupt_id)
+            if task.has_taken(change.intent_id):
+                return task
+            return self._moved(task.edited(change, **(fields or {})), status, change)
 
         task = self.workspace.tasks.update(task_id, move)
         self.interrupts.ensure(task)
         return task, previous[-1]
 
-    def _moved(self, task: Task, actor: Agent, status: str, change: Change, interrupt_id: str) -> Task:
+    def _moved(self, task: Task, status: str, change: Change) -> Task:
         """The transition; blocking or cancelling what somebody else is assigned to carries an interrupt."""
         if status == "in_progress":
             task.require_startable({key: self.workspace.tasks.find(key) for key in task.dependencies})
-        if status in INTERRUPT_ACTIONS and task.assignee_id not in (None, actor.id):
-            return task.interrupted(status, change, interrupt_id)
+        if status in INTERRUPT_ACTIONS and task.assignee_id not in (None, change.by):
+            return task.interrupted(status, change, new_id("ntf"))
         return task.move_to(status, change)
 
     def _open_subtasks(self, parent_id: str) -> list[Task]:

@@ -76,7 +76,7 @@ class ChatTasks:
             requester_id=requester.id,
             conversation_id=conversation_id,
         )
-        changed = self.board.edit(caller, task.id, updates, change)
+        changed = self.board.edit(task.id, updates, change)
         fields = [*updates, *(["blocked_reason"] if blocked_reason is not None else [])]
         self._record("update_task_from_chat", caller, task, requester, conversation_id, updated_fields=fields)
         return changed, fields

@@ -12,11 +12,15 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.domain.message import Message, page_order
 from multi_agent_mcp.domain.names import entity_id, new_id
-from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import ConversationNotFound, InvalidArguments, InvalidId, Refusal
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.drafts import Draft, require_text
 from multi_agent_mcp.services.messages import Messages, Sent
+from multi_agent_mcp.services.post import Letters, Post
+from multi_agent_mcp.services.undertakings import Undertakings
+from multi_agent_mcp.store.frontmatter import as_text, from_text
+from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
 
 ENDED = "ended"
@@ -27,10 +31,20 @@ SPOKEN_CHARACTERS = 3_000
 class Conversations:
     """The conversations of one team."""
 
-    def __init__(self, workspace: Workspace, agents: Agents, messages: Messages, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        agents: Agents,
+        messages: Messages,
+        post: Post,
+        undertakings: Undertakings,
+        clock: Callable[[], datetime],
+    ) -> None:
         self.workspace = workspace
         self.agents = agents
         self.messages = messages
+        self.post = post
+        self.undertakings = undertakings
         self.clock = clock
 
     def get(self, conversation_id: object) -> Conversation:
@@ -64,14 +78,24 @@ class Conversations:
             purpose=purpose,
             started_at=self.clock(),
         )
+        letters = self._letters(initiator, conversation, Draft(content=first_words))
+        facts = {"conversation": as_text(conversation), "letters": letters.facts}
+        stored = self.undertakings.carry_out("begin_conversation", facts)
+        return conversation, self.messages.announced(letters, stored)
+
+    def carry_beginning(self, intent: Intent) -> list[Message]:
+        """What an intent says is to begin: the conversation and its first message."""
+        conversation = from_text(Conversation, intent.facts["conversation"])
         try:
             self.workspace.conversations.add(conversation)
         except FileExistsError:
-            self._forget_words(conversation)
+            if not intent.again:
+                self._forget_words(conversation)
         try:
-            return conversation, self._send(initiator, conversation, Draft(content=first_words))
+            return self.post.put(intent.facts["letters"], again=intent.again)
         except Refusal:
-            self.workspace.conversations.remove(conversation)
+            if not intent.again:
+                self.workspace.conversations.remove(conversation)
             raise
 
     def is_heard(self, conversation: Conversation) -> bool:
@@ -92,21 +116,38 @@ class Conversations:
         if draft.receiver_id not in (None, other):
             raise InvalidArguments(reason=f"the other participant of {conversation.id} is {other}")
         metadata = {key: value for key, value in draft.metadata.items() if key != ENDED}
-        sent = self._send(sender, conversation, replace(draft, metadata=metadata))
-        self._seen(conversation.id, sender.id)
-        return sent
+        letters = self._letters(sender, conversation, replace(draft, metadata=metadata))
+        facts = {"conversation_id": conversation.id, "sender_id": sender.id, "letters": letters.facts}
+        return self.messages.announced(letters, self.undertakings.carry_out("say", facts))
+
+    def carry_words(self, intent: Intent) -> list[Message]:
+        """What an intent says was said. The words come last: should the disk refuse them, nothing was said."""
+        self._seen(intent.facts["conversation_id"], intent.facts["sender_id"])
+        return self.post.put(intent.facts["letters"], again=intent.again)
 
     def end(self, actor: Agent, conversation_id: str, final_words: str | None = None) -> Conversation:
         """Ends a conversation; the other side is told by mail, with the final words if there are any."""
         conversation = self.get(conversation_id)
-        conversation.end(actor.id, self.clock())
+        now = self.clock()
+        ended = conversation.end(actor.id, now)
         require_text("final_message", final_words)
         if final_words:
-            self._send(actor, conversation, Draft(content=final_words, metadata={ENDED: True}))
-        ended = self.workspace.conversations.update(conversation.id, lambda found: found.end(actor.id, self.clock()))
-        if not final_words:
-            self._send_notice(actor, ended)
+            letters = self._letters(actor, conversation, Draft(content=final_words, metadata={ENDED: True}))
+        else:
+            letters = self.messages.compose(actor, self._notice_of_end(actor, ended))
+        facts = {"conversation_id": ended.id, "by": actor.id, "at": format_time(now), "letters": letters.facts}
+        _, stored = self.undertakings.carry_out("end_conversation", facts)
+        self.messages.announced(letters, stored)
         return ended
+
+    def carry_end(self, intent: Intent) -> tuple[Conversation, list[Message]]:
+        """What an intent says has ended, and the mail that tells it."""
+        by, at = intent.facts["by"], parse_time(intent.facts["at"]) or self.clock()
+        ended = self.workspace.conversations.update(
+            intent.facts["conversation_id"],
+            lambda found: found if intent.again and found.ended_at is not None else found.end(by, at),
+        )
+        return ended, self.post.put(intent.facts["letters"], again=intent.again)
 
     def messages_of(self, conversation_id: str) -> list[Message]:
         """The messages of a conversation, oldest first, in whatever state it is."""
@@ -122,7 +163,7 @@ class Conversations:
             "content": message.content[:SPOKEN_CHARACTERS],
             "created_at": format_time(message.created_at),
         }
-        if not self.messages.signatures.verifies(message):
+        if not self.post.signatures.verifies(message):
             answer["verified"] = False
         if len(message.content) > SPOKEN_CHARACTERS:
             answer |= {"content_truncated": True, "content_length": len(message.content)}
@@ -159,7 +200,7 @@ class Conversations:
     def _seen(self, conversation_id: str, agent_id: str) -> None:
         self.workspace.conversations.update(conversation_id, lambda found: found.seen_by(agent_id))
 
-    def _send(self, sender: Agent, conversation: Conversation, draft: Draft) -> Sent:
+    def _letters(self, sender: Agent, conversation: Conversation, draft: Draft) -> Letters:
         """Mail to the other participant, and the copy in the conversation's folder."""
         addressed = Draft(
             content=draft.content,
@@ -170,17 +211,16 @@ class Conversations:
             metadata={**draft.metadata, "conversation_id": conversation.id},
             idempotency_key=draft.idempotency_key,
         )
-        return self.messages.send(sender, addressed, copy_to=self.workspace.conversation_messages(conversation.id))
+        return self.messages.compose(sender, addressed, conversation.id)
 
-    def _send_notice(self, actor: Agent, ended: Conversation) -> None:
-        draft = Draft(
+    def _notice_of_end(self, actor: Agent, ended: Conversation) -> Draft:
+        return Draft(
             content=self.messages.texts("conversation.ended"),
             receiver_id=ended.other(actor.id),
             message_type="system",
             subject=ended.purpose or "",
             metadata={"conversation_id": ended.id, ENDED: True},
         )
-        self.messages.send(actor, draft)
 
 
 def is_conversational(message: Message) -> bool:

@@ -10,11 +10,18 @@ from typing import Any
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.dependencies import require_no_cycle
+from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.names import entity_id, new_id
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, Task
+from multi_agent_mcp.domain.waiting import OwnerWait
 from multi_agent_mcp.errors import InvalidArguments, Refusal, TaskNotFound
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.drafts import require_choice, require_text
+from multi_agent_mcp.services.post import Post
+from multi_agent_mcp.services.undertakings import Undertakings
+from multi_agent_mcp.services.waiting import Waiting
+from multi_agent_mcp.store.frontmatter import as_text, from_text
+from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
 
 TITLE_CHARACTERS = 500
@@ -37,9 +44,20 @@ class NewTask:
 class Creation:
     """Makes tasks."""
 
-    def __init__(self, workspace: Workspace, agents: Agents, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        agents: Agents,
+        post: Post,
+        waiting: Waiting,
+        undertakings: Undertakings,
+        clock: Callable[[], datetime],
+    ) -> None:
         self.workspace = workspace
         self.agents = agents
+        self.post = post
+        self.waiting = waiting
+        self.undertakings = undertakings
         self.clock = clock
 
     def create(self, creator: Agent, items: Sequence[NewTask], parent_task_id: str | None = None) -> list[Task]:
@@ -59,7 +77,10 @@ class Creation:
             for item, task_id in zip(items, ids.values(), strict=True)
         ]
         require_no_cycle({task.id: task.dependencies for task in tasks})
-        self._add_all(tasks)
+        if len(tasks) == 1:
+            self.workspace.tasks.add(tasks[0])
+        else:
+            self.undertakings.carry_out("create_tasks", {"tasks": [as_text(task) for task in tasks]})
         return tasks
 
     def _ids(self, items: Sequence[NewTask]) -> dict[str, str]:
@@ -99,16 +120,27 @@ class Creation:
             **fields,
         )
 
-    def _add_all(self, tasks: Sequence[Task]) -> None:
+    def carry(self, intent: Intent) -> list[Message]:
+        """What an intent says is to be created: `tasks`, the `letters` that tell of them, the `wait` of an Owner.
+        Returns the messages that were stored. When the disk refuses, nothing is left of it."""
+        facts = intent.facts
+        tasks = [from_text(Task, text) for text in facts["tasks"]]
         added: list[Task] = []
+        stored: list[Message] = []
         try:
             for task in tasks:
-                self.workspace.tasks.add(task)
-                added.append(task)
+                if not (intent.again and self.workspace.tasks.find(task.id)):
+                    self.workspace.tasks.add(task)
+                    added.append(task)
+            stored = self.post.put(facts.get("letters"), again=intent.again)
+            if facts.get("wait") is not None:
+                self.waiting.begin(from_text(OwnerWait, facts["wait"]), again=intent.again)
         except Refusal:
-            for task in added:
+            for task in added if not intent.again else ():
                 self.workspace.tasks.remove(task)
+            self.post.take_back(stored if not intent.again else ())
             raise
+        return stored
 
 
 def require_sound(fields: Mapping[str, str]) -> None:

@@ -62,10 +62,13 @@ class Interrupts:
         """Interrupts an agent that has no task to be blocked or cancelled."""
         return self._bare(agent_id, action, None)
 
-    def tell_reassigned(self, agent_id: str, task_id: str) -> None:
-        """Tells an agent that the task it works on was given to somebody else; no interrupt, the task goes on."""
+    def tell_reassigned(self, agent_id: str, task_id: str, notice_id: str) -> None:
+        """Tells an agent, once, that the task it works on was given to somebody else; no interrupt, the task goes
+        on."""
+        if self.workspace.notices(agent_id).find(notice_id) is not None:
+            return
         notice = Notification(
-            id=new_id("ntf"),
+            id=notice_id,
             target_agent_id=agent_id,
             target_purpose="task",
             type="status_change",

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from pathlib import Path
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from multi_agent_mcp.config import Settings
@@ -14,13 +12,12 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.names import new_message_id
-from multi_agent_mcp.errors import InvalidArguments, Refusal
+from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.claims import claim
 from multi_agent_mcp.services.drafts import Draft
-from multi_agent_mcp.services.signatures import Signatures
-from multi_agent_mcp.store.folder import Folder
-from multi_agent_mcp.store.inbox import file_name
+from multi_agent_mcp.services.post import Letters, Post
+from multi_agent_mcp.services.undertakings import Undertakings
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
 from multi_agent_mcp.texts import Texts
 
@@ -58,7 +55,8 @@ class Messages:
         texts: Texts,
         clock: Callable[[], datetime],
         announcer: Announcer,
-        signatures: Signatures,
+        post: Post,
+        undertakings: Undertakings,
     ) -> None:
         self.workspace = workspace
         self.agents = agents
@@ -66,15 +64,26 @@ class Messages:
         self.texts = texts
         self.clock = clock
         self.announcer = announcer
-        self.signatures = signatures
+        self.post = post
+        self.undertakings = undertakings
 
-    def send(self, sender: Agent, draft: Draft, copy_to: Folder[Message] | None = None) -> Sent:
+    def send(self, sender: Agent, draft: Draft) -> Sent:
         """Stores the message durably for each receiver and rings. The same idempotency key from the same sender gives
-        the first message again, also when the first attempt died halfway. `copy_to` gets a copy first (a
-        conversation's own folder).
+        the first message again, also when the first attempt died halfway.
 
-        Raises `InvalidArguments`, `ContentTooLarge`, `AgentNotFound`, `InvalidId`, `StorageError`: then nothing was
-        written.
+        Raises as `compose`, and `StorageError`: then nothing was written.
+        """
+        letters = self.compose(sender, draft)
+        if letters.single:
+            stored = self.post.store(letters.missing, None)
+        else:
+            stored = self.undertakings.carry_out("send", letters.facts)
+        return self.announced(letters, stored)
+
+    def compose(self, sender: Agent, draft: Draft, conversation_id: str | None = None) -> Letters:
+        """The messages as they are to be stored, one per receiver.
+
+        Raises `InvalidArguments`, `ContentTooLarge`, `AgentNotFound`, `InvalidId`.
         """
         draft.require_sound(self.limits.content_bytes)
         receivers = self._receivers(sender, draft)
@@ -82,10 +91,14 @@ class Messages:
         if draft.idempotency_key is not None:
             messages, is_new = claim(self.workspace, draft.idempotency_key, messages)
             missing = messages if is_new else [message for message in messages if self._is_missing(message)]
-        delivery = self.announcer.announce(self._store(missing, copy_to))
-        for message in messages:
+        return Letters(messages, missing, conversation_id)
+
+    def announced(self, letters: Letters, stored: Sequence[Message]) -> Sent:
+        """Rings for what was stored, and says what became of all of it."""
+        delivery = self.announcer.announce(stored)
+        for message in letters.messages:
             delivery.setdefault(message.receiver_id, Delivery("stored", "already_sent"))
-        first = messages[0]
+        first = letters.messages[0]
         return Sent(first.metadata.get("broadcast_id", first.id), delivery)
 
     def _receivers(self, sender: Agent, draft: Draft) -> list[str]:
@@ -117,41 +130,6 @@ class Messages:
             )
             for receiver_id in receivers
         ]
-
-    def _store(self, messages: list[Message], copy_to: Folder[Message] | None) -> list[Message]:
-        """Writes the messages; on failure takes back what this call wrote, so that nothing was sent."""
-        stored: list[Message] = []
-        copies: list[Path] = []
-        try:
-            for message in map(self.signatures.sign, messages):
-                if copy_to is not None:
-                    copies.append(self._copy(message, copy_to))
-                stored.append(self._deliver(message))
-        except Refusal:
-            for path in [*(self._mailbox(message).path / file_name(message) for message in stored), *copies]:
-                path.unlink(missing_ok=True)
-            raise
-        return stored
-
-    def _copy(self, message: Message, folder: Folder[Message]) -> Path:
-        with suppress(FileExistsError):  # an earlier attempt with the same idempotency key
-            folder.create(file_name(message), message)
-        return folder.path / file_name(message)
-
-    def _deliver(self, message: Message) -> Message:
-        """Delivers under the message's own name; should another message of the same second bear it (one in four
-        billion), a second later. An attempt with the same idempotency key may have been faster: then it is there."""
-        mailbox = self._mailbox(message)
-        while True:
-            try:
-                mailbox.deliver(message)
-            except FileExistsError:
-                if mailbox.find(message.id) is not None:
-                    return message
-                later = replace(message, created_at=message.created_at + timedelta(seconds=1))
-                message = self.signatures.sign(later)
-            else:
-                return message
 
     def _is_missing(self, message: Message) -> bool:
         return self._mailbox(message).find(message.id) is None

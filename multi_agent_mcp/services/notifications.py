@@ -13,6 +13,7 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import ContentTooLarge
 from multi_agent_mcp.services.drafts import require_text
 from multi_agent_mcp.services.interrupts import Interrupts
+from multi_agent_mcp.services.reading import Hold
 from multi_agent_mcp.store.workspace import Workspace
 
 READ_KEPT = timedelta(days=30)
@@ -57,9 +58,10 @@ class Notifications:
         *,
         mark_as_read: bool = True,
         fits: Callable[[list[dict[str, Any]]], int] = len,
+        hold: Hold | None = None,
     ) -> list[dict[str, Any]]:
         """The unread notifications for this purpose, newest first, marked read: as many as `fits` says can be handed
-        over. The others are told next time."""
+        over. The others are told next time. `hold` is told of them before they are marked, as with mail."""
         inbox = self.workspace.notices(agent_id)
         with self.workspace.files.locked(inbox.lock):
             mine = self._unread(agent_id, purpose, fresh=True)
@@ -67,6 +69,8 @@ class Notifications:
             answer = [as_answer(notice) for _, notice in mine]
             del mine[fits(answer) :]
             if mark_as_read and mine:
+                if hold is not None:
+                    hold(tuple(notice.id for _, notice in mine))
                 inbox.mark_read([name for name, _ in mine], self.clock())
                 inbox.archive_older(self.clock() - READ_KEPT)
         return answer[: len(mine)]

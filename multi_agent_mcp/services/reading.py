@@ -121,7 +121,7 @@ class Reading:
         with self.workspace.files.locked(self.workspace.mailbox(agent.id).lock):
             handover = self.select(agent, query)
             self._mark(handover, hold)
-        dashboard_updated = self._conclude(handover)
+        dashboard_updated = self.reports.dashboard_after(agent, handover.fresh)
         unread = len(self.workspace.mailbox(agent.id).unread())
         return self._answer(handover, unread, dashboard_updated=dashboard_updated)
 
@@ -144,7 +144,7 @@ class Reading:
         """Marks read what was printed: a reader that dies while printing has consumed nothing."""
         with self.workspace.files.locked(self.workspace.mailbox(handover.reader.id).lock):
             self._mark(handover, None)
-        self._conclude(handover)
+        self.reports.dashboard_after(handover.reader, handover.fresh)
 
     def _answer(self, handover: Handover, unread: int, *, dashboard_updated: bool) -> dict[str, Any]:
         shown = handover.shown()
@@ -187,7 +187,8 @@ class Reading:
                 yield message
 
     def _mark(self, handover: Handover, hold: Hold | None) -> None:
-        """Writes `read_at` of what is handed over, after its reports were applied and `hold` was told."""
+        """Writes `read_at` of what is handed over, after its reports were applied, `hold` was told and an Owner's wait
+        has ended: a reader that dies on the way may be handed the answer again, and never waits for one it has had."""
         fresh = handover.fresh
         if not fresh:
             return
@@ -195,15 +196,11 @@ class Reading:
         self.conversations.mark_seen(handover.reader, fresh)
         if hold is not None:
             hold(tuple(message.id for message in fresh))
+        self.waiting.release_by(handover.reader, fresh, self.agents.registry.all())
         mailbox = self.workspace.mailbox(handover.reader.id)
         wanted = {_likeness(message) for message in fresh}
         mailbox.mark_read([name for name, head in mailbox.unread() if _likeness(head) in wanted], handover.at)
         mailbox.archive_read()
-
-    def _conclude(self, handover: Handover) -> bool:
-        """What follows from a reading: the dashboard (whether it was rewritten), the end of an Owner's wait."""
-        self.waiting.release_by(handover.reader, handover.fresh, self.agents.registry.all())
-        return self.reports.dashboard_after(handover.reader, handover.fresh)
 
     def _how_to_go_on(self, handover: Handover) -> dict[str, Any]:
         hints = [

@@ -7,13 +7,18 @@ from datetime import datetime
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.change import Change
+from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.names import entity_id, new_id
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.errors import Refusal, Unauthorized
+from multi_agent_mcp.errors import Unauthorized
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.creation import NewTask, require_sound
 from multi_agent_mcp.services.drafts import Draft, require_text
 from multi_agent_mcp.services.messages import Messages
+from multi_agent_mcp.services.post import Letters, Post
+from multi_agent_mcp.services.undertakings import Undertakings
+from multi_agent_mcp.store.frontmatter import as_text
+from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
@@ -26,12 +31,16 @@ class Requests:
         workspace: Workspace,
         agents: Agents,
         messages: Messages,
+        post: Post,
+        undertakings: Undertakings,
         texts: Texts,
         clock: Callable[[], datetime],
     ) -> None:
         self.workspace = workspace
         self.agents = agents
         self.messages = messages
+        self.post = post
+        self.undertakings = undertakings
         self.texts = texts
         self.clock = clock
 
@@ -51,13 +60,12 @@ class Requests:
             requester_id=requester.id,
             approval_status="pending" if approvers else "approved",
         )
-        self.workspace.tasks.add(task)
-        if approvers:
-            try:
-                self._tell(requester, approvers[0], "request", "subject.task_request", task, task.description)
-            except Refusal:
-                self.workspace.tasks.remove(task)
-                raise
+        if not approvers:
+            self.workspace.tasks.add(task)
+            return task, approvers
+        letters = self._letters(requester, approvers[0], "request", "subject.task_request", task, task.description)
+        stored = self.undertakings.carry_out("request_task", {"tasks": [as_text(task)], "letters": letters.facts})
+        self.messages.announced(letters, stored)
         return task, approvers
 
     def decide(self, actor: Agent, task_id: str, *, approve: bool, reason: str | None = None) -> Task:
@@ -68,11 +76,23 @@ class Requests:
         if not is_superior(actor.id, requester, self.agents.all()):
             raise Unauthorized("not_superior", agent_id=requester)
         change = Change(by=actor.id, at=self.clock(), reason=reason, requester_id=requester)
-        decided = self.workspace.tasks.update(task.id, lambda found: found.decided(change, approve=approve))
+        decided = task.decided(change, approve=approve)
         kind = "task_approved" if approve else "status_update"
         subject = "subject.task_approved" if approve else "subject.task_rejected"
-        self._tell(actor, requester, kind, subject, decided, reason or decided.title)
-        return decided
+        letters = self._letters(actor, requester, kind, subject, decided, reason or decided.title)
+        facts = {"task_id": task.id, "approve": approve, "change": change.facts, "letters": letters.facts}
+        _, stored = self.undertakings.carry_out("decide_request", facts)
+        self.messages.announced(letters, stored)
+        return self.workspace.tasks.get(task.id)
+
+    def carry_decision(self, intent: Intent) -> tuple[Task, list[Message]]:
+        """What an intent says was decided, and the requester's mail about it."""
+        change, approve = Change.of(intent.facts["change"], intent.id), intent.facts["approve"]
+        decided = self.workspace.tasks.update(
+            intent.facts["task_id"],
+            lambda found: found if found.has_taken(intent.id) else found.decided(change, approve=approve),
+        )
+        return decided, self.post.put(intent.facts["letters"], again=intent.again)
 
     def waiting_for(self, approver_id: str) -> list[Task]:
         """Requests that this agent may decide."""
@@ -82,7 +102,9 @@ class Requests:
             task for task in pending if task.created_by in agents and is_superior(approver_id, task.created_by, agents)
         ]
 
-    def _tell(self, sender: Agent, receiver_id: str, message_type: str, subject: str, task: Task, content: str) -> None:
+    def _letters(
+        self, sender: Agent, receiver_id: str, message_type: str, subject: str, task: Task, content: str
+    ) -> Letters:
         draft = Draft(
             content=content,
             receiver_id=receiver_id,
@@ -90,4 +112,4 @@ class Requests:
             subject=self.texts(subject, title=task.title),
             metadata={"task_id": task.id, "approval_status": task.approval_status},
         )
-        self.messages.send(sender, draft)
+        return self.messages.compose(sender, draft)

@@ -15,6 +15,7 @@ from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task, priority_rank
 from multi_agent_mcp.errors import InvalidSession
 from multi_agent_mcp.services.executions import Executions
+from multi_agent_mcp.services.waiting import Waiting
 from multi_agent_mcp.store.process import is_alive, own_start
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -24,8 +25,11 @@ ACTIVITY_WRITTEN_EVERY = timedelta(seconds=60)
 class Sessions:
     """The agent sessions of one team."""
 
-    def __init__(self, workspace: Workspace, executions: Executions, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, workspace: Workspace, executions: Executions, waiting: Waiting, clock: Callable[[], datetime]
+    ) -> None:
         self.workspace = workspace
+        self.waiting = waiting
         self.executions = executions
         self.clock = clock
 
@@ -86,19 +90,17 @@ class Sessions:
         return recovered
 
     def hand_back(self, session: AgentSession) -> int:
-        """Makes unread again what this session was handed and did not confirm. Returns how many messages."""
+        """Makes unread again what this session was handed and did not confirm: mail and notifications, every file of
+        such an id. An Owner's wait that one of them ended goes on. Returns how many there were."""
         if not session.unconfirmed:
             return 0
-        mailbox = self.workspace.mailbox(session.agent_id)
+        mailbox, notices = self.workspace.mailbox(session.agent_id), self.workspace.notices(session.agent_id)
         with self.workspace.files.locked(mailbox.lock):
-            held = [found for message_id in session.unconfirmed if (found := mailbox.find(message_id))]
-            read = [path for path, message in held if message.read_at is not None]
-            back = self.workspace.files.relocate(
-                [(path, mailbox.path / path.name) for path in read if path.parent != mailbox.path]
-            )
-            mailbox.mark_read([path.name for path in read if path.parent == mailbox.path], None)
-            mailbox.mark_read([path.name for path in back], None)
-        return len(read)
+            returned = mailbox.give_back(session.unconfirmed, session.created_at)
+        with self.workspace.files.locked(notices.lock):
+            returned += notices.give_back(session.unconfirmed, session.created_at)
+        self.waiting.restore(session.agent_id, session.unconfirmed)
+        return returned
 
     def _choose_purpose(self, agent_id: str, live: list[AgentSession]) -> str:
         has_task_session = any(session.purpose == "task" for session in live)

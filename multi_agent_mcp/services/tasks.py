@@ -11,12 +11,14 @@ from multi_agent_mcp.domain.agent import Agent, report_recipient
 from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.names import entity_id, new_id
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, Refusal
+from multi_agent_mcp.domain.waiting import OwnerWait
+from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.creation import require_sound
 from multi_agent_mcp.services.drafts import Draft, require_text
 from multi_agent_mcp.services.messages import Messages, Sent
-from multi_agent_mcp.services.waiting import Waiting
+from multi_agent_mcp.services.undertakings import Undertakings
+from multi_agent_mcp.store.frontmatter import as_text
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
@@ -38,14 +40,14 @@ class Tasks:
         workspace: Workspace,
         agents: Agents,
         messages: Messages,
-        waiting: Waiting,
+        undertakings: Undertakings,
         texts: Texts,
         clock: Callable[[], datetime],
     ) -> None:
         self.workspace = workspace
         self.agents = agents
         self.messages = messages
-        self.waiting = waiting
+        self.undertakings = undertakings
         self.texts = texts
         self.clock = clock
 
@@ -70,16 +72,18 @@ class Tasks:
             priority=priority,
             description=content,
         )
-        self.workspace.tasks.add(task)
-        try:
-            sent = self.messages.send(sender, self._assignment(task))
-        except Refusal:
-            self.workspace.tasks.remove(task)
-            raise
+        letters = self.messages.compose(sender, self._assignment(task))
         waits = sender.role == "owner" and assignee.role == "admin"
-        if waits:
-            self.waiting.begin(sender.id, admin_id=assignee.id, task_id=task.id, message_id=sent.message_id)
-        return Assigned(task, sent, waits)
+        wait = OwnerWait(
+            owner_id=sender.id,
+            admin_id=assignee.id,
+            task_id=task.id,
+            message_id=letters.messages[0].id,
+            since=self.clock(),
+        )
+        facts = {"tasks": [as_text(task)], "letters": letters.facts, "wait": as_text(wait) if waits else None}
+        stored = self.undertakings.carry_out("send_task", facts)
+        return Assigned(task, self.messages.announced(letters, stored), waits)
 
     def report_progress(
         self,

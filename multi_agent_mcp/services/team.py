@@ -111,9 +111,9 @@ def create_session(root: Path, session: str, team: Team, language: str | None) -
         "limits": dict(team.limits),
     }
     text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
-    with suppress(FileExistsError):  # a second init
-        workspace.files.create(workspace.settings_path, text.encode())
     workspace.registry.create()
+    with suppress(FileExistsError):  # a second init. Last, because with this file there is a session.
+        workspace.files.create(workspace.settings_path, text.encode())
     return workspace.path
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import datetime
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
@@ -11,6 +12,7 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.domain.waiting import OwnerWait
 from multi_agent_mcp.errors import OwnerWaiting, PollingBlocked, Refusal
+from multi_agent_mcp.store.files import sync_directory
 from multi_agent_mcp.store.workspace import Workspace
 
 ALLOWED_WHILE_WAITING = frozenset(
@@ -26,18 +28,19 @@ class Waiting:
         self.workspace = workspace
         self.clock = clock
         self.folder = workspace.owner_waits
+        self._archive = workspace.released_waits
 
     def of(self, owner_id: str) -> OwnerWait | None:
         """The lock that stands, if one does."""
         return self.folder.load(_name(owner_id))
 
-    def begin(self, owner_id: str, *, admin_id: str, task_id: str, message_id: str) -> None:
-        """From now on the Owner waits for this Admin; a lock that stood already is replaced."""
-        wait = OwnerWait(
-            owner_id=owner_id, admin_id=admin_id, task_id=task_id, message_id=message_id, since=self.clock()
-        )
-        with self._locked(owner_id):
-            self.folder.replace(_name(owner_id), wait)
+    def begin(self, wait: OwnerWait, *, again: bool = False) -> None:
+        """From now on the Owner waits; a lock that stood already is replaced. `again`, after a crash: unless a lock
+        stands, or this one was released meanwhile."""
+        with self._locked(wait.owner_id):
+            if again and (self.of(wait.owner_id) or self._released(wait.owner_id, wait.message_id)):
+                return
+            self.folder.replace(_name(wait.owner_id), wait)
 
     def require_allowed(self, agent: Agent, tool: str) -> None:
         """Raises `OwnerWaiting` for what an owner may not call while the lock stands."""
@@ -61,24 +64,44 @@ class Waiting:
                 self.folder.replace(_name(agent.id), changed)
 
     def release_by(self, reader: Agent, messages: Iterable[Message], agents: Mapping[str, Agent]) -> bool:
-        """Releases the lock if one of these messages, just marked read, comes from the awaited Admin or from any
-        Admin below the Owner."""
+        """Releases the lock if one of these messages, about to be marked read, comes from the awaited Admin or from
+        any Admin below the Owner."""
         wait = self.of(reader.id) if reader.role == "owner" else None
         if wait is None:
             return False
-        if any(self._answers(wait, message.sender_id, agents) for message in messages):
-            return self.release(reader.id)
-        return False
+        answers = [message.id for message in messages if self._answers(wait, message.sender_id, agents)]
+        return bool(answers) and self.release(reader.id, by=answers[0])
 
-    def release(self, owner_id: str) -> bool:
-        """Takes the lock away; whether one stood."""
+    def release(self, owner_id: str, by: str | None = None) -> bool:
+        """Takes the lock away, because of that message; whether one stood."""
         with self._locked(owner_id):
-            path = self.folder.path / _name(owner_id)
-            if not path.exists():
+            wait = self.of(owner_id)
+            if wait is None:
                 return False
-            released = self.folder.path / "archive" / f"{stamp(self.clock())}_{path.name}"
-            self.workspace.files.relocate([(path, released)])
+            name = f"{stamp(self.clock())}_{wait.message_id[:8]}_{_name(owner_id)}"
+            self._archive.replace(name, replace(wait, released_by=by))
+            (self.folder.path / _name(owner_id)).unlink(missing_ok=True)
+            sync_directory(self.folder.path)
             return True
+
+    def restore(self, owner_id: str, message_ids: Iterable[str]) -> None:
+        """The message that released the lock was not delivered after all: the Owner waits again."""
+        given_back = set(message_ids)
+        with self._locked(owner_id):
+            if not given_back or self.of(owner_id) is not None:
+                return
+            latest = max(self._archived(owner_id), default=None)
+            wait = self._archive.load(latest) if latest is not None else None
+            if wait is not None and wait.owner_id == owner_id and wait.released_by in given_back:
+                self.folder.replace(_name(owner_id), replace(wait, released_by=None))
+                (self._archive.path / str(latest)).unlink(missing_ok=True)
+
+    def _released(self, owner_id: str, message_id: str) -> bool:
+        waits = (self._archive.load(name) for name in self._archived(owner_id))
+        return any(wait is not None and wait.message_id == message_id for wait in waits)
+
+    def _archived(self, owner_id: str) -> list[str]:
+        return [name for name in self._archive.entries() if name.endswith(f"_{_name(owner_id)}")]
 
     def _answers(self, wait: OwnerWait, sender_id: str, agents: Mapping[str, Agent]) -> bool:
         if sender_id == wait.admin_id:

@@ -20,6 +20,8 @@ from multi_agent_mcp.services.reading import Reading
 from multi_agent_mcp.services.requests import Requests
 from multi_agent_mcp.services.sessions import LiveSession
 from multi_agent_mcp.services.tasks import Tasks
+from multi_agent_mcp.services.undertakings import Undertakings
+from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
 from multi_agent_mcp.texts import Texts
 
@@ -41,6 +43,7 @@ class Work:
         tasks: Tasks,
         executions: Executions,
         reading: Reading,
+        undertakings: Undertakings,
         texts: Texts,
         clock: Callable[[], datetime],
     ) -> None:
@@ -50,6 +53,7 @@ class Work:
         self.tasks = tasks
         self.executions = executions
         self.reading = reading
+        self.undertakings = undertakings
         self.texts = texts
         self.clock = clock
 
@@ -80,14 +84,31 @@ class Work:
         require_text("next_steps", next_steps)
         task = self._reported_task(agent, session)
         change = Change(by=agent.id, at=self.clock(), reason=summary if result != "success" else None)
-        done = self.workspace.tasks.update(
-            task.id, lambda found: _completed(found, agent, change, result, summary, next_steps)
-        )
         execution = self.executions.running(session.record)
-        if execution is not None:
-            error = None if result == "success" else (summary or result)
-            self.executions.finish(execution, error_message=error)
-        self.tasks.announce_completion(agent, done, result, summary)
+        facts = {
+            "task_id": task.id,
+            "change": change.facts,
+            "report": [result, summary, next_steps],
+            "execution_id": execution.id if execution is not None else None,
+        }
+        done: Task = self.undertakings.carry_out("report_completed", facts)
+        return done
+
+    def carry_completion(self, intent: Intent) -> Task:
+        """What an intent says was completed: the task, its execution, the superior's mail."""
+        change, (result, summary, next_steps) = Change.of(intent.facts["change"], intent.id), intent.facts["report"]
+
+        def complete(task: Task) -> Task:
+            if task.has_taken(intent.id):
+                return task
+            task.require_assignee(change.by)
+            return completed(task, change, result, summary, next_steps)
+
+        done = self.workspace.tasks.update(intent.facts["task_id"], complete)
+        if intent.facts["execution_id"] is not None:
+            execution = self.workspace.executions.get(intent.facts["execution_id"])
+            self.executions.finish(execution, error_message=None if result == "success" else (summary or result))
+        self.tasks.announce_completion(self.board.agents.get(change.by), done, result, summary)
         return done
 
     def _work(self, agent: Agent, session: LiveSession) -> Task | None:
@@ -123,13 +144,6 @@ class Work:
 
     def _action(self, action: str, **needed: Any) -> dict[str, Any]:
         return {"action": action, "instruction": self.texts(f"next.{action}"), **needed}
-
-
-def _completed(
-    task: Task, agent: Agent, change: Change, result: str, summary: str | None, next_steps: str | None
-) -> Task:
-    task.require_assignee(agent.id)
-    return completed(task, change, result, summary, next_steps)
 
 
 def brief(task: Task) -> dict[str, Any]:

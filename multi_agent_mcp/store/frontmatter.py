@@ -140,6 +140,15 @@ class Codec(Generic[E]):
         return self.entity_type(**values)
 
 
+def as_text(entity: Entity) -> str:
+    """An entity's file, to be kept inside another one."""
+    return codec(type(entity)).encode(entity).decode()
+
+
+def from_text(entity_type: type[E], text: str) -> E:
+    return codec(entity_type).decode(text.encode())
+
+
 def as_plain(entity: Entity) -> dict[str, Any]:
     """An entity as JSON knows it, its body among its fields and its unknown keys last."""
     known = {spec.name: _plain(getattr(entity, spec.name)) for spec in fields(entity) if spec.name != "extra"}

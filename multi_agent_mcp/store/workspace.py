@@ -26,6 +26,7 @@ from multi_agent_mcp.store.collection import Collection
 from multi_agent_mcp.store.files import Files, make_directory, storage_errors
 from multi_agent_mcp.store.folder import Folder
 from multi_agent_mcp.store.inbox import Inbox
+from multi_agent_mcp.store.intents import Intents
 from multi_agent_mcp.store.journal import Journal
 from multi_agent_mcp.store.registry import Registry
 
@@ -95,6 +96,10 @@ class Workspace:
         return Registry(self.files, self.path / "agents.json")
 
     @cached_property
+    def intents(self) -> Intents:
+        return Intents(self.files, self.path / ".intents")
+
+    @cached_property
     def tasks(self) -> Collection[Task]:
         return Collection(
             self.files,
@@ -160,6 +165,10 @@ class Workspace:
     @cached_property
     def owner_waits(self) -> Folder[OwnerWait]:
         return Folder(self.files, self.path / "owner_wait", OwnerWait)
+
+    @cached_property
+    def released_waits(self) -> Folder[OwnerWait]:
+        return Folder(self.files, self.path / "owner_wait" / "archive", OwnerWait)
 
     def window_path(self, agent_id: str, purpose: str) -> Path:
         """What the supervisor opened for an agent's session; derived, may be deleted."""

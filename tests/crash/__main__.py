@@ -16,7 +16,9 @@ def tried(operation: Operation, *, short: bool) -> tuple[int, Counter[str], list
     """
     with prepared(operation) as (template, told, copy):
         whole = live(operation, copied(template, copy), told, None)
-        wrong = [f"undisturbed: {item}" for item in [*filter(None, [whole.error]), *looked(operation, copy, told, whole)]]
+        wrong = [
+            f"undisturbed: {item}" for item in [*filter(None, [whole.error]), *looked(operation, copy, told, whole)]
+        ]
         kinds = Counter(moment.split()[1] for moment in whole.moments if moment.startswith("before"))
         last = len(whole.moments) - 1
         moments = [n for n, name in enumerate(whole.moments) if not (short and name.startswith("after") and n != last)]

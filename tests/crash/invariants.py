@@ -14,7 +14,7 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import NoSuchSession
-from multi_agent_mcp.services.messages import Draft
+from multi_agent_mcp.services.drafts import Draft
 from multi_agent_mcp.services.reading import Query
 from multi_agent_mcp.store.frontmatter import Unreadable, codec
 from tests.crash.stage import Aftermath, Facts, Operation, opened
@@ -38,6 +38,7 @@ def complaints(operation: Operation, root: Path, told: Facts, answers: list[Fact
 
 def settle(services: Services) -> None:
     """What the next server of every agent does before its first answer."""
+    services.undertakings.finish()
     for agent_id in services.agents.all():
         services.sessions.recover(agent_id)
         for purpose in ("task", "chat"):
@@ -79,6 +80,8 @@ def twice(services: Services) -> Iterator[str]:
 
 def ailing(services: Services) -> Iterator[str]:
     """What `doctor` calls a problem."""
+    for path in services.workspace.intents.path.glob("*"):
+        yield f"{path.name} was not carried out"
     for finding in services.doctor(lambda _: None).examine():
         if finding.level == "problem":
             yield f"doctor: {finding.check} {finding.subject}: {finding.finding}"

@@ -2,8 +2,8 @@
 changes the disk.
 
 The functions of `os` that change files are wrapped, which is where every write of this project goes through
-(`store/files.py`; pathlib and filelock call them too). A call that only reads leaves the disk as it was, so dying beside
-it is dying after the change before it.
+(`store/files.py`; pathlib and filelock call them too). A call that only reads leaves the disk as it was, so
+dying beside it is dying after the change before it.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Killer:
         """From now on every change of the disk is a moment to die at. For the rest of the process's life."""
         for name in CHANGES:
             setattr(os, name, self._around(name, getattr(os, name)))
-        os.open = self._opening(os.open)  # type: ignore[assignment]
-        os.write = self._writing(os.write)  # type: ignore[assignment]
+        os.open = self._opening(os.open)
+        os.write = self._writing(os.write)
 
     def _moment(self, name: str) -> None:
         if len(self.moments) == self.at:

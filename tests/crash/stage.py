@@ -43,7 +43,7 @@ class Seat:
         handing = Handing()
         result = self.middleware.answer(tool, arguments, handing)
         handing.deliver()
-        answer = result.structured_content
+        answer: Facts | None = result.structured_content
         if result.is_error or answer is None:
             raise AssertionError(f"{tool} was not done: {result.content}")
         return answer

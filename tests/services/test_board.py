@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,8 @@ from multi_agent_mcp.errors import (
 )
 from multi_agent_mcp.services.board import Board
 from multi_agent_mcp.services.creation import NewTask
+from multi_agent_mcp.services.undertakings import Undertakings
+from multi_agent_mcp.store.intents import Intent
 from tests.conftest import Clock
 from tests.services.tasks_support import UNKNOWN, again, forked, moved, new, notices, path_of, running, snapshot
 
@@ -279,18 +280,13 @@ class TestBlocking:
         top = new(services, "top")
         part = running(services, "part", "worker-b", parent=top.id)
 
-        class FinishingClock:
+        def block(intent: Intent) -> Task:
             """By the time the part is to be blocked, worker-b has finished it."""
+            services.board.set_status(worker_b, part.id, "done")
+            return services.board.carry_block(intent)
 
-            looks = 0
-
-            def __call__(self) -> datetime:
-                self.looks += 1
-                if self.looks == 2:
-                    services.board.set_status(worker_b, part.id, "done")
-                return clock()
-
-        board = Board(services.workspace, services.agents, services.interrupts, FinishingClock())
+        undertakings = Undertakings(services.workspace, {"block_family": block})
+        board = Board(services.workspace, services.agents, services.interrupts, undertakings, clock)
         assert board.set_status(owner, top.id, "blocked")[0].status == "blocked"
         assert again(services, part).status == "done"
         assert notices(services, "worker-b") == []
@@ -302,11 +298,11 @@ class TestBlocking:
             services.board.set_status(owner, top.id, "blocked")
         assert again(services, part) == part
 
-    def test_a_block_from_a_chat_reaches_the_parts_too(self, services: Services, admin: Agent, clock: Clock) -> None:
+    def test_a_block_from_a_chat_reaches_the_parts_too(self, services: Services, clock: Clock) -> None:
         top = running(services, "top", "worker-a")
         part = running(services, "part", "worker-b", parent=top.id)
         change = Change(by="admin", at=clock(), reason="stop", requester_id="owner")
-        services.board.edit(admin, top.id, {"status": "blocked"}, change)
+        services.board.edit(top.id, {"status": "blocked"}, change)
         assert [again(services, task).status for task in (top, part)] == ["blocked", "blocked"]
         assert [notice.task_id for notice in notices(services, "worker-b")] == [part.id]
 
@@ -397,7 +393,7 @@ def test_an_edit_without_a_new_status_is_in_the_history_with_who_asked_for_it(
 ) -> None:
     task = moved(services, new(services), "blocked")
     change = Change(by="worker-a", at=clock.advance(5), reason="no key", requester_id="admin")
-    after = services.board.edit(worker_a, task.id, {}, change)
+    after = services.board.edit(task.id, {}, change)
     assert after.blocked_reason == "no key"
     assert after.history[-1]["requester_id"] == "admin"
     assert after.updated_at == clock()
@@ -410,7 +406,7 @@ def test_an_edit_is_made_as_a_whole_or_not_at_all(
     task = new(services)
     change = Change(by="worker-a", at=clock())
     with pytest.raises(Refusal):
-        services.board.edit(worker_a, task.id, {"description": "new", **updates}, change)
+        services.board.edit(task.id, {"description": "new", **updates}, change)
     assert again(services, task) == task
 
 

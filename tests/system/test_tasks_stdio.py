@@ -12,6 +12,7 @@ from mcp.shared.exceptions import MCPError
 
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.waiting import OwnerWait
 from multi_agent_mcp.server.middleware import EXEMPT_FROM_INTERRUPTS
 from multi_agent_mcp.server.tools import TOOLS
 from tests.system.chat_support import (
@@ -327,7 +328,7 @@ async def _prepared(team: Team) -> dict[tuple[str, str], list[tuple[str, dict[st
     assert mail["success"]
     bound = AgentSession(id="ses_000000000000", agent_id="admin", task_id=mine.id)
     services.delegations.delegate(admin, bound, "worker-b", "talk", None)
-    services.waiting.begin("owner", admin_id="admin", task_id=mine.id, message_id="-")
+    services.waiting.begin(OwnerWait(owner_id="owner", admin_id="admin", task_id=mine.id, message_id="-"))
     return {
         ("admin", "task"): [
             ("get_next_action", {}),

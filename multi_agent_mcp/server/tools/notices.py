@@ -16,7 +16,7 @@ def get_notifications(call: Call, mark_as_read: bool = True) -> Answer:
         answer.update(call.fitting({}, "notifications", notices))
         return len(answer["notifications"])
 
-    call.services.notifications.read(call.me.id, call.purpose, mark_as_read=mark_as_read, fits=fits)
+    call.services.notifications.read(call.me.id, call.purpose, mark_as_read=mark_as_read, fits=fits, hold=call.hold)
     return answer
 
 

@@ -30,9 +30,7 @@ def blocked(after: Aftermath) -> Iterator[str]:
 
 
 def cancel(deed: Deed) -> None:
-    deed.acknowledge(
-        deed.seat("admin").call("update_task_status", task_id=deed.told["task_id"], status="cancelled")
-    )
+    deed.acknowledge(deed.seat("admin").call("update_task_status", task_id=deed.told["task_id"], status="cancelled"))
 
 
 def cancelled(after: Aftermath) -> Iterator[str]:

@@ -84,12 +84,18 @@ def unread_again(after: Aftermath) -> Iterator[str]:
     for name, message in box.items():
         if message.read_at is not None and name not in confirmed and not _just_confirmed(after, name):
             yield f"message {name} was consumed and never delivered"
-    yield from (f"message {name} comes again although it was confirmed" for name in confirmed if box[name].read_at is None)
+    yield from (
+        f"message {name} comes again although it was confirmed" for name in confirmed if box[name].read_at is None
+    )
 
 
 def _just_confirmed(after: Aftermath, name: str) -> bool:
     """The second call confirms the first answer before it answers itself."""
-    return bool(after.answers) and name in {item["id"] for item in after.answers[-1]["messages"]} and len(after.answers) == 1
+    return (
+        bool(after.answers)
+        and name in {item["id"] for item in after.answers[-1]["messages"]}
+        and len(after.answers) == 1
+    )
 
 
 def read_in_terminal(deed: Deed) -> None:

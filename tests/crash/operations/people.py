@@ -8,8 +8,8 @@ from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.services.team import add_missing, create_session
 from tests.conftest import TEAM
-from tests.crash.operations.mail import a_letter
 from tests.crash.operations.judging import whole
+from tests.crash.operations.mail import a_letter
 from tests.crash.operations.reports import with_work
 from tests.crash.stage import Aftermath, Deed, Facts, Operation, opened
 
