@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.names import new_id
+from multi_agent_mcp.store.enclosure import read_file
 from multi_agent_mcp.store.files import Files, storage_errors
 from multi_agent_mcp.store.process import is_alive, own_start
 
@@ -70,6 +71,7 @@ class Intents:
     def left_behind(self) -> list[Intent]:
         """What nobody is at: its process died, or gave up on a disk that refused."""
         try:
+            self.files.enclosure.require(self.path)
             with storage_errors(self.path, FileNotFoundError), os.scandir(self.path) as found:
                 names = sorted(item.name for item in found if item.name.endswith(".json"))
         except FileNotFoundError:
@@ -78,7 +80,7 @@ class Intents:
 
     def _left(self, intent_id: str) -> Intent | None:
         try:
-            record = json.loads(self._file(intent_id).read_bytes())
+            record = json.loads(read_file(self._file(intent_id))[0])
             pid, kind, facts = int(record["pid"]), str(record["kind"]), dict(record["facts"])
             if intent_id in self._under_way or (pid != os.getpid() and is_alive(pid, record["pid_started_at"])):
                 return None
