@@ -42,6 +42,7 @@ from multi_agent_mcp.services.sessions import Sessions
 from multi_agent_mcp.services.signatures import Signatures
 from multi_agent_mcp.services.staffing import Staffing
 from multi_agent_mcp.services.tasks import Tasks
+from multi_agent_mcp.services.timeline import Timelines
 from multi_agent_mcp.services.tracing import Tracing
 from multi_agent_mcp.services.undertakings import Carrier, Undertakings
 from multi_agent_mcp.services.waiting import Waiting
@@ -167,6 +168,10 @@ class Services:
             "end_conversation": lambda intent: self.conversations.carry_end(intent),
         }
         return Undertakings(self.workspace, carriers)
+
+    @cached_property
+    def timeline(self) -> Timelines:
+        return Timelines(self.workspace, self.correspondence, self.doorbell, self.clock)
 
     @cached_property
     def conversations(self) -> Conversations:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from multi_agent_mcp import __version__
-from multi_agent_mcp.cli import agents, care, hook, hosts, mail, serve, setup, supervise, talk, tasks, team
+from multi_agent_mcp.cli import agents, care, hook, hosts, mail, serve, setup, supervise, talk, tasks, team, timeline
 from multi_agent_mcp.cli.demo.command import demo
 
 app = typer.Typer(
@@ -66,6 +66,7 @@ app.command()(care.prune)
 app.add_typer(tasks.app, name="task")
 app.command()(tasks.interrupt)
 app.command()(tasks.log)
+app.command()(timeline.timeline)
 app.command("host-config")(hosts.host_config)
 app.command(
     "hook",

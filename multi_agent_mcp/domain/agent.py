@@ -68,6 +68,23 @@ def is_superior(candidate: str, of: str, agents: Mapping[str, Agent]) -> bool:
     return any(superior.id == candidate for superior in superiors(of, agents))
 
 
+def in_tree_order(agents: Mapping[str, Agent]) -> list[tuple[Agent, int]]:
+    """Everybody with their depth, each right below their superior. Whoever has none here (or stands in a cycle) begins
+    a tree of their own: this is for looking, and looking never fails."""
+    below: dict[str | None, list[Agent]] = {}
+    for agent in agents.values():
+        below.setdefault(agent.parent_id if agent.parent_id in agents else None, []).append(agent)
+    found: dict[str, tuple[Agent, int]] = {}
+    for root in (*below.get(None, ()), *agents.values()):
+        pending = [(root, 0)]
+        while pending:
+            agent, depth = pending.pop()
+            if agent.id not in found:
+                found[agent.id] = agent, depth
+                pending += [(child, depth + 1) for child in reversed(below.get(agent.id, ()))]
+    return list(found.values())
+
+
 def report_recipient(agent_id: str, agents: Mapping[str, Agent]) -> Agent:
     """Who `report_task_*` goes to: the nearest superior with role admin, else the Owner (contract §8)."""
     for superior in superiors(agent_id, agents):

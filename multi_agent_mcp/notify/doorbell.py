@@ -64,15 +64,16 @@ class Doorbell:
 
     def steps(self, message: Message) -> list[Mapping[str, Any]]:
         """What the diary says about a message, oldest first."""
-        mine = [
-            entry
-            for entry in self.workspace.doorbells(message.receiver_id).newest_first()
-            if message.id in entry.get("messages", ())
-        ]
-        return [
-            {key: entry[key] for key in ("state", "at", "reason") if entry.get(key) is not None}
-            for entry in reversed(mine)
-        ]
+        return self.diary(message.receiver_id).get(message.id, [])
+
+    def diary(self, agent_id: str) -> Mapping[str, list[Mapping[str, Any]]]:
+        """What was written down about each message to an agent, oldest first."""
+        about: dict[str, list[Mapping[str, Any]]] = {}
+        for entry in reversed(list(self.workspace.doorbells(agent_id).newest_first())):
+            step = {key: entry[key] for key in ("state", "at", "reason") if entry.get(key) is not None}
+            for message_id in map(str, entry.get("messages") or ()):
+                about.setdefault(message_id, []).append(step)
+        return about
 
     def serve(self, agent_id: str, purpose: str) -> FileLock | None:
         """Takes the lock that says "this agent's server of this purpose rings"; None when another one has it."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.names import agent_id as parse_agent_id
+from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.errors import MessageNotFound
 from multi_agent_mcp.store.skim import Letter, Skim, position
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
@@ -52,6 +54,13 @@ class Correspondence:
         )
         messages = list(islice(wanted, limit + 1))
         return Page(messages[:limit], len(messages) > limit)
+
+    def during(self, start: datetime, end: datetime, limit: int) -> tuple[list[Message], int]:
+        """The newest `limit` messages of a period, oldest first, and about how many older ones of it there are."""
+        first, last = stamp(start), stamp(end)
+        letters = [item for item in self._skim.everything(self._mailboxes()) if first <= item.second <= last]
+        found = (head for head in self._skim.heads(letters) if start <= head.created_at <= end)
+        return list(islice(found, limit))[::-1], max(len(letters) - limit, 0)
 
     def get(self, message_id: str) -> Message:
         """The whole message. Raises `MessageNotFound`."""

@@ -31,6 +31,10 @@ class Announcer(Protocol):
         """What the doorbell's diary says about a message: `{"state", "at", "reason"?}`, oldest first."""
         ...
 
+    def diary(self, agent_id: str) -> Mapping[str, list[Mapping[str, Any]]]:
+        """The same for all messages to an agent, by message id."""
+        ...
+
 
 @dataclass(frozen=True)
 class Sent:

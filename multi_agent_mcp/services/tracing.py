@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ class Tracing:
         mine = [message for message in copies if message.sender_id == sender.id]
         if not mine:
             raise Unauthorized("not_sender", message_id=message_id)
-        receivers = {message.receiver_id: self._progress(message) for message in mine}
+        receivers = {message.receiver_id: _progress(message, self.announcer.steps(message)) for message in mine}
         answer: dict[str, Any] = {"message_id": message_id, "receivers": receivers}
         if len(mine) == 1 and mine[0].id == message_id:
             answer |= {"receiver_id": mine[0].receiver_id, **receivers[mine[0].receiver_id]}
@@ -46,7 +47,7 @@ class Tracing:
                 "receiver_id": message.receiver_id,
                 "message_type": message.message_type,
                 "path": str(path.relative_to(self.workspace.path)),
-                **self._progress(message),
+                **_progress(message, self.announcer.steps(message)),
             }
             for path, message in self._copies(message_id)
         ]
@@ -61,13 +62,19 @@ class Tracing:
             )
         ]
 
-    def _progress(self, message: Message) -> dict[str, Any]:
-        steps: list[Mapping[str, Any]] = [{"state": "stored", "at": format_time(message.created_at)}]
-        steps += self.announcer.steps(message)
-        if message.read_at is not None:
-            steps.append({"state": "read", "at": format_time(message.read_at)})
-        reached = [step for step in steps if step["state"] != "deferred"]
-        answer: dict[str, Any] = {"state": reached[-1]["state"], "steps": steps}
-        if reached[-1]["state"] != "read" and (reason := steps[-1].get("reason")):
-            answer["reason"] = reason
-        return answer
+    def progress(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
+        """The state each message has reached, its steps, and the reason why it went no further; each receiver's diary
+        is read once."""
+        diary = cache(self.announcer.diary)
+        return [_progress(message, diary(message.receiver_id).get(message.id, [])) for message in messages]
+
+
+def _progress(message: Message, rung: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    steps: list[Mapping[str, Any]] = [{"state": "stored", "at": format_time(message.created_at)}, *rung]
+    if message.read_at is not None:
+        steps.append({"state": "read", "at": format_time(message.read_at)})
+    reached = [step for step in steps if step["state"] != "deferred"]
+    answer: dict[str, Any] = {"state": reached[-1]["state"], "steps": steps}
+    if reached[-1]["state"] != "read" and (reason := steps[-1].get("reason")):
+        answer["reason"] = reason
+    return answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from multi_agent_mcp.domain.agent import Agent, is_superior, report_recipient, superiors
+from multi_agent_mcp.domain.agent import Agent, in_tree_order, is_superior, report_recipient, superiors
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
 
 
@@ -71,3 +71,20 @@ def test_with_nobody_above_there_is_nobody_to_report_to() -> None:
         report_recipient("owner", TEAM)
     with pytest.raises(AgentNotFound):
         report_recipient("lone", team(Agent(id="lone"), Agent(id="boss", role="owner", status="removed")))
+
+
+def test_in_tree_order_everybody_stands_below_their_superior() -> None:
+    other = Agent(id="other", parent_id="admin")
+    ordered = in_tree_order(team(WORKER, SUB, OWNER, ADMIN, other))
+    assert [(agent.id, depth) for agent, depth in ordered] == [
+        ("owner", 0),
+        ("admin", 1),
+        ("sub", 2),
+        ("worker", 3),
+        ("other", 2),
+    ]
+
+
+def test_in_tree_order_nobody_is_lost_to_a_cycle_or_a_missing_parent() -> None:
+    broken = team(Agent(id="a", parent_id="b"), Agent(id="b", parent_id="a"), Agent(id="c", parent_id="gone"))
+    assert [(agent.id, depth) for agent, depth in in_tree_order(broken)] == [("c", 0), ("a", 0), ("b", 1)]

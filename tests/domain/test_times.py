@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multi_agent_mcp.domain.times import format_time, now, parse_time, stamp
+from multi_agent_mcp.domain.times import brief, format_time, now, parse_time, stamp
 
 AWARE = st.datetimes(
     min_value=datetime(1, 1, 3), max_value=datetime(9999, 12, 29), timezones=st.timezones()
@@ -59,3 +59,18 @@ def test_a_moment_that_utc_cannot_hold_is_none_rather_than_an_error() -> None:
 
 def test_the_present_is_in_utc() -> None:
     assert now().utcoffset() == timedelta(0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (0.0372, "37 ms"),
+        (4.21, "4.2 s"),
+        (185, "3 min 05 s"),
+        (7_800, "2 h 10 min"),
+        (273_700, "3 d 4 h"),
+        (-0.5, "-500 ms"),
+    ],
+)
+def test_a_duration_is_told_at_a_glance(seconds: float, told: str) -> None:
+    assert brief(timedelta(seconds=seconds)) == told

@@ -223,6 +223,8 @@ def test_hostile_text_of_an_agent_commands_nobodys_terminal(team: Team) -> None:
         ("doctor",),
         ("send", "worker-a", "x", "--type", HOSTILE.replace("\x00", "")),
         ("trace", "hostile\x1b[2J"),
+        ("timeline",),
+        ("timeline", "--svg", "-"),
         ("read",),
     ):
         ran = team.run(*command)

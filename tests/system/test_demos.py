@@ -43,6 +43,8 @@ def test_every_step_of_a_demo_happens(tmp_path: Path, env: dict[str, str], scene
     assert output.splitlines()[-1] == "every step happened"
     for text in told:
         assert text in output
+    picture = (tmp_path / "place" / "timeline.svg").read_text(encoding="utf-8")
+    assert 'data-id="worker-a"' in picture
 
 
 def test_the_ten_lines_of_the_readme_run_in_an_empty_directory(tmp_path: Path, env: dict[str, str]) -> None:

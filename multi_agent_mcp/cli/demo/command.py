@@ -13,6 +13,7 @@ import typer
 from multi_agent_mcp.cli.demo import interrupt, main_job, shiritori
 from multi_agent_mcp.cli.demo.stage import Stage
 from multi_agent_mcp.cli.door import complain, refuse, say
+from multi_agent_mcp.cli.timeline import picture, write
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.services.drafts import require_choice
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, catalogue
@@ -40,7 +41,7 @@ def demo(
     main: Owner → Admin → two Workers and back, each waiting for the [IPC] line in its pane.
     interrupt: the Owner blocks a running task and the agent stops (UC010).
     shiritori: a task session has its chat session play six rounds with another agent (UC020).
-    The session directory is kept.
+    The session directory is kept, with a picture of what happened (timeline.svg) beside it.
     """
     try:
         require_choice("scene", scene, list(SCENES))
@@ -52,9 +53,16 @@ def demo(
             say(f"tmux -S {stage.socket} attach   # to look over their shoulders")
             missing = play(stage, DEMO_SECONDS, attach)
             say(f"kept: {stage.services.workspace.path}")
+            say(f"drawn: {_draw(stage, place / 'timeline.svg')}")
             _judge(stage, missing)
     except Refusal as refusal:
         refuse(refusal, catalogue(DEFAULT_LANGUAGE), as_json=False)
+
+
+def _draw(stage: Stage, path: Path) -> Path:
+    """The picture of what was played."""
+    write(path, picture(stage.services.timeline.of(), stage.services.texts))
+    return path
 
 
 def _judge(stage: Stage, missing: list[str]) -> None:

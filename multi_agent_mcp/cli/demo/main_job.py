@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from multi_agent_mcp.cli.demo.stage import Stage
-from multi_agent_mcp.cli.demo.timeline import missing_steps, timeline, tree
-from multi_agent_mcp.cli.door import say
+from multi_agent_mcp.cli.demo.traces import missing_steps, tree
+from multi_agent_mcp.cli.door import say, table
+from multi_agent_mcp.cli.timeline import HEAD, rows
 
 
 def play(stage: Stage, seconds: float, attach: bool) -> list[str]:
@@ -12,7 +13,7 @@ def play(stage: Stage, seconds: float, attach: bool) -> list[str]:
     stage.open_windows()
     finished = stage.attach_until_finished(seconds) if attach else stage.wait_until_finished(seconds)
     workspace = stage.services.workspace
-    for block in (timeline(stage.services), tree(workspace.path)):
+    for block in (table(HEAD, rows(stage.services.timeline.of())), tree(workspace.path)):
         say()
         for line in block:
             say(line)

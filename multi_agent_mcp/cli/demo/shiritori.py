@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from multi_agent_mcp.cli.demo.stage import Stage
-from multi_agent_mcp.cli.demo.timeline import milliseconds
 from multi_agent_mcp.cli.door import say, table
+from multi_agent_mcp.cli.timeline import since
 from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import parse_time
@@ -54,9 +54,9 @@ def _row(stage: Stage, message: Message, first: Message) -> tuple[str, ...]:
         f"{(message.created_at - first.created_at).total_seconds():7.3f} s",
         message.sender_id,
         message.content,
-        milliseconds(message, steps.get("rung")),
-        milliseconds(message, steps.get("submitted")),
-        milliseconds(message, mail[1].read_at if mail else None),
+        since(message.created_at, steps.get("rung")),
+        since(message.created_at, steps.get("submitted")),
+        since(message.created_at, mail[1].read_at if mail else None),
     )
 
 

@@ -1,0 +1,111 @@
+"""`timeline`: what happened in a session, as a table, a picture or data."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from multi_agent_mcp.cli.door import Json, Root, Session, desk, table
+from multi_agent_mcp.domain.timeline import Arrow, Bar, Mark, Timeline
+from multi_agent_mcp.domain.times import parse_time
+from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.store.files import storage_errors
+from multi_agent_mcp.texts import Texts
+
+STDOUT = Path("-")
+HEAD = ("at", "who", "what", "subject", "rung", "submitted", "read")
+
+Row = tuple[datetime, tuple[str, ...]]
+
+
+def timeline(
+    svg: Annotated[
+        Path | None, typer.Option("--svg", metavar="FILE", help="Draw it into this file; `-` is standard output.")
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="TIME", help="ISO 8601, UTC unless it says (default: the first event)."),
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="As --from (default: now).")] = None,
+    width: Annotated[int, typer.Option(min=480, max=20_000, help="Of the picture, in pixels.")] = 1200,
+    root: Root = None,
+    session: Session = None,
+    as_json: Json = False,
+) -> None:
+    """Tell who sent what when, how tasks went and where interrupts came, or draw it as an SVG."""
+    with desk(root, session, as_json=as_json) as opened:
+        found = opened.services.timeline.of(_time("--from", start), _time("--to", end))
+        if svg == STDOUT:
+            sys.stdout.write(picture(found, opened.services.texts, width))
+            return
+        lines: Iterator[str] = table(HEAD, rows(found))
+        if svg is not None:
+            write(svg, picture(found, opened.services.texts, width))
+            lines = iter([str(svg)])
+        opened.show(found.as_answer(), lines)
+
+
+def picture(found: Timeline, texts: Texts, width: int = 1200) -> str:
+    """The timeline as an SVG document."""
+    from multi_agent_mcp.web.timeline import draw
+
+    return draw(found, texts=texts, width=width)
+
+
+def write(path: Path, svg: str) -> None:
+    """Raises `StorageError`."""
+    with storage_errors(path):
+        path.write_text(svg, encoding="utf-8")
+
+
+def rows(found: Timeline) -> list[tuple[str, ...]]:
+    """Every event in order, with the time since the first one."""
+    events = [
+        *(_message(arrow) for arrow in found.arrows),
+        *(_interrupt(mark) for mark in found.marks),
+        *(step for bar in found.bars for step in _task(bar)),
+    ]
+    events.sort(key=lambda event: event[0])
+    return [(f"{(at - found.start).total_seconds():8.3f} s", *map(_one_line, told)) for at, told in events]
+
+
+def since(start: datetime, at: datetime | None) -> str:
+    """How much later."""
+    return "-" if at is None else f"{(at - start).total_seconds() * 1000:.0f} ms"
+
+
+def _message(arrow: Arrow) -> Row:
+    steps = (since(arrow.sent_at, at) for at in (arrow.rung_at, arrow.submitted_at, arrow.read_at))
+    return arrow.sent_at, (f"{arrow.sender_id} → {arrow.receiver_id}", arrow.message_type, arrow.subject, *steps)
+
+
+def _interrupt(mark: Mark) -> Row:
+    who = f"{mark.by or '?'} → {mark.agent_id}"
+    return mark.at, (who, f"interrupt {mark.action}", mark.message, "", "", since(mark.at, mark.read_at))
+
+
+def _task(bar: Bar) -> Iterator[Row]:
+    """A task's statuses as they began."""
+    turns = [(span.start, span.status) for span in bar.spans]
+    if bar.outcome is not None and bar.end is not None:
+        turns.append((bar.end, bar.outcome))
+    for at, status in turns:
+        yield at, (bar.agent_id or "-", f"task {status}", bar.title, "", "", "")
+
+
+def _one_line(cell: str) -> str:
+    return " ".join(cell.split())
+
+
+def _time(option: str, value: str | None) -> datetime | None:
+    if value is None:
+        return None
+    moment = parse_time(value)
+    if moment is None:
+        raise InvalidArguments(reason=f"{option} {value!r:.60} is not a time such as 2026-11-21T21:46:01Z")
+    return moment

@@ -1,0 +1,182 @@
+"""One picture of a session as a value: who did what, when. Drawn by `web.timeline`, told as text by `timeline`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from multi_agent_mcp.domain.task import FINAL, Task
+from multi_agent_mcp.domain.times import format_time, parse_time
+
+OTHERS = ""
+"""The lane of whoever is not registered, and of tasks that nobody has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lane:
+    """An agent; `depth` is how many superiors it has."""
+
+    agent_id: str
+    role: str = ""
+    depth: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrow:
+    """A message on its way: when it was stored, rung, submitted and read, as far as it got."""
+
+    message_id: str
+    sender_id: str
+    receiver_id: str
+    message_type: str
+    priority: str
+    subject: str
+    sent_at: datetime
+    rung_at: datetime | None = None
+    submitted_at: datetime | None = None
+    read_at: datetime | None = None
+
+    @property
+    def arrived_at(self) -> datetime:
+        """When the receiver could know of it: its doorbell, else its reading, else at once."""
+        return self.submitted_at or self.rung_at or self.read_at or self.sent_at
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """A task in one status; without an end it still is."""
+
+    status: str
+    start: datetime
+    end: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """A task while one agent had it; without an end it still has it. `outcome` is `done` or `cancelled`, if the task
+    ended here."""
+
+    task_id: str
+    title: str
+    agent_id: str
+    start: datetime
+    end: datetime | None = None
+    spans: tuple[Span, ...] = ()
+    outcome: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """An interrupt: who made it (None: not to be told), when, and when its agent read it."""
+
+    notification_id: str
+    agent_id: str
+    action: str
+    message: str
+    at: datetime
+    by: str | None = None
+    task_id: str | None = None
+    read_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Life:
+    """An agent session, from its opening to its end; without one it still runs."""
+
+    session_id: str
+    agent_id: str
+    purpose: str
+    start: datetime
+    end: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Talk:
+    """A conversation between two agents."""
+
+    conversation_id: str
+    initiator_id: str
+    target_agent_id: str
+    purpose: str
+    status: str
+    start: datetime
+    end: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """What overlaps the period from `start` to `end`. `left_out` counts older messages and finished tasks of it that
+    are not among the arrows and bars."""
+
+    start: datetime
+    end: datetime
+    lanes: tuple[Lane, ...] = ()
+    arrows: tuple[Arrow, ...] = ()
+    bars: tuple[Bar, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    lives: tuple[Life, ...] = ()
+    talks: tuple[Talk, ...] = ()
+    left_out: int = 0
+
+    def as_answer(self) -> dict[str, Any]:
+        """As JSON knows it."""
+        return asdict(self, dict_factory=_plain)
+
+
+def bars_of(task: Task) -> list[Bar]:
+    """A task as its history tells it: one bar for each agent that had it, cut by status."""
+    turns = _turns(task) or [_Turn(task.created_at, task.status, task.assignee_id or OTHERS)]
+    ends = [turn.at for turn in turns[1:]]
+    bars = []
+    pairs = zip(turns, [*ends, None], strict=True)
+    for agent_id, had in groupby(pairs, key=lambda pair: pair[0].agent_id):
+        mine = list(had)
+        (first, _), (last, end) = mine[0], mine[-1]
+        final = last.status in FINAL
+        lasting = [(turn, until) for turn, until in mine if turn.at != until and turn.status not in FINAL]
+        bar = Bar(
+            task_id=task.id,
+            title=task.title,
+            agent_id=agent_id,
+            start=first.at,
+            end=last.at if final else end,
+            spans=tuple(Span(status=turn.status, start=turn.at, end=until) for turn, until in lasting),
+            outcome=last.status if final else None,
+        )
+        if bar.start != bar.end or bar.outcome:
+            bars.append(bar)
+    return bars
+
+
+class _Turn(NamedTuple):
+    at: datetime
+    status: str
+    agent_id: str
+
+
+def _turns(task: Task) -> list[_Turn]:
+    """When status or assignee became what they then were. Lines that say neither, or no time, are passed over."""
+    status, assignee = "backlog", None
+    turns: list[_Turn] = []
+    for entry in task.history:
+        if not isinstance(entry, Mapping):
+            continue
+        status, assignee = _new(entry, "status", status), _new(entry, "assignee_id", assignee)
+        at = parse_time(entry.get("at"))
+        was = turns[-1][1:] if turns else None
+        if at is not None and was != (status, assignee or OTHERS):
+            turns.append(_Turn(at, str(status), str(assignee or OTHERS)))
+    return sorted(turns, key=lambda turn: turn.at)
+
+
+def _new(entry: Mapping[str, Any], key: str, known: Any) -> Any:
+    """The new value in `[old, new]`."""
+    change = entry.get(key)
+    return change[1] if isinstance(change, (list, tuple)) and len(change) == 2 else known
+
+
+def _plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: format_time(value) if isinstance(value, datetime) else value for name, value in pairs}

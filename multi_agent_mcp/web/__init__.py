@@ -1,0 +1,1 @@
+"""The Owner's console."""

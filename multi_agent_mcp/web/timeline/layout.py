@@ -1,0 +1,96 @@
+"""Where everything lies: lanes from top to bottom, and each lane's task bars in as few rows as they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from multi_agent_mcp.domain.timeline import OTHERS, Bar, Lane, Timeline
+from multi_agent_mcp.web.timeline.scale import Scale
+from multi_agent_mcp.web.timeline.svg import width
+
+GUTTER, MARGIN = 168.0, 28.0
+TOP = 66.0
+LINE_ABOVE, LINE_BELOW = 20.0, 20.0  # room around the line that arrows begin and end at
+ROW, BAR = 20.0, 15.0
+ROWS_MAX = 6
+LABEL_SIZE, LABEL_PIXELS = 11.0, 150.0
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A bar and the row it lies in; None: beyond the last row, where it gets no label."""
+
+    bar: Bar
+    row: int | None
+
+
+@dataclass(frozen=True)
+class Band:
+    """A lane's place: `line` is the height its arrows begin and end at."""
+
+    lane: Lane
+    top: float
+    bars: tuple[Placed, ...]
+    rows: int
+
+    @property
+    def line(self) -> float:
+        return self.top + LINE_ABOVE
+
+    @property
+    def bottom(self) -> float:
+        return self.line + LINE_BELOW + self.rows * ROW
+
+    def bar_top(self, row: int | None) -> float:
+        return self.line + LINE_BELOW - 4 + (self.rows - 1 if row is None else row) * ROW
+
+
+@dataclass(frozen=True)
+class Layout:
+    scale: Scale
+    bands: tuple[Band, ...]
+    _by_agent: Mapping[str, Band] = field(default_factory=dict)
+
+    @property
+    def bottom(self) -> float:
+        return self.bands[-1].bottom if self.bands else TOP
+
+    def band(self, agent_id: str) -> Band | None:
+        """The agent's band, or that of the others."""
+        return self._by_agent.get(agent_id, self._by_agent.get(OTHERS))
+
+
+def lay_out(timeline: Timeline, scale: Scale) -> Layout:
+    """Lanes in their order; bars of one lane that would overlap lie in different rows."""
+    bands: list[Band] = []
+    top = TOP
+    for lane in timeline.lanes:
+        mine = [bar for bar in timeline.bars if bar.agent_id == lane.agent_id]
+        placed = tuple(_pack(mine, scale))
+        rows = max((item.row + 1 for item in placed if item.row is not None), default=0)
+        crowded = any(item.row is None for item in placed)
+        bands.append(Band(lane, top, placed, rows + crowded))
+        top = bands[-1].bottom
+    return Layout(scale, tuple(bands), {band.lane.agent_id: band for band in bands})
+
+
+def label_room(bar: Bar) -> float:
+    """How wide the bar's title is, as far as it is shown."""
+    return min(width(" ".join(bar.title.split()), LABEL_SIZE), LABEL_PIXELS)
+
+
+def _pack(bars: Iterable[Bar], scale: Scale) -> Iterable[Placed]:
+    """First fit; the title of a short bar stands at its right and needs room, too."""
+    ends: list[float] = []
+    for bar in bars:
+        left, right = scale.x(bar.start), scale.x(bar.end)
+        label = label_room(bar) + 14
+        reach = right if right - left >= label else right + label
+        row = next((index for index, end in enumerate(ends) if end <= left), None)
+        if row is None and len(ends) < ROWS_MAX:
+            ends.append(0.0)
+            row = len(ends) - 1
+        if row is not None:
+            ends[row] = min(reach + 6, scale.right) if right < scale.right else reach + 6
+        yield Placed(bar, row)
