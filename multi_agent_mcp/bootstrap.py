@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from multi_agent_mcp.config import Settings, read_settings
 from multi_agent_mcp.domain import names, times
@@ -21,6 +22,8 @@ from multi_agent_mcp.notify.lines import doorbell_line
 from multi_agent_mcp.notify.rungs import CodexQueue, HookRung
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.board import Board
+from multi_agent_mcp.services.care.doctor import Doctor
+from multi_agent_mcp.services.care.finding import Patient
 from multi_agent_mcp.services.chat_tasks import ChatTasks
 from multi_agent_mcp.services.chat_work import ChatWork
 from multi_agent_mcp.services.conversations import Conversations
@@ -28,7 +31,6 @@ from multi_agent_mcp.services.correspondence import Correspondence
 from multi_agent_mcp.services.creation import Creation
 from multi_agent_mcp.services.dashboard import Dashboard
 from multi_agent_mcp.services.delegations import Delegations
-from multi_agent_mcp.services.doctor import Doctor
 from multi_agent_mcp.services.executions import Executions
 from multi_agent_mcp.services.hooks import Hooks
 from multi_agent_mcp.services.interrupts import Interrupts
@@ -50,6 +52,9 @@ from multi_agent_mcp.services.work import Work
 from multi_agent_mcp.store.journal import Journal
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts, catalogue
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.notify.pane import TmuxNotifier
 
 
 @dataclass(frozen=True)
@@ -217,7 +222,22 @@ class Services:
 
     def doctor(self, probe: Callable[[Agent], str | None]) -> Doctor:
         """`probe` says why an agent's pane cannot be rung."""
-        return Doctor(self.workspace, self.agents, self.sessions, self.waiting, self.staffing, probe)
+        return Doctor(
+            Patient(
+                self.workspace,
+                self.agents,
+                self.sessions,
+                self.waiting,
+                self.staffing,
+                self.interrupts,
+                self.signatures,
+                probe,
+            )
+        )
+
+    def screen(self, agent: Agent) -> str:
+        """What the agent's pane shows: its host and `idle`, `busy`, `draft`, a dialog …, or why nobody can look."""
+        return pane_notifier(self.workspace, self.settings).screen(agent)
 
     def audit(self, tool: str, **facts: object) -> None:
         """Adds a line to `audit/{YYYYMMDD}.jsonl`."""
@@ -256,15 +276,6 @@ def default_ladder(workspace: Workspace, settings: Settings, texts: Texts) -> No
     """Every rung there is; which of them an agent has, and in which order, says `notify/ladder.py`."""
 
     @cache
-    def pane() -> Rung:
-        from multi_agent_mcp.notify.hosts import load_profiles
-        from multi_agent_mcp.notify.pane import TmuxNotifier  # libtmux takes 70 ms to import
-        from multi_agent_mcp.notify.unknown import UnknownScreens
-
-        unknown = UnknownScreens(workspace.files, workspace.path / "unknown_screens")
-        return TmuxNotifier(settings.limits.submit_pause_seconds, load_profiles(workspace.root / "hosts"), unknown.keep)
-
-    @cache
     def status_line() -> Rung:
         from multi_agent_mcp.notify.status import StatusLine
 
@@ -274,8 +285,18 @@ def default_ladder(workspace: Workspace, settings: Settings, texts: Texts) -> No
         {
             "hook": lambda: HookRung(workspace.path),
             "codex_queue": lambda: CodexQueue(partial(is_served, workspace)),
-            "tmux": pane,
+            "tmux": cache(lambda: pane_notifier(workspace, settings)),
             "desktop": lambda: DesktopNotifier(texts("doorbell.title")),
             "status_line": status_line,
         }
     )
+
+
+def pane_notifier(workspace: Workspace, settings: Settings) -> TmuxNotifier:
+    """The rung that types. Profiles of hosts stand in the package and, mended by hand, in `{root}/hosts/*.yaml`."""
+    from multi_agent_mcp.notify.hosts import load_profiles
+    from multi_agent_mcp.notify.pane import TmuxNotifier  # libtmux takes 70 ms to import
+    from multi_agent_mcp.notify.unknown import UnknownScreens
+
+    unknown = UnknownScreens(workspace.files, workspace.path / "unknown_screens")
+    return TmuxNotifier(settings.limits.submit_pause_seconds, load_profiles(workspace.root / "hosts"), unknown.keep)

@@ -2,29 +2,86 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.cli.door import Json, Root, Session, desk, table
-from multi_agent_mcp.services.pruning import Pruning
+from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.services.care.finding import PROBLEM, Finding
+from multi_agent_mcp.services.care.pruning import Pruning
+
+Answer = dict[str, Any]
 
 
-def doctor(root: Root = None, session: Session = None, as_json: Json = False) -> None:
-    """Report what is wrong with a session, and how to mend it. Exit code 1 when there is a problem."""
+def doctor(
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Mend what can be mended; nothing readable is lost.")
+    ] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Check the signature of every message, too.")] = False,
+    root: Root = None,
+    session: Session = None,
+    as_json: Json = False,
+) -> None:
+    """Report what is wrong with a session, and how to mend it; explain who can be rung, and how.
+
+    Exit code 1 when there is a problem, 0 when there is none (notes are none).
+    """
     from multi_agent_mcp.notify.tmux import probe  # libtmux takes 70 ms to import
 
     with desk(root, session, as_json=as_json) as opened:
         services = opened.services
-        findings = services.doctor(probe).examine()
-        rows = [(item.level, item.check, item.subject, item.finding, item.repair) for item in findings]
-        clean = [services.texts("doctor.clean")]
-        lines = table(("level", "check", "subject", "finding", "repair"), rows) if rows else clean
-        problems = sum(item.level == "problem" for item in findings)
-        opened.show({"findings": [item.as_answer() for item in findings], "problems": problems}, lines)
+        examined = services.doctor(probe)
+        findings = examined.examine(verify=verify)
+        repaired = examined.repair(findings) if repair else []
+        left = examined.examine(verify=verify) if repaired else findings
+        problems = sum(finding.level == PROBLEM for finding in left)
+        answer: Answer = {
+            "findings": [finding.as_answer() for finding in left],
+            "problems": problems,
+            "repaired": [finding.as_answer() for finding in repaired],
+            "doorbells": _doorbells(services),
+        }
+        opened.show(answer, _lines(services, left, repaired, answer["doorbells"]))
         if problems:
             raise typer.Exit(1)
+
+
+def _doorbells(services: Services) -> list[Answer]:
+    """Every recipient's ladder, strongest rung first, and what its pane shows."""
+    try:
+        agents = services.agents.all().values()
+    except Refusal:
+        return []  # the findings say why
+    return [
+        {
+            "agent_id": agent.id,
+            "host": agent.host,
+            "screen": services.screen(agent),
+            "rungs": [{"rung": rung.name, "reason": rung.reason} for rung in services.rungs(agent)],
+        }
+        for agent in agents
+    ]
+
+
+def _lines(services: Services, left: list[Finding], repaired: list[Finding], doorbells: list[Answer]) -> Iterator[str]:
+    from multi_agent_mcp.notify.reasons import meaning
+
+    for finding in repaired:
+        yield f"repaired: {finding.check} {finding.subject}: {finding.finding} ({finding.repair})"
+    if left:
+        rows = [(item.level, item.check, item.subject, item.finding, item.repair) for item in left]
+        yield from table(("level", "check", "subject", "finding", "repair"), rows)
+    else:
+        yield services.texts("doctor.clean")
+    rungs = [(bell["agent_id"], bell["screen"], rung) for bell in doorbells for rung in bell["rungs"]]
+    if rungs:
+        yield ""
+        shown = [(agent_id, screen, rung["rung"], meaning(rung["reason"])) for agent_id, screen, rung in rungs]
+        yield from table(("recipient", "screen", "rung", "now"), shown)
 
 
 def prune(

@@ -86,6 +86,14 @@ class TmuxNotifier:
             return "no_tmux"
         return visit if isinstance(visit, str) else _untypeable(visit)
 
+    def screen(self, agent: Agent) -> str:
+        """The host and what it shows (`claude: draft`), else why nobody can look; for `doctor`."""
+        try:
+            visit = self._visit(agent)
+        except exc.TmuxCommandNotFound:
+            return "no_tmux"
+        return visit if isinstance(visit, str) else f"{visit.profile.name}: {visit.sight.state}"
+
     def finish(self, agent: Agent) -> Delivery:
         """Enters a line of ours that was left in the composer, because its echo came late or a human typed: `submitted`
         once it was entered; `stored` with `line_gone` when there is none (any more), else with what forbids the key

@@ -32,14 +32,21 @@ class Interrupts:
     def ensure(self, task: Task) -> Notification | None:
         """Writes the notification of the task's interrupt unless it is there (or was read and archived)."""
         notice = self._made_from(task)
-        if notice is None:
-            return None
-        inbox = self.workspace.notices(notice.target_agent_id)
-        archived = inbox.path / "archive" / f"{notice.created_at:%Y-%m}" / file_name(notice)
-        if not archived.exists():
+        if notice is not None and not self._is_archived(notice):
             with suppress(FileExistsError):
-                inbox.deliver(notice)
+                self.workspace.notices(notice.target_agent_id).deliver(notice)
         return notice
+
+    def is_missing(self, task: Task) -> bool:
+        """Whether the assignee was never told of the task's interrupt; changes nothing."""
+        notice = self._made_from(task)
+        if notice is None or self._is_archived(notice):
+            return False
+        return not (self.workspace.notices(notice.target_agent_id).path / file_name(notice)).exists()
+
+    def _is_archived(self, notice: Notification) -> bool:
+        archive = self.workspace.notices(notice.target_agent_id).path / "archive"
+        return (archive / f"{notice.created_at:%Y-%m}" / file_name(notice)).exists()
 
     def repair(self, agent_id: str) -> None:
         """Ensures the interrupts of an agent's tasks. One stat(2) while its task folder does not change."""

@@ -11,8 +11,8 @@ import pytest
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.services.doctor import Finding
-from multi_agent_mcp.services.pruning import Pruning
+from multi_agent_mcp.services.care.finding import Finding
+from multi_agent_mcp.services.care.pruning import Pruning
 from tests.conftest import Clock
 from tests.services.support import by_hand, read, send, unread
 
@@ -47,7 +47,7 @@ def test_looking_changes_nothing(services: Services) -> None:
 def test_keys_that_are_missing_or_open_are_problems(services: Services) -> None:
     services.workspace.key_path("admin").unlink()
     services.workspace.key_path("owner").chmod(0o644)
-    assert problems(services) == {("keys", "admin"), ("keys", "owner")}
+    assert problems(services) == {("keys", "admin"), ("modes", "secrets/owner.key")}
 
 
 def test_a_broken_hierarchy_is_a_problem_for_everybody_below(services: Services) -> None:

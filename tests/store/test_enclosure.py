@@ -13,7 +13,7 @@ import pytest
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidArguments, InvalidId, Refusal, StorageError
-from multi_agent_mcp.services.pruning import Pruning
+from multi_agent_mcp.services.care.pruning import Pruning
 from tests.services.support import by_hand, contents, read, send, unread
 
 NOTE = "---\nsender_id: owner\n---\n\nfrom outside\n"

@@ -249,12 +249,45 @@ def test_doctor_finds_what_is_wrong_and_says_so_by_its_exit_code(team: Team) -> 
     sick = team.run("doctor", "--json")
     assert sick.code == 1
     found = {(item["check"], item["subject"]) for item in sick.json["findings"] if item["level"] == "problem"}
-    assert {("keys", "worker-a"), ("keys", "admin"), ("files", "ipc/ghost")} <= found
+    assert {("keys", "worker-a"), ("modes", "secrets/admin.key"), ("files", "ipc/ghost")} <= found
     assert ("files", "ipc/worker-a/quarantine/broken.md") in found
     assert {subject for check, subject in found if check == "hierarchy"} >= {"admin", "worker-b"}
     human = team.run("doctor")
     assert human.code == 1
     assert "chmod 600 secrets/admin.key" in human.stdout
+
+
+def test_doctor_repairs_what_it_can_and_its_exit_code_tells_whether_that_was_all(team: Team) -> None:
+    (team.path / "secrets" / "admin.key").chmod(0o644)
+    repaired = team.ask("doctor", "--repair")
+    assert [item["subject"] for item in repaired["repaired"]] == ["secrets/admin.key"]
+    assert repaired["problems"] == 0
+    (team.path / "ipc" / "ghost").mkdir(0o700)
+    assert team.run("doctor", "--repair").code == 1  # what it means is for a human to say
+
+
+def test_doctor_tells_what_does_not_verify(team: Team) -> None:
+    team.post("worker-a", "genuine")
+    team.drop(team.path / "ipc" / "worker-a" / "by-hand.md", "---\nsender_id: admin\n---\n\nhello\n")
+    assert team.ask("doctor", "--verify", "--repair")["problems"] == 0  # unsigned is no crime
+    (path,) = (team.path / "ipc" / "worker-a").glob("2*.md")
+    path.write_text(path.read_text(encoding="utf-8").replace("genuine", "changed"), encoding="utf-8")
+    ran = team.run("doctor", "--verify")
+    assert ran.code == 1
+    assert "tampered" in ran.stdout
+    assert "unsigned" in ran.stdout
+
+
+def test_doctor_explains_every_recipients_ladder_and_what_its_pane_shows(team: Team, terminal: Terminal) -> None:
+    terminal.pane("exec cat").belongs_to(team, "worker-a")
+    terminal.pane("exec sh").belongs_to(team, "worker-b")
+    team.services.workspace.registry.update("admin", host="claude")
+    bells = {bell["agent_id"]: bell for bell in team.ask("doctor")["doorbells"]}
+    assert bells["worker-a"]["screen"].startswith("generic: ")
+    assert {"rung": "tmux", "reason": None} in bells["worker-a"]["rungs"]
+    assert {"rung": "tmux", "reason": "shell"} in bells["worker-b"]["rungs"]
+    assert bells["admin"]["rungs"][0] == {"rung": "hook", "reason": "no_hook"}
+    assert "a shell would run what is typed" in team.run("doctor").stdout
 
 
 def test_prune_deletes_only_what_is_archived_and_only_when_told(team: Team) -> None:

@@ -1,0 +1,49 @@
+"""Findings, and what the checks look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.services.agents import Agents
+from multi_agent_mcp.services.interrupts import Interrupts
+from multi_agent_mcp.services.sessions import Sessions
+from multi_agent_mcp.services.signatures import Signatures
+from multi_agent_mcp.services.staffing import Staffing
+from multi_agent_mcp.services.waiting import Waiting
+from multi_agent_mcp.store.workspace import Workspace
+
+PROBLEM, NOTE = "problem", "note"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`level`: `problem` makes doctor fail; `note` is good to know. `repair` says what mends it; with `mend` doctor can
+    do it itself, and loses nothing that can be read."""
+
+    check: str
+    level: str
+    subject: str
+    finding: str
+    repair: str = ""
+    mend: Callable[[], object] | None = field(default=None, compare=False, repr=False)
+
+    def as_answer(self) -> dict[str, Any]:
+        answer = {name: getattr(self, name) for name in ("check", "level", "subject", "finding", "repair")}
+        return {**answer, "repairable": self.mend is not None}
+
+
+@dataclass(frozen=True)
+class Patient:
+    """A session directory and what knows about it. `probe` says why an agent's pane cannot be rung, or None."""
+
+    workspace: Workspace
+    agents: Agents
+    sessions: Sessions
+    waiting: Waiting
+    staffing: Staffing
+    interrupts: Interrupts
+    signatures: Signatures
+    probe: Callable[[Agent], str | None]

@@ -1,0 +1,58 @@
+"""Who takes part: the registry, the keys, the hierarchy, the panes."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator
+
+from multi_agent_mcp.domain.agent import superiors
+from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.services.agents import passkey_hash
+from multi_agent_mcp.services.care.finding import NOTE, PROBLEM, Finding, Patient
+
+
+def registry(patient: Patient) -> Iterator[Finding]:
+    """A registry that was damaged, or that names no owner."""
+    agents = patient.agents.all()  # first, because it may restore a registry that was damaged a moment ago
+    for path in sorted(patient.workspace.path.glob("agents.json.damaged*")):
+        yield Finding(
+            "registry", NOTE, path.name, "agents.json was damaged and restored", f"delete {path.name} when seen"
+        )
+    if not any(agent.role == "owner" for agent in agents.values()):
+        yield Finding("registry", PROBLEM, "agents.json", "no owner", "multi-agent-mcp agent add ID --role owner")
+
+
+def keys(patient: Patient) -> Iterator[Finding]:
+    """Keys that are missing, or are not the ones the registry knows."""
+    for agent_id, agent in patient.agents.all().items():
+        name = patient.workspace.key_path(agent_id).name
+        try:
+            key = patient.agents.stored_key(agent_id)
+        except Refusal as refusal:
+            missing = not patient.workspace.key_path(agent_id).is_file()
+            reason = "the key file is missing" if missing else str(refusal)
+            yield Finding("keys", PROBLEM, agent_id, reason, f"restore secrets/{name}")
+            continue
+        if not hmac.compare_digest(passkey_hash(key), agent.passkey_hash or ""):
+            yield Finding("keys", PROBLEM, agent_id, "the key is not the registered one", f"restore secrets/{name}")
+
+
+def hierarchy(patient: Patient) -> Iterator[Finding]:
+    """Cycles and holes: whoever looks for a superior there is refused."""
+    agents = patient.agents.all()
+    for agent_id in agents:
+        try:
+            list(superiors(agent_id, agents))
+        except Refusal as refusal:
+            yield Finding("hierarchy", PROBLEM, agent_id, str(refusal), "mend parent_id in agents.json")
+
+
+def panes(patient: Patient) -> Iterator[Finding]:
+    """Agents whose pane is unknown, or cannot be rung at this moment."""
+    for agent in patient.agents.all().values():
+        if agent.pane_id is None:
+            if agent.role != "owner":
+                repair = f"agent add {agent.id} --pane %N, or serve it"
+                yield Finding("panes", NOTE, agent.id, "no pane is registered", repair)
+        elif reason := patient.probe(agent):
+            yield Finding("panes", NOTE, agent.id, f"pane {agent.pane_id}: {reason}", "start the agent again")
