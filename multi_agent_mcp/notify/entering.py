@@ -8,8 +8,9 @@ from datetime import timedelta
 
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.notify import gates
-from multi_agent_mcp.notify.hand import CHANGED, Visit, forget_line, has_left_composer, press
+from multi_agent_mcp.notify.hand import CHANGED, NOT_SUBMITTED, Visit, forget_line, kept_in_composer, press
 from multi_agent_mcp.notify.looking import Look, look
+from multi_agent_mcp.notify.mark import KEY_SECONDS
 from multi_agent_mcp.notify.screens import (
     BUSY,
     IDLE,
@@ -40,35 +41,37 @@ class Standing:
 
 
 def enter(visit: Visit, text: str, until: float, not_before: float = 0.0) -> Delivery:
-    """Presses the submit key if the text, and only it, stands in the composer before `until` (`time.monotonic`); then
-    looks whether it has left. Another key is tried only where the profile has one for that state. `rung` means that the
-    line is left there, or still on its way."""
-    tried, tag = 0, tag_of(text) or ""
+    """Presses the submit key once if the text, and only it, stands in the composer before `until` (`time.monotonic`);
+    then looks whether it has left. `rung` means that the line is left there, or still on its way."""
+    tag = tag_of(text) or ""
     while True:
         standing = _standing(visit, text, until)
         if standing.seen is None or standing.sight is None or standing.reason is not None:
             return _left(visit, standing.reason, echoed=standing.sight is not None and standing.sight.shows(tag))
-        keys = _keys(visit, standing.sight, standing.seen)
-        if tried >= len(keys):
-            return Delivery("rung", "not_submitted", left=True)
         condition = gate(visit, gates.same_line(visit.profile, standing.seen.screen, standing.sight.composed))
+        keys = visit.mark.keys if visit.mark is not None and visit.mark.tag == tag else 0
+        key = _key(visit, standing.sight, standing.seen, keys)
         time.sleep(max(0.0, not_before - time.monotonic()))
-        if (kept := press(visit, condition, keys[tried])) is not None:
-            if kept == CHANGED and time.monotonic() < until:
-                continue  # a host at work moves its composer up and down
+        if (kept := press(visit, condition, key, tag, keys + 1)) is None:
+            break
+        if kept != CHANGED or time.monotonic() >= until:
             return _left(visit, kept, echoed=True)
-        entered, tried = timedelta(seconds=time.monotonic() - visit.began), tried + 1
-        if has_left_composer(visit, tag):
-            return Delivery("submitted", entered_after=entered)
-        until = 0.0  # it stands there still, or somebody has changed it: no more waiting
+        # a host at work moves its composer up and down
+    entered = timedelta(seconds=time.monotonic() - visit.began)
+    if (kept := kept_in_composer(visit, tag)) is not None:
+        return Delivery("rung", kept, left=True)
+    return Delivery("submitted", entered_after=entered)
 
 
 def finish(visit: Visit) -> Delivery:
     """An earlier line of ours still stands there, whole and alone: entering it is all that is to do. Only at rest: a
-    working host may open a dialog between the look and the key. `stored` with the reason when it was not entered."""
-    composer = visit.sight.composer
-    if composer is None or is_busy(visit.profile, visit.seen.screen, composer):
+    working host may open a dialog between the look and the key. And not while a key may still be on its way. `stored`
+    with the reason when it was not entered."""
+    composer, mark = visit.sight.composed, visit.mark
+    if is_busy(visit.profile, visit.seen.screen, composer):
         return Delivery("stored", OURS)
+    if mark is not None and mark.keys and mark.tag == visit.sight.tag and mark.younger_than(KEY_SECONDS):
+        return Delivery("stored", NOT_SUBMITTED)
     outcome = enter(visit, composer.typed, time.monotonic() + SETTLE_SECONDS)
     if outcome.state == "submitted":
         return Delivery("submitted", "earlier_line", outcome.entered_after)
@@ -86,9 +89,11 @@ def _left(visit: Visit, reason: str | None, *, echoed: bool) -> Delivery:
     return Delivery("rung", reason, left=True)
 
 
-def _keys(visit: Visit, sight: Sight, seen: Look) -> tuple[str, ...]:
+def _key(visit: Visit, sight: Sight, seen: Look, tried: int) -> str:
+    """The key for this state; where the profile has several, another one each time."""
     state = BUSY if is_busy(visit.profile, seen.screen, sight.composed) else IDLE
-    return visit.profile.submit.get(state) or visit.profile.submit[IDLE]
+    keys = visit.profile.submit.get(state) or visit.profile.submit[IDLE]
+    return keys[tried % len(keys)]
 
 
 def _standing(visit: Visit, text: str, until: float) -> Standing:

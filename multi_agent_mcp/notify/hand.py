@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.notify.hosts import Profile, Profiles
 from multi_agent_mcp.notify.looking import Look, look
+from multi_agent_mcp.notify.mark import ECHO_SECONDS, OPTION, LineMark
 from multi_agent_mcp.notify.screens import UNKNOWN, Sight, classify
-from multi_agent_mcp.notify.tmux import FACTS_FORMAT, LINE_OPTION, Tmux, parse_facts
+from multi_agent_mcp.notify.tmux import FACTS_FORMAT, Tmux, parse_facts
 
 ENDED = ("pane_gone", "tmux_restarted", "pane_changed", "pane_dead", "shell")
-CHANGED = "changed_meanwhile"
-ECHO_SECONDS = 20.0
-"""How long a host may take to show what was pasted. Meanwhile an empty composer proves nothing."""
+CHANGED, NOT_SUBMITTED = "changed_meanwhile", "not_submitted"
 VERIFY_PAUSES = (0.01, 0.03, 0.06, 0.15, 0.3)
 
 
@@ -34,13 +33,21 @@ class Visit:
     began: float
 
     @property
-    def awaits_line(self) -> bool:
-        """Whether a line of ours was pasted a moment ago that the host has not shown yet: it may have much to do."""
-        tag, _, rest = self.seen.facts.line.partition(":")
-        pid, _, at = rest.partition(":")
-        if not at.isdigit() or pid != str(self.seen.facts.pane_pid) or self.sight.shows(tag):
-            return False
-        return 0 <= time.time() - int(at) < ECHO_SECONDS
+    def mark(self) -> LineMark | None:
+        """The last line of ours that was pasted to the program that runs there."""
+        mark = LineMark.parse(self.seen.facts.line)
+        return mark if mark is not None and mark.pane_pid == self.seen.facts.pane_pid else None
+
+    @property
+    def awaits_echo(self) -> bool:
+        """Whether a line was pasted a moment ago that the host has not shown yet."""
+        mark = self.mark
+        return mark is not None and not mark.keys and not self.sight.shows(mark.tag) and mark.younger_than(ECHO_SECONDS)
+
+    @property
+    def has_shown(self) -> bool:
+        """Whether the screen says from now on what has become of the line, so that the mark is of no use."""
+        return self.mark is not None and not self.mark.keys and self.sight.shows(self.mark.tag)
 
 
 def paste(visit: Visit, gate: str, text: str, tag: str = "") -> str | None:
@@ -49,23 +56,27 @@ def paste(visit: Visit, gate: str, text: str, tag: str = "") -> str | None:
     buffer = f"multi-agent-mcp-{os.getpid()}-{time.monotonic_ns()}"
     paste = f"paste-buffer -p -r -d -b {buffer} -t {visit.pane}"
     if tag:
-        note = f"{tag}:{visit.seen.facts.pane_pid}:{int(time.time())}"
-        paste += f" ; set-option -p -t {visit.pane} {LINE_OPTION} {note}"
+        paste += f" ; {_noted(visit, tag, 0)}"
     return _guarded(
         visit, ("load-buffer", "-b", buffer, "-", ";"), gate, paste, no=f"delete-buffer -b {buffer} ; ", stdin=text
     )
 
 
-def press(visit: Visit, gate: str, key: str) -> str | None:
-    """Presses the key if the gate holds, and notes that no line is to be entered any more."""
-    return _guarded(
-        visit, (), gate, f"send-keys -t {visit.pane} {key} ; set-option -p -u -t {visit.pane} {LINE_OPTION}"
-    )
+def press(visit: Visit, gate: str, key: str, tag: str = "", keys: int = 0) -> str | None:
+    """Presses the key if the gate holds, and with a tag notes that this line has now had so many. None when it did,
+    else what kept it from it."""
+    note = f" ; {_noted(visit, tag, keys)}" if tag else ""
+    return _guarded(visit, (), gate, f"send-keys -t {visit.pane} {key}{note}")
+
+
+def _noted(visit: Visit, tag: str, keys: int) -> str:
+    mark = LineMark(tag, visit.seen.facts.pane_pid, int(time.time()), keys)
+    return f"set-option -p -t {visit.pane} {OPTION} {mark}"
 
 
 def forget_line(visit: Visit) -> None:
-    """The host has shown the line, so that the screen says from now on where it is."""
-    visit.server.cmd("set-option", "-p", "-u", "-t", visit.pane, LINE_OPTION)
+    """Takes the mark away: the host has shown the line."""
+    visit.server.cmd("set-option", "-p", "-u", "-t", visit.pane, OPTION)
 
 
 def _guarded(
@@ -86,22 +97,22 @@ def _guarded(
     return facts.refusal(visit.agent, visit.profiles) or CHANGED
 
 
-def has_left_composer(visit: Visit, tag: str) -> bool:
-    """Looks whether our line was submitted: it no longer stands in the composer, even if copy mode covers that. A host
-    that has ended meanwhile, or shows nothing known, has not taken it for all we know."""
+def kept_in_composer(visit: Visit, tag: str) -> str | None:
+    """Looks whether our key submitted the line: it no longer stands in the composer, even if copy mode covers that.
+    None when it did; else why that cannot be said: a host that has ended meanwhile, or shows nothing known, has not
+    taken it for all we know, and where a human has pressed a key since, that may have cleared it."""
     for pause in VERIFY_PAUSES:
         time.sleep(pause)
         seen = look(visit.server, visit.pane)
         if isinstance(seen, str):
-            return False
+            return NOT_SUBMITTED
         if seen.facts.refusal(visit.agent, visit.profiles) in ENDED:
-            return False
+            return NOT_SUBMITTED
         sight = classify(visit.profile, replace(seen.screen, in_mode=False))
-        if sight.composer is not None and not sight.shows(tag):
-            return True  # not even with more behind it, as when a human's key came in the same read as ours
-        if sight.composer is None and sight.state != UNKNOWN:
-            return True  # a dialog, a picker: it has gone on
-    return False
+        if sight.shows(tag) or sight.state == UNKNOWN:
+            continue  # also with more behind it, as when a human's key came in the same read as ours
+        return "human_typing" if seen.last_key > visit.seen.last_key else None  # a dialog, a picker: it has gone on
+    return NOT_SUBMITTED
 
 
 def has_left_cursor(visit: Visit, line: str) -> bool:

@@ -21,7 +21,7 @@ from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.notify import gates
 from multi_agent_mcp.notify.base import LINE_GONE
 from multi_agent_mcp.notify.entering import NOT_ECHOED, SETTLE_SECONDS, enter, finish, gate
-from multi_agent_mcp.notify.hand import CHANGED, ENDED, Visit, has_left_cursor, paste, press
+from multi_agent_mcp.notify.hand import CHANGED, ENDED, NOT_SUBMITTED, Visit, forget_line, has_left_cursor, paste, press
 from multi_agent_mcp.notify.hosts import Profile, Profiles
 from multi_agent_mcp.notify.lines import sanitized
 from multi_agent_mcp.notify.looking import Look, look
@@ -136,7 +136,10 @@ class TmuxNotifier:
         if (reason := self._refusal(agent, seen)) is not None:
             return reason
         profile, sight = self._recognised(agent, seen)
-        return Visit(server, agent, agent.pane_id, self.profiles, profile, seen, sight, began)
+        visit = Visit(server, agent, agent.pane_id, self.profiles, profile, seen, sight, began)
+        if visit.has_shown:
+            forget_line(visit)
+        return visit
 
     def _refusal(self, agent: Agent, seen: Look) -> str | None:
         """What tmux alone knows, and a human who is typing right now."""
@@ -172,7 +175,7 @@ class TmuxNotifier:
         entered = timedelta(seconds=time.monotonic() - visit.began)
         if has_left_cursor(visit, line):
             return Delivery("submitted", entered_after=entered)
-        return Delivery("rung", "not_submitted")
+        return Delivery("rung", NOT_SUBMITTED)
 
     def _to_composer(self, visit: Visit, line: str) -> Delivery:
         composer, screen = visit.sight.composer, visit.seen.screen
@@ -191,7 +194,7 @@ class TmuxNotifier:
 
 def _untypeable(visit: Visit) -> str | None:
     """The reason for a screen that is not to be typed into, or None."""
-    if visit.sight.state in TYPEABLE and visit.awaits_line:
+    if visit.sight.state in TYPEABLE and visit.awaits_echo:
         return NOT_ECHOED  # a second line would be merged with the first
     if visit.profile.composer is None or visit.sight.state in (*TYPEABLE, OURS):
         return None

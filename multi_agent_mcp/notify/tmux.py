@@ -13,12 +13,10 @@ from libtmux.common import tmux_cmd
 
 from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.notify import mark
 from multi_agent_mcp.notify.hosts import Profiles, load_profiles
 
 CALL_SECONDS = 2.0
-
-LINE_OPTION = "@ipc_line"
-"""The pane's option that names a line of ours that was pasted and has not been entered: `{tag}:{pane_pid}:{epoch}`."""
 
 _FACTS = (
     "pane_id",
@@ -34,7 +32,7 @@ _FACTS = (
     "cursor_x",
     "cursor_y",
     "cursor_flag",
-    LINE_OPTION,
+    mark.OPTION,
     "pane_title",
 )
 FACTS_FORMAT = "\t".join(f"#{{{name}}}" for name in _FACTS)
@@ -143,7 +141,7 @@ def parse_facts(line: str) -> PaneFacts | None:
         cursor_y=int(fact["cursor_y"] or 0),
         cursor_flag=_flag(fact["cursor_flag"]),
         title=fact["pane_title"],
-        line=fact[LINE_OPTION],
+        line=fact[mark.OPTION],
     )
 
 

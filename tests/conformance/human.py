@@ -6,6 +6,7 @@ import os
 import random
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from tests.conformance.composer import CLOSE, QUIT
 from tests.conformance.stage import Seat, Stage
@@ -24,7 +25,8 @@ class Human(threading.Thread):
     def run(self) -> None:
         acts: list[tuple[int, Callable[[], None]]] = [
             (8, self.draft), (4, self.home), (3, self.picker), (2, self.transcript), (2, self.bash_mode),
-            (4, self.scroll), (2, self.resize), (2, self.swap), (1, self.respawn), (1, self.kill), (1, self.quit_host),
+            (4, self.scroll), (2, self.resize), (2, self.swap), (3, self.much_to_do), (1, self.respawn),
+            (1, self.kill), (1, self.quit_host),
         ]  # fmt: skip
         while not self.stopping.wait(self.chance.uniform(0.5, 1.5) * self.calm):
             self.chance.choices([act for _, act in acts], [weight for weight, _ in acts])[0]()
@@ -79,6 +81,13 @@ class Human(threading.Thread):
         self.tmux("swap-pane", "-d", "-s", self.seat.pane_id, "-t", "spare:")
         self.pause(0.1, 0.5)
         self.tmux("swap-pane", "-d", "-s", self.seat.pane_id, "-t", f"{self.seat.agent_id}:")
+
+    def much_to_do(self) -> None:
+        """The host has so much to do that it hears and shows nothing for a while."""
+        late = Path(f"{self.seat.log}.late")
+        late.touch()
+        self.pause(0.3, 2.5)
+        late.unlink()
 
     def respawn(self) -> None:
         self.tmux("respawn-pane", "-k", "-t", self.seat.pane_id, self.stage.command(self.seat.host, self.seat.log))

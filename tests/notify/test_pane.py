@@ -167,6 +167,18 @@ def test_a_line_whose_echo_comes_late_is_not_typed_twice_and_is_entered_later(st
     assert notifier().finish(agent(stage, seat)) == Delivery("stored", "line_gone")
 
 
+def test_a_host_that_has_not_heard_our_key_yet_gets_no_second_one(stage: Stage, seat: Seat) -> None:
+    before = len(submitted(Log(seat.log).read()))
+    os.write(seat.keyboard, b"\x1b[200~" + f"{LINE} #m4n7".encode() + b"\x1b[201~")
+    comes_to(stage, seat, "our_line")
+    with hard_at_work(seat):
+        assert notifier().finish(agent(stage, seat)) == Delivery("stored", "not_submitted")
+        assert notifier().ring(agent(stage, seat), LINE) == Delivery("stored", "not_submitted")
+        assert notifier().finish(agent(stage, seat)) == Delivery("stored", "not_submitted")
+    wait_until(lambda: len(submitted(Log(seat.log).read())) > before, "the line is entered")
+    assert submitted(Log(seat.log).read())[before:] == [f"{LINE} #m4n7"]
+
+
 def test_a_line_that_is_left_comes_to_an_end_by_itself_although_its_mail_was_read(stage: Stage, seat: Seat) -> None:
     before = len(submitted(Log(seat.log).read()))
     workspace, ladder = stage.workspace, Ladder({"tmux": notifier})
