@@ -66,7 +66,6 @@ class Ladder:
 
     def __init__(self, rungs: Mapping[str, Callable[[], Rung]]) -> None:
         self._rungs = rungs  # made when needed: importing libtmux costs 70 ms
-        self._below: set[str] = set()
 
     def ring(self, agent: Agent, line: str) -> Delivery:
         """Never raises: a doorbell that breaks must not lose the answer of a message that was stored."""
@@ -84,7 +83,7 @@ class Ladder:
 
     def finish(self, agent: Agent) -> Delivery:
         """Enters a line that the agent's pane was left with; see `Finisher`. Never raises."""
-        for name in rungs_of(agent, self._rungs):
+        for name in rungs_of(agent, self._rungs) if agent.pane_id is not None else ():
             try:
                 rung = self._rungs[name]()
                 if isinstance(rung, Finisher):
@@ -94,10 +93,10 @@ class Ladder:
         return Delivery("stored", LINE_GONE)
 
     def quiet(self, agent: Agent) -> None:
-        """Nothing is unread any more: takes back what rungs of this process have left on show. Never raises."""
-        if agent.id not in self._below:
+        """Nothing is unread any more: takes back what a rung has left on show, whichever process that was. Never
+        raises."""
+        if agent.pane_id is None:
             return
-        self._below.discard(agent.id)
         for name in rungs_of(agent, self._rungs):
             try:
                 take_back = getattr(self._rungs[name](), "quiet", None)
@@ -108,10 +107,7 @@ class Ladder:
 
     def _try(self, name: str, agent: Agent, line: str) -> Delivery:
         try:
-            delivery = self._rungs[name]().ring(agent, line)
+            return self._rungs[name]().ring(agent, line)
         except Exception as error:  # noqa: BLE001 - a rung is a door: whatever breaks in it, the next one is tried
             logger.warning("the doorbell %s failed: %s: %s", name, type(error).__name__, error)
             return Delivery("stored", f"failed_{type(error).__name__}")
-        if delivery.reason == "status_line":
-            self._below.add(agent.id)
-        return delivery

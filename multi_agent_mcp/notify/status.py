@@ -21,7 +21,6 @@ class StatusLine:
 
     def __init__(self, unread: Callable[[str], int]) -> None:
         self._unread = unread
-        self._shown: dict[str, int] = {}
 
     def check(self, agent: Agent) -> str | None:
         """`no_pane`, or why that pane's tmux does not answer."""
@@ -32,27 +31,25 @@ class StatusLine:
         """`stored`, with the reason `status_line` when the option says it."""
         if agent.pane_id is None or agent.socket_path is None:
             return Delivery("stored", "no_pane")
-        unread = self._unread(agent.id)
-        if self._shown.get(agent.id) == unread:
-            return Delivery("stored", "status_line")
         try:
-            if not _show(Tmux(socket_path=agent.socket_path), agent.pane_id, agent.id, unread):
-                return Delivery("stored", "tmux_gone")
+            shown = _show(Tmux(socket_path=agent.socket_path), agent.pane_id, agent.id, self._unread(agent.id))
         except exc.TmuxCommandNotFound:
             return Delivery("stored", "no_tmux")
-        self._shown[agent.id] = unread
-        return Delivery("stored", "status_line")
+        return Delivery("stored", "status_line" if shown else "tmux_gone")
 
     def quiet(self, agent: Agent) -> None:
-        """Nothing is unread any more."""
+        """Nothing is unread any more: the agent's count goes, whoever has set it."""
         self.ring(agent, "")
 
 
 def _show(server: Tmux, pane: str, agent_id: str, unread: int) -> bool:
+    """Writes the count if it is another one. Several processes may speak for an agent, so tmux is asked each time."""
     known = server.cmd("show-options", "-q", "-v", "-t", pane, OPTION)
     if known.returncode:
         return False
     counts = dict(word.rpartition(":")[::2] for word in " ".join(known.stdout).split() if ":" in word)
+    if counts.get(agent_id, "0") == str(unread):
+        return True
     counts[agent_id] = str(unread)
     text = " ".join(f"{name}:{count}" for name, count in sorted(counts.items()) if count != "0")
     return server.cmd("set-option", "-t", pane, OPTION, text).returncode == 0
