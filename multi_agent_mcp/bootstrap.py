@@ -32,6 +32,7 @@ from multi_agent_mcp.services.creation import Creation
 from multi_agent_mcp.services.dashboard import Dashboard
 from multi_agent_mcp.services.delegations import Delegations
 from multi_agent_mcp.services.executions import Executions
+from multi_agent_mcp.services.glance import Glance
 from multi_agent_mcp.services.hooks import Hooks
 from multi_agent_mcp.services.interrupts import Interrupts
 from multi_agent_mcp.services.messages import Messages
@@ -173,6 +174,18 @@ class Services:
             "end_conversation": lambda intent: self.conversations.carry_end(intent),
         }
         return Undertakings(self.workspace, carriers)
+
+    @cached_property
+    def glance(self) -> Glance:
+        return Glance(
+            self.workspace,
+            self.sessions,
+            self.waiting,
+            self.interrupts,
+            self.correspondence,
+            self.tracing,
+            self.clock,
+        )
 
     @cached_property
     def timeline(self) -> Timelines:

@@ -9,6 +9,7 @@ import typer
 from multi_agent_mcp import __version__
 from multi_agent_mcp.cli import agents, care, hook, hosts, mail, serve, setup, supervise, talk, tasks, team, timeline
 from multi_agent_mcp.cli.demo.command import demo
+from multi_agent_mcp.cli.watch.command import watch
 
 app = typer.Typer(
     name="multi-agent-mcp",
@@ -67,6 +68,7 @@ app.add_typer(tasks.app, name="task")
 app.command()(tasks.interrupt)
 app.command()(tasks.log)
 app.command()(timeline.timeline)
+app.command()(watch)
 app.command("host-config")(hosts.host_config)
 app.command(
     "hook",

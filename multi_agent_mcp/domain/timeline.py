@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from multi_agent_mcp.domain.task import FINAL, Task
-from multi_agent_mcp.domain.times import format_time, parse_time
+from multi_agent_mcp.domain.times import parse_time, told
 
 OTHERS = ""
 """The lane of whoever is not registered, and of tasks that nobody has."""
@@ -123,7 +123,7 @@ class Timeline:
 
     def as_answer(self) -> dict[str, Any]:
         """As JSON knows it."""
-        return asdict(self, dict_factory=_plain)
+        return asdict(self, dict_factory=told)
 
 
 def bars_of(task: Task) -> list[Bar]:
@@ -176,7 +176,3 @@ def _new(entry: Mapping[str, Any], key: str, known: Any) -> Any:
     """The new value in `[old, new]`."""
     change = entry.get(key)
     return change[1] if isinstance(change, (list, tuple)) and len(change) == 2 else known
-
-
-def _plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {name: format_time(value) if isinstance(value, datetime) else value for name, value in pairs}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _STAMPED = str.maketrans({"-": None, ":": None, "T": "_"})
@@ -42,6 +43,11 @@ def parse_time(value: object) -> datetime | None:
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day, tzinfo=UTC)
     return None
+
+
+def told(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A `dict_factory` for `dataclasses.asdict`: every moment as it is written on disk, as JSON wants it."""
+    return {name: format_time(value) if isinstance(value, datetime) else value for name, value in pairs}
 
 
 def brief(length: timedelta) -> str:

@@ -58,7 +58,7 @@ class Sessions:
         now = self.clock()
         return [
             session
-            for session in self.workspace.sessions.all(agent_id)
+            for session in self.workspace.sessions.open(agent_id)
             if session.ended_at is None and not session.expired(now) and is_alive(session.pid, session.pid_started_at)
         ]
 
@@ -70,7 +70,7 @@ class Sessions:
         """When the longest-lived server process of this agent that still runs opened its session."""
         running = (
             session.created_at
-            for session in self.workspace.sessions.all(agent_id)
+            for session in self.workspace.sessions.open(agent_id)
             if session.ended_at is None and is_alive(session.pid, session.pid_started_at)
         )
         return min(running, default=None)

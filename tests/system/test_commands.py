@@ -225,6 +225,7 @@ def test_hostile_text_of_an_agent_commands_nobodys_terminal(team: Team) -> None:
         ("trace", "hostile\x1b[2J"),
         ("timeline",),
         ("timeline", "--svg", "-"),
+        ("watch", "--once"),
         ("read",),
     ):
         ran = team.run(*command)

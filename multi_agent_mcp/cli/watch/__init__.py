@@ -1,0 +1,1 @@
+"""`watch`: the session at a glance, in a terminal pane."""

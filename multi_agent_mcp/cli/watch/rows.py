@@ -1,0 +1,86 @@
+"""What stands in the tables, as plain text: the same for the live screen and for `--once`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from multi_agent_mcp.cli.door import printable
+from multi_agent_mcp.domain.times import brief
+from multi_agent_mcp.services.glance import AgentSeen, MessageSeen, Seen, TaskSeen
+
+AGENTS = ("agent", "state", "unread", "works on")
+TASKS = ("task", "assignee", "progress", "for", "title")
+MESSAGES = ("ago", "from → to", "type", "state", "subject")
+
+Row = tuple[str, ...]
+METER = 6
+
+
+def agent(seen: AgentSeen, now: datetime) -> Row:
+    indent = "  " * min(seen.depth, 4)
+    doing = seen.task_title or (f"waits for {seen.waiting_for}" if seen.waiting_for else "-")
+    return indent + _clean(seen.id), state(seen, now), str(seen.unread or "-"), _clean(doing)
+
+
+def state(seen: AgentSeen, now: datetime) -> str:
+    """Interrupted, waiting, alive (and since when it was quiet), or without a server."""
+    if seen.interrupted:
+        return "interrupted"
+    if not seen.alive:
+        return "waiting" if seen.waiting_for else "off"
+    return f"alive {ago(seen.active_at, now)}" if seen.active_at else "alive"
+
+
+def task(seen: TaskSeen, now: datetime) -> Row:
+    title = f"{seen.title} ({seen.blocked_reason})" if seen.blocked_reason else seen.title
+    return (
+        _clean(seen.status),
+        _clean(seen.assignee_id or "-"),
+        meter(seen.progress),
+        ago(seen.since, now),
+        _clean(title),
+    )
+
+
+def message(seen: MessageSeen, now: datetime) -> Row:
+    who = _clean(f"{seen.sender_id} → {seen.receiver_id}")
+    reached = f"{seen.state}: {seen.reason}" if seen.reason else seen.state
+    return ago(seen.created_at, now), who, _clean(seen.message_type), _clean(reached), _clean(seen.subject)
+
+
+def heading(seen: Seen) -> str:
+    """The session and how many tasks there are of each status."""
+    counted = " · ".join(f"{status} {number}" for status, number in seen.counts.items() if number)
+    return f"{seen.session} · {counted or 'no tasks'}"
+
+
+def tables(seen: Seen) -> Iterator[tuple[Row, list[Row]]]:
+    """Head and rows of each table, from the top."""
+    yield AGENTS, [agent(item, seen.at) for item in seen.agents]
+    yield TASKS, [task(item, seen.at) for item in seen.tasks]
+    yield MESSAGES, [message(item, seen.at) for item in seen.messages]
+
+
+def meter(progress: int) -> str:
+    """`███░░░  50%`."""
+    share = min(max(progress, 0), 100)
+    filled = round(share * METER / 100)
+    return f"{'█' * filled}{'░' * (METER - filled)} {share:3d}%"
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """How long ago, in one unit; next to nothing is `now`."""
+    seconds = (now - moment).total_seconds()
+    return "now" if seconds < 1 else _coarse(brief(now - moment))
+
+
+def _coarse(length: str) -> str:
+    """`3 min 05 s` → `3 min`."""
+    number, unit, *_ = length.split()
+    return f"{number.partition('.')[0]} {unit}"
+
+
+def _clean(text: str) -> str:
+    """One line that commands no terminal."""
+    return printable(" ".join(text.split()))

@@ -1,0 +1,91 @@
+"""The live screen: three tables that fit into whatever size the terminal has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from multi_agent_mcp.cli.watch.rows import Row, heading, tables
+from multi_agent_mcp.services.glance import Seen
+
+TITLES = ("Agents", "Open tasks", "Messages")
+STYLES = {
+    "alive": "green",
+    "off": "dim",
+    "waiting": "yellow",
+    "interrupted": "bold red",
+    "in_progress": "cyan",
+    "blocked": "bold red",
+    "todo": "",
+    "backlog": "dim",
+    "read": "green",
+    "submitted": "cyan",
+    "rung": "cyan",
+    "stored": "yellow",
+}
+"""A cell's style, by its first word."""
+STYLED = {"state", "task"}
+FRAME = 2  # the first line and the last one
+LARGEST = {"agent": 24, "assignee": 16, "from → to": 30, "type": 13, "state": 22}
+
+
+def screen(seen: Seen, width: int, height: int) -> RenderableType:
+    """The whole picture, at most `height` lines of `width` columns."""
+    everything = list(tables(seen))
+    wanted = [len(rows) for _, rows in everything]
+    room = height - FRAME - len(everything)
+    airy = sum(wanted) + len(everything) + 1 <= room
+    parts: list[RenderableType] = [_line(heading(seen), "bold")]
+    for title, (head, rows), lines in zip(TITLES, everything, shares(wanted, room), strict=True):
+        parts += [Text("")] * airy
+        parts.append(_table(title, head, rows, lines, width))
+    parts += [Text("")] * airy
+    parts.append(_line(f"{seen.at.astimezone():%H:%M:%S} · q quits", "dim"))
+    return Group(*parts)
+
+
+def shares(wanted: Sequence[int], room: int) -> list[int]:
+    """How many of the lines each gets: as many as it wants where there is room, else an equal share of it."""
+    given = [0] * len(wanted)
+    for _ in range(max(room, 0)):
+        hungry = [index for index, count in enumerate(given) if count < wanted[index]]
+        if not hungry:
+            break
+        given[min(hungry, key=lambda index: given[index])] += 1
+    return given
+
+
+def _table(title: str, head: Row, rows: list[Row], lines: int, width: int) -> Table:
+    """One line of head, then at most `lines`; the last one says how many more there are."""
+    found = Table(box=None, expand=True, padding=(0, 1, 0, 0), width=width, header_style="bold")
+    for index, name in enumerate(head):
+        last = index == len(head) - 1
+        found.add_column(
+            Text(title if index == 0 else name, style="bold underline" if index == 0 else "dim"),
+            no_wrap=True,
+            overflow="ellipsis",
+            ratio=1 if last else None,
+            max_width=LARGEST.get(name),
+            justify="right" if name in ("unread", "for") else "left",
+        )
+    fits = len(rows) <= lines
+    shown = rows if fits else rows[: max(lines - 1, 0)]
+    for row in shown:
+        found.add_row(*(_cell(name, cell) for name, cell in zip(head, row, strict=True)))
+    if not fits and lines:
+        more = f"… {len(rows) - len(shown)} more"
+        found.add_row(*(Text(more if index == 0 else "", style="dim") for index in range(len(head))))
+    return found
+
+
+def _cell(name: str, cell: str) -> Text:
+    """A Text, not markup: `[red]` that an agent wrote is shown as it is."""
+    word = cell.split(maxsplit=1)[0].rstrip(":") if name in STYLED and cell.strip() else ""
+    return Text(cell, style=STYLES.get(word, ""), no_wrap=True, overflow="ellipsis")
+
+
+def _line(text: str, style: str) -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")

@@ -1,0 +1,114 @@
+"""The live screen of `watch`: it fits whatever terminal it stands in."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from multi_agent_mcp.cli.watch.rows import ago, meter, state
+from multi_agent_mcp.cli.watch.screen import screen, shares
+from multi_agent_mcp.services.glance import AgentSeen, MessageSeen, Seen, TaskSeen
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m[red]red[/red]\r\n\u202eevil\x00"
+
+
+def agent(name: str = "worker", **fields: object) -> AgentSeen:
+    known: dict[str, object] = {
+        "id": name,
+        "role": "worker",
+        "depth": 2,
+        "alive": True,
+        "unread": 3,
+        "interrupted": False,
+        "task_id": None,
+        "task_title": "ログイン画面を作る",
+        "waiting_for": None,
+        "active_at": NOW - timedelta(seconds=4),
+    }
+    return AgentSeen(**{**known, **fields})  # type: ignore[arg-type]
+
+
+def task(title: str = "とても長い題名の仕事がここにある" * 5, status: str = "in_progress") -> TaskSeen:
+    return TaskSeen(
+        id="tsk_1", title=title, status=status, assignee_id="worker", progress=40, blocked_reason=None, since=NOW
+    )
+
+
+def message(subject: str = "件名") -> MessageSeen:
+    return MessageSeen(
+        id="m",
+        sender_id="admin",
+        receiver_id="worker",
+        message_type="task_assign",
+        subject=subject,
+        created_at=NOW - timedelta(minutes=3, seconds=5),
+        state="stored",
+        reason="no_pane",
+    )
+
+
+def seen(agents: int = 4, tasks: int = 3, messages: int = 20, text: str | None = None) -> Seen:
+    return Seen(
+        session="demo",
+        at=NOW,
+        counts={"in_progress": tasks, "done": 7},
+        agents=tuple(agent(text or f"worker-{number}") for number in range(agents)),
+        tasks=tuple(task(text) if text else task() for _ in range(tasks)),
+        messages=tuple(message(text) if text else message() for _ in range(messages)),
+    )
+
+
+def drawn(what: Seen, width: int, height: int) -> list[str]:
+    console = Console(file=StringIO(), width=width, height=height, force_terminal=False, color_system=None)
+    with console.capture() as capture:
+        console.print(screen(what, width, height))
+    return capture.get().splitlines()
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 12), (200, 60), (80, 8), (20, 5)])
+@pytest.mark.parametrize("what", [seen(), seen(12, 40, 50), seen(0, 0, 0), seen(3, 3, 3, HOSTILE)])
+def test_it_never_takes_more_than_the_terminal_has(what: Seen, width: int, height: int) -> None:
+    lines = drawn(what, width, height)
+    assert len(lines) <= height
+    assert all(cell_len(line) <= width for line in lines)
+
+
+def test_eighty_by_twenty_four_shows_something_of_everything_and_says_how_much_more_there_is() -> None:
+    text = "\n".join(drawn(seen(12, 40, 50), 80, 24))
+    for told in (
+        "demo · in_progress 40 · done 7",
+        "worker-0",
+        "ログイン画面を作る",
+        "██░░░░  40%",
+        "admin → worker",
+        "q quits",
+    ):
+        assert told in text
+    assert "… 6 more" in text
+    assert "… 35 more" in text
+
+
+def test_what_an_agent_wrote_commands_nothing_and_is_no_markup() -> None:
+    text = "\n".join(drawn(seen(3, 3, 3, HOSTILE), 120, 30))
+    assert not set(text) & set(map(chr, [*range(10), *range(0x0B, 0x20), *range(0x7F, 0xA0), 0x202E]))
+    assert "[red]red[/red]" in text
+
+
+def test_room_is_shared_by_need() -> None:
+    assert shares([3, 50, 50], 19) == [3, 8, 8]
+    assert shares([1, 1, 1], 19) == [1, 1, 1]
+    assert shares([5, 5, 5], -3) == [0, 0, 0]
+
+
+def test_states_ages_and_progress_are_told_in_a_few_letters() -> None:
+    assert state(agent(), NOW) == "alive 4 s"
+    assert state(agent(interrupted=True), NOW) == "interrupted"
+    assert state(agent(alive=False, waiting_for="admin"), NOW) == "waiting"
+    assert state(agent(alive=False), NOW) == "off"
+    assert [ago(NOW - timedelta(seconds=count), NOW) for count in (0, 7, 200, 7_300)] == ["now", "7 s", "3 min", "2 h"]
+    assert [meter(progress) for progress in (-5, 50, 1_000)] == ["░░░░░░   0%", "███░░░  50%", "██████ 100%"]
