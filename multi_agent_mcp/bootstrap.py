@@ -244,6 +244,7 @@ class Services:
                 self.staffing,
                 self.interrupts,
                 self.signatures,
+                self.undertakings,
                 probe,
             )
         )

@@ -10,6 +10,7 @@ from multi_agent_mcp.cli.door import Desk, Json, Root, Session, desk, table
 from multi_agent_mcp.config import read_environment
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
 from multi_agent_mcp.domain.names import agent_id as parse_agent_id
+from multi_agent_mcp.domain.plain import named
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.drafts import require_choice
 
@@ -68,7 +69,7 @@ def list_agents(root: Root = None, session: Session = None, as_json: Json = Fals
                 record["id"],
                 record["role"],
                 record["type"],
-                record["parent_id"] or "-",
+                named(record["parent_id"]),
                 "yes" if record["alive"] else "no",
                 record["unread"],
                 record["pane_id"] or "-",

@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong use.
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import typer
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.config import find_root, find_session, read_environment
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.plain import neutral, one_line
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, Texts, catalogue
 
@@ -30,9 +30,6 @@ Session = Annotated[
 ]
 As = Annotated[str | None, typer.Option("--as", metavar="AGENT", help="Who you are (default: the Owner).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-
-# Everything a terminal would obey rather than show: C0 except tab and newline, DEL, C1, bidirectional controls.
-_COMMANDS_TO_TERMINALS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class Desk:
@@ -94,15 +91,11 @@ def print_json(answer: Any) -> None:
 
 def say(line: str = "") -> None:
     """One line for people; whatever an agent wrote cannot command their terminal."""
-    sys.stdout.write(printable(line) + "\n")
+    sys.stdout.write(neutral(line) + "\n")
 
 
 def complain(line: str) -> None:
-    sys.stderr.write(f"multi-agent-mcp: {printable(line)}\n")
-
-
-def printable(text: str) -> str:
-    return _COMMANDS_TO_TERMINALS.sub("�", text)
+    sys.stderr.write(f"multi-agent-mcp: {one_line(line)}\n")
 
 
 def unverified(shown: Mapping[str, Any]) -> str:
@@ -110,9 +103,15 @@ def unverified(shown: Mapping[str, Any]) -> str:
     return " (unverified)" if shown.get("verified") is False else ""
 
 
+def indented(text: str) -> Iterator[str]:
+    """What somebody wrote, line by line: it cannot pass for a line of ours, which begin at the left."""
+    for line in text.split("\n"):
+        yield f"   {line}".rstrip()
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    """A plain table: aligned columns that survive `grep` and `cut`."""
-    cells = [[str(cell) for cell in row] for row in rows]
+    """A plain table: aligned columns that survive `grep` and `cut`; no cell begins a line of its own."""
+    cells = [[one_line(str(cell)) for cell in row] for row in rows]
     widths = [max([width(column), *(width(row[index]) for row in cells)]) for index, column in enumerate(head)]
     for row in ([*head], *cells):
         yield "  ".join(pad(cell, widths[index]) for index, cell in enumerate(row)).rstrip()

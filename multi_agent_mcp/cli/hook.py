@@ -147,7 +147,7 @@ def _options(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def _complain(error: BaseException) -> None:
-    sentence = " ".join(str(error).split()) or type(error).__name__
+    sentence = str(error) or type(error).__name__
     try:
         from multi_agent_mcp.errors import Refusal
         from multi_agent_mcp.texts import DEFAULT_LANGUAGE, catalogue
@@ -155,7 +155,9 @@ def _complain(error: BaseException) -> None:
         if isinstance(error, Refusal):
             sentence = f"{error.code}: {catalogue(DEFAULT_LANGUAGE).sentence(error)}"
     finally:
-        sys.stderr.write(f"multi-agent-mcp: hook: {sentence[:500]}\n")
+        from multi_agent_mcp.domain.plain import one_line
+
+        sys.stderr.write(f"multi-agent-mcp: hook: {one_line(sentence)[:500]}\n")
 
 
 def _end(code: int) -> None:

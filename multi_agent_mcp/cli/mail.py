@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from multi_agent_mcp.cli.door import As, Json, Root, Session, desk, say, table, unverified
+from multi_agent_mcp.cli.door import As, Json, Root, Session, desk, indented, say, table, unverified
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
+from multi_agent_mcp.domain.plain import named, one_line
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import MessageNotFound
 from multi_agent_mcp.services.drafts import Draft
@@ -117,11 +118,11 @@ def _delivery(delivery: Delivery) -> str:
 
 def _letters(answer: dict[str, Any]) -> Iterator[str]:
     for message in answer["messages"]:
-        sender = f"{message['sender_id']}{unverified(message)}"
-        yield f"── {message['created_at']}  {sender} → {message['receiver_id']}  {message['id']}"
-        yield f"   {message['message_type']}, {message['priority']}: {' '.join(message['subject'].split())}"
+        parties = f"{named(message['sender_id'])}{unverified(message)} → {named(message['receiver_id'])}"
+        yield f"── {message['created_at']}  {parties}  {one_line(message['id'])}"
+        yield "   " + one_line(f"{message['message_type']}, {message['priority']}: {message['subject']}")
         yield ""
-        yield message["content"]
+        yield from indented(message["content"])
         yield ""
     yield f"{answer['count']} messages, {answer['unread_remaining']} unread left"
     if "how_to_continue" in answer:
@@ -130,7 +131,7 @@ def _letters(answer: dict[str, Any]) -> Iterator[str]:
 
 def _traces(traces: list[dict[str, Any]]) -> Iterator[str]:
     for copy in traces:
-        yield f"{copy['sender_id']} → {copy['receiver_id']}: {copy['state']}   {copy['path']}"
+        yield one_line(f"{named(copy['sender_id'])} → {named(copy['receiver_id'])}: {copy['state']} {copy['path']}")
         stored = parse_time(copy["steps"][0]["at"])
         rows = []
         for step in copy["steps"]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.config import Environment, find_root, find_session, read_environment
 from multi_agent_mcp.domain.agent import PURPOSES
+from multi_agent_mcp.domain.plain import neutral
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.services.drafts import require_choice
@@ -25,10 +26,23 @@ HELP = "Run an agent's MCP server on standard input and output. Hosts start it; 
 WRONG_USE = 2
 
 
+class _Harmless(logging.Formatter):
+    """Log lines name files and ids that anybody may have written."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return neutral(super().format(record))
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Harmless("multi-agent-mcp: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Serves until the end of the process. Refuses to start with one sentence and exit code 2."""
     host_pid = os.getppid()  # before anything that takes time: the host may go meanwhile
-    logging.basicConfig(format="multi-agent-mcp: %(message)s", level=logging.WARNING)
+    _log_to_stderr()
     gc.disable()  # a start makes many objects and hardly any garbage; looking for it takes a twentieth of the time
     options = _parser().parse_args(arguments)
     environment = read_environment()

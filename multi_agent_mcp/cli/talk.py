@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from multi_agent_mcp.cli.door import Desk, Json, Root, Session, desk, table, unverified
+from multi_agent_mcp.cli.door import Desk, Json, Root, Session, desk, indented, table, unverified
 from multi_agent_mcp.domain.conversation import Conversation
+from multi_agent_mcp.domain.plain import named, one_line
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.store.frontmatter import as_plain
@@ -39,11 +40,11 @@ def conversations(
             (
                 record["id"],
                 record["status"],
-                f"{record['initiator_id']} ↔ {record['target_agent_id']}",
+                f"{named(record['initiator_id'])} ↔ {named(record['target_agent_id'])}",
                 record["message_count"],
                 record["task_id"] or "-",
                 record["started_at"],
-                " ".join((record["purpose"] or "").split()),
+                record["purpose"] or "",
             )
             for record in records
         ]
@@ -89,7 +90,9 @@ def _record(opened: Desk, conversation: Conversation) -> dict[str, Any]:
 
 
 def _conversation_lines(conversation: Conversation, spoken: Iterable[dict[str, Any]]) -> Iterator[str]:
-    parties = f"{conversation.initiator_id} ↔ {conversation.target_agent_id}"
-    yield f"{conversation.id}  {parties}  {conversation.status}  {' '.join((conversation.purpose or '').split())}"
+    parties = f"{named(conversation.initiator_id)} ↔ {named(conversation.target_agent_id)}"
+    yield one_line(f"{conversation.id}  {parties}  {conversation.status}  {conversation.purpose or ''}")
     for words in spoken:
-        yield f"{words['created_at']}  {words['sender_id']}{unverified(words)}: {words['content']}"
+        first, *more = words["content"].split("\n")
+        yield f"{words['created_at']}  {named(words['sender_id'])}{unverified(words)}: {first}"
+        yield from indented("\n".join(more)) if more else ()

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from multi_agent_mcp.cli.door import As, Json, Root, Session, desk, table
+from multi_agent_mcp.cli.door import As, Json, Root, Session, desk, indented, table
 from multi_agent_mcp.domain.execution import Execution
+from multi_agent_mcp.domain.plain import named, one_line
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.creation import NewTask
@@ -70,7 +71,7 @@ def list_tasks(
         ]
         tasks.sort(key=lambda task: (task.created_at, task.id))
         rows = [
-            (task.id, task.status, task.priority, task.assignee_id or "-", f"{task.progress}%", _one_line(task.title))
+            (task.id, task.status, task.priority, task.assignee_id or "-", f"{task.progress}%", one_line(task.title))
             for task in tasks
         ]
         records = [{**brief(task), "assignee_id": task.assignee_id, "progress": task.progress} for task in tasks]
@@ -188,15 +189,15 @@ def log(
 def _task_lines(task: Task) -> Iterator[str]:
     for key, value in as_plain(task).items():
         if key not in ("history", "description", "title") and value not in (None, [], {}):
-            yield f"{key + ':':30}{_one_line(str(value))}"
+            yield f"{key + ':':30}{one_line(str(value))}"
     yield ""
-    yield _one_line(task.title)
+    yield one_line(task.title)
     yield ""
-    yield task.description
+    yield from indented(task.description)
     yield ""
     for entry in as_plain(task)["history"]:
         facts = ", ".join(f"{key} {_arrow(value)}" for key, value in entry.items() if key not in ("at", "by"))
-        yield f"{entry.get('at', '-')}  {entry.get('by', '-')}: {_one_line(facts)}"
+        yield one_line(f"{entry.get('at', '-')}  {named(str(entry.get('by', '-')))}: {facts}")
 
 
 def _execution_lines(found: list[Execution]) -> Iterator[str]:
@@ -216,7 +217,3 @@ def _execution_lines(found: list[Execution]) -> Iterator[str]:
 
 def _arrow(value: Any) -> str:
     return " → ".join(str(item) for item in value) if isinstance(value, list) else str(value)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from multi_agent_mcp.cli.door import Json, Root, Session, desk, table
+from multi_agent_mcp.domain.plain import named, one_line
 from multi_agent_mcp.domain.timeline import Arrow, Bar, Mark, Timeline
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import InvalidArguments
@@ -71,7 +72,7 @@ def rows(found: Timeline) -> list[tuple[str, ...]]:
         *(step for bar in found.bars for step in _task(bar)),
     ]
     events.sort(key=lambda event: event[0])
-    return [(f"{(at - found.start).total_seconds():8.3f} s", *map(_one_line, told)) for at, told in events]
+    return [(f"{(at - found.start).total_seconds():8.3f} s", *map(one_line, told)) for at, told in events]
 
 
 def since(start: datetime, at: datetime | None) -> str:
@@ -81,7 +82,12 @@ def since(start: datetime, at: datetime | None) -> str:
 
 def _message(arrow: Arrow) -> Row:
     steps = (since(arrow.sent_at, at) for at in (arrow.rung_at, arrow.submitted_at, arrow.read_at))
-    return arrow.sent_at, (f"{arrow.sender_id} → {arrow.receiver_id}", arrow.message_type, arrow.subject, *steps)
+    return arrow.sent_at, (
+        f"{named(arrow.sender_id)} → {named(arrow.receiver_id)}",
+        arrow.message_type,
+        arrow.subject,
+        *steps,
+    )
 
 
 def _interrupt(mark: Mark) -> Row:
@@ -96,10 +102,6 @@ def _task(bar: Bar) -> Iterator[Row]:
         turns.append((bar.end, bar.outcome))
     for at, status in turns:
         yield at, (bar.agent_id or "-", f"task {status}", bar.title, "", "", "")
-
-
-def _one_line(cell: str) -> str:
-    return " ".join(cell.split())
 
 
 def _time(option: str, value: str | None) -> datetime | None:

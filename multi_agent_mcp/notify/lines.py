@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from multi_agent_mcp.domain.delivery import Waiting
 from multi_agent_mcp.domain.message import MESSAGE_TYPES
+from multi_agent_mcp.domain.plain import neutral
 from multi_agent_mcp.texts import Texts
 
-# C0, DEL, C1, and the bidirectional and invisible formatting characters (PANES.md row 10).
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -28,5 +27,5 @@ def doorbell_line(texts: Texts, messages: Sequence[Waiting]) -> str:
 
 
 def sanitized(line: str) -> str:
-    """The line without anything a terminal might obey."""
-    return _UNPRINTABLE.sub(" ", line)
+    """The line without anything a terminal might obey (PANES.md row 10), and without tabs and newlines."""
+    return neutral(line, " ").replace("\t", " ").replace("\n", " ")

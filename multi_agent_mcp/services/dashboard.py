@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from multi_agent_mcp.domain.plain import one_line
 from multi_agent_mcp.domain.task import TASK_STATUSES, Task
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.sessions import Sessions
@@ -97,4 +98,4 @@ def as_markdown(data: dict[str, Any]) -> str:
 
 def _row(*cells: object) -> str:
     """A table row; agent-written text stays within its cell."""
-    return "| " + " | ".join(" ".join(str(cell).split()).replace("|", "\\|") for cell in cells) + " |"
+    return "| " + " | ".join(one_line(str(cell)).replace("|", "\\|") for cell in cells) + " |"

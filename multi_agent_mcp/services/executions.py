@@ -8,6 +8,7 @@ from datetime import datetime
 
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.names import entity_id, new_id
+from multi_agent_mcp.domain.plain import one_line
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Unauthorized
@@ -71,7 +72,7 @@ class Executions:
 
     def log(self, execution: Execution, line: str) -> None:
         """Adds one line with the time; never more than one."""
-        text = " ".join(line.split())[:500]
+        text = one_line(line)[:500]
         self.workspace.files.append(self.workspace.execution_log(execution), f"[{format_time(self.clock())}] {text}")
 
     def history(

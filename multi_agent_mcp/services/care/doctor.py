@@ -21,6 +21,7 @@ CHECKS: dict[str, Check] = {
     "unreadable": tree.unreadable,
     "files": tree.quarantined,
     "leftovers": tree.leftovers,
+    "intents": truth.intents,
     "interrupts": truth.interrupts,
     "sessions": processes.sessions,
     "locks": processes.locks,

@@ -12,6 +12,7 @@ from multi_agent_mcp.services.interrupts import Interrupts
 from multi_agent_mcp.services.sessions import Sessions
 from multi_agent_mcp.services.signatures import Signatures
 from multi_agent_mcp.services.staffing import Staffing
+from multi_agent_mcp.services.undertakings import Undertakings
 from multi_agent_mcp.services.waiting import Waiting
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -46,4 +47,5 @@ class Patient:
     staffing: Staffing
     interrupts: Interrupts
     signatures: Signatures
+    undertakings: Undertakings
     probe: Callable[[Agent], str | None]

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.plain import named
 from multi_agent_mcp.services.care.finding import NOTE, PROBLEM, Finding, Patient
 from multi_agent_mcp.services.signatures import Verdict
 from multi_agent_mcp.store.folder import Folder
@@ -27,6 +28,13 @@ def interrupts(patient: Patient) -> Iterator[Finding]:
             finding = f"{task.assignee_id} was not told that it is {task.status}"
             repair = partial(patient.interrupts.ensure, task)
             yield Finding("interrupts", PROBLEM, task.id, finding, "write the notification", repair)
+
+
+def intents(patient: Patient) -> Iterator[Finding]:
+    """Operations that a killed process began and nobody has finished yet; the next reader would."""
+    for intent in patient.undertakings.intents.left_behind():
+        finding = f"{intent.kind} was begun by a process that died"
+        yield Finding("intents", NOTE, intent.id, finding, "finish it", patient.undertakings.finish)
 
 
 def signatures(patient: Patient) -> Iterator[Finding]:
@@ -51,6 +59,6 @@ def _judged(patient: Patient, path: Path, message: Message, mailbox_of: str | No
     if verdict == "signed":
         return
     level, finding, repair = VERDICTS[verdict]
-    words = {"sender": message.sender_id, "receiver": message.receiver_id}
+    words = {"sender": named(message.sender_id), "receiver": named(message.receiver_id)}
     subject = str(path.relative_to(patient.workspace.path))
     yield Finding("signatures", level, subject, f"{verdict}: {finding.format(**words)}", repair.format(**words))
