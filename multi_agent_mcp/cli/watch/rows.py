@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from multi_agent_mcp.cli.door import printable
+from multi_agent_mcp.domain.plain import one_line
 from multi_agent_mcp.domain.times import brief
 from multi_agent_mcp.services.glance import AgentSeen, MessageSeen, Seen, TaskSeen
 
@@ -20,7 +20,7 @@ METER = 6
 def agent(seen: AgentSeen, now: datetime) -> Row:
     indent = "  " * min(seen.depth, 4)
     doing = seen.task_title or (f"waits for {seen.waiting_for}" if seen.waiting_for else "-")
-    return indent + _clean(seen.id), state(seen, now), str(seen.unread or "-"), _clean(doing)
+    return indent + one_line(seen.id), state(seen, now), str(seen.unread or "-"), one_line(doing)
 
 
 def state(seen: AgentSeen, now: datetime) -> str:
@@ -35,18 +35,18 @@ def state(seen: AgentSeen, now: datetime) -> str:
 def task(seen: TaskSeen, now: datetime) -> Row:
     title = f"{seen.title} ({seen.blocked_reason})" if seen.blocked_reason else seen.title
     return (
-        _clean(seen.status),
-        _clean(seen.assignee_id or "-"),
+        one_line(seen.status),
+        one_line(seen.assignee_id or "-"),
         meter(seen.progress),
         ago(seen.since, now),
-        _clean(title),
+        one_line(title),
     )
 
 
 def message(seen: MessageSeen, now: datetime) -> Row:
-    who = _clean(f"{seen.sender_id} → {seen.receiver_id}")
+    who = one_line(f"{seen.sender_id} → {seen.receiver_id}")
     reached = f"{seen.state}: {seen.reason}" if seen.reason else seen.state
-    return ago(seen.created_at, now), who, _clean(seen.message_type), _clean(reached), _clean(seen.subject)
+    return ago(seen.created_at, now), who, one_line(seen.message_type), one_line(reached), one_line(seen.subject)
 
 
 def heading(seen: Seen) -> str:
@@ -79,8 +79,3 @@ def _coarse(length: str) -> str:
     """`3 min 05 s` → `3 min`."""
     number, unit, *_ = length.split()
     return f"{number.partition('.')[0]} {unit}"
-
-
-def _clean(text: str) -> str:
-    """One line that commands no terminal."""
-    return printable(" ".join(text.split()))
