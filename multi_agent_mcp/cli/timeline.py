@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -52,10 +52,10 @@ def timeline(
 
 
 def picture(found: Timeline, texts: Texts, width: int = 1200) -> str:
-    """The timeline as an SVG document."""
+    """The timeline as an SVG document, in this machine's time zone."""
     from multi_agent_mcp.web.timeline import draw
 
-    return draw(found, texts=texts, width=width)
+    return draw(found, texts=texts, width=width, zone=datetime.now().astimezone().tzinfo or UTC)
 
 
 def write(path: Path, svg: str) -> None:

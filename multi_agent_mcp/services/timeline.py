@@ -46,16 +46,15 @@ class Timelines:
         now, or until the last event when nobody is at work any more."""
         since, until = start or EPOCH, end or self.clock()
         messages, older = self.correspondence.during(since, until, ARROWS_MAX)
-        finished = self.workspace.tasks.closed(limit=FINISHED_MAX)
-        tasks = [*self.workspace.tasks.open(), *finished]
-        unparsed = self.workspace.tasks.closed_counts().total() - len(finished)
+        tasks = [*self.workspace.tasks.open(), *self.workspace.tasks.closed(limit=FINISHED_MAX, since=start)]
+        unparsed = self.workspace.tasks.count_closed(since, until) - FINISHED_MAX
         found = Timeline(
             start=since,
             end=until,
             arrows=tuple(self._arrows(messages)),
             bars=_overlapping((bar for task in tasks for bar in bars_of(task)), since, until),
             marks=tuple(mark for mark in self._marks(tasks) if since <= mark.at <= until),
-            lives=_overlapping(map(_life, self._sessions()), since, until),
+            lives=_overlapping(map(_life, self._sessions(start)), since, until),
             talks=_overlapping(map(_talk, self.workspace.conversations.all()), since, until),
             left_out=older + max(unparsed, 0),
         )
@@ -95,9 +94,9 @@ class Timelines:
                     read_at=notice.read_at,
                 )
 
-    def _sessions(self) -> list[AgentSession]:
+    def _sessions(self, start: datetime | None) -> list[AgentSession]:
         sessions = self.workspace.sessions
-        return [*sessions.open(), *sessions.closed(limit=FINISHED_MAX)]
+        return [*sessions.open(), *sessions.closed(limit=FINISHED_MAX, since=start)]
 
     def _lanes(self, found: Timeline) -> Iterator[Lane]:
         """Everybody who takes part or took part in what was found, the hierarchy from the top, and then the others."""

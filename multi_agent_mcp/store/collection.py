@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -93,16 +95,25 @@ class Collection(Generic[E]):
         """The entities that are not closed; the others are not even parsed."""
         return [entity for folder in self._chosen(shelf) for _, entity in folder.open_entities()]
 
-    def closed(self, shelf: str | None = None, *, label: str | None = None, limit: int | None = None) -> list[E]:
-        """Closed entities, the most recently changed first; parsed anew, so ask for few of many."""
-        names = [
-            (entry.signature, folder, name)
-            for folder in self._chosen(shelf)
-            for name, entry in folder.entries().items()
-            if entry.closed and label in (None, entry.closed)
-        ]
-        names.sort(key=lambda item: item[0], reverse=True)
+    def closed(
+        self,
+        shelf: str | None = None,
+        *,
+        label: str | None = None,
+        limit: int | None = None,
+        since: datetime | None = None,
+    ) -> list[E]:
+        """Closed entities, the most recently changed first; parsed anew, so ask for few of many. With `since`, only
+        those changed since then, the least recently changed first."""
+        names = [item for item in self._closed_names(shelf, label) if since is None or item[0] >= since.timestamp()]
+        names.sort(key=itemgetter(0), reverse=since is None)
         return [entity for _, folder, name in names[:limit] if (entity := folder.load(name)) is not None]
+
+    def count_closed(self, since: datetime, until: datetime) -> int:
+        """How many closed entities were last changed in this period."""
+        return sum(
+            since.timestamp() <= changed <= until.timestamp() for changed, _, _ in self._closed_names(None, None)
+        )
 
     def closed_counts(self, shelf: str | None = None) -> Counter[str]:
         """How many entities were closed by what."""
@@ -134,6 +145,13 @@ class Collection(Generic[E]):
 
     def _chosen(self, shelf: str | None) -> list[Folder[E]]:
         return [self.folder(name) for name in (self.shelves() if shelf is None else [shelf])]
+
+    def _closed_names(self, shelf: str | None, label: str | None) -> Iterator[tuple[float, Folder[E], str]]:
+        """When each was last changed (seconds since the epoch), and where it lies."""
+        for folder in self._chosen(shelf):
+            for name, entry in folder.entries().items():
+                if entry.closed and label in (None, entry.closed):
+                    yield entry.signature[0] / 1e9, folder, name
 
     def _locate(self, entity_id: str) -> tuple[Folder[E], E] | None:
         for shelf in self.shelves() if self._file_name is None else [entity_id]:

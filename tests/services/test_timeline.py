@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 
 import pytest
@@ -11,7 +12,17 @@ from multi_agent_mcp.domain.timeline import OTHERS, Timeline
 from multi_agent_mcp.services import timeline as module
 from tests.conftest import Clock
 from tests.services.support import by_hand, read, send
-from tests.services.tasks_support import converse, dies, new, open_session, running, shown, snapshot
+from tests.services.tasks_support import (
+    converse,
+    dies,
+    moved,
+    new,
+    open_session,
+    path_of,
+    running,
+    shown,
+    snapshot,
+)
 
 
 @pytest.fixture
@@ -150,3 +161,20 @@ def test_looking_changes_nothing(blocked: Services) -> None:
     blocked.timeline.of()
     assert snapshot(blocked) == before
     assert shown(blocked, "worker-a") == []
+
+
+def test_tasks_that_were_finished_long_ago_are_in_the_period_they_were_finished_in(
+    services: Services, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FINISHED_MAX", 2)
+    began = clock.now
+    for number in range(6):
+        task = moved(services, running(services, str(number)), "done")
+        os.utime(path_of(services, task), (clock.now.timestamp(), clock.now.timestamp()))
+        clock.advance(60)
+    newest = services.timeline.of()
+    assert [bar.title for bar in newest.bars] == ["4", "5"]
+    assert newest.left_out == 4
+    early = services.timeline.of(began + timedelta(seconds=50), began + timedelta(seconds=130))
+    assert [bar.title for bar in early.bars] == ["1", "2"]
+    assert early.left_out == 0

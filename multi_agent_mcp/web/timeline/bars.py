@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from multi_agent_mcp.domain.timeline import Bar
 from multi_agent_mcp.domain.times import brief
-from multi_agent_mcp.web.timeline.layout import BAR, LABEL_PIXELS, LABEL_SIZE, Band, Layout
+from multi_agent_mcp.web.timeline.layout import BAR, LABEL_PIXELS, LABEL_SIZE, MARGIN, Band, Layout
 from multi_agent_mcp.web.timeline.palette import STATUSES
 from multi_agent_mcp.web.timeline.scale import Scale
 from multi_agent_mcp.web.timeline.svg import element, fitted, title, width, words
@@ -57,7 +57,7 @@ def _outcome(bar: Bar, right: float, top: float) -> Iterator[str]:
 def _label(bar: Bar, left: float, right: float, top: float, scale: Scale) -> Iterator[str]:
     """The title: inside the bar if it fits, else beside it, else as much of it as fits inside."""
     inside = right - left - (14 if bar.outcome else 8)
-    beside = min(scale.right - right - 12, LABEL_PIXELS)
+    beside = min(scale.right + MARGIN - right - 14, LABEL_PIXELS)
     whole = width(bar.title, LABEL_SIZE)
     if whole <= inside or inside >= beside:
         x, room, class_ = left + 5, inside, "tl-label"

@@ -9,7 +9,7 @@ from multi_agent_mcp.domain.timeline import OTHERS, Bar, Lane, Timeline
 from multi_agent_mcp.web.timeline.scale import Scale
 from multi_agent_mcp.web.timeline.svg import width
 
-GUTTER, MARGIN = 168.0, 28.0
+GUTTER, GUTTER_SHARE, MARGIN = 168.0, 0.25, 28.0
 TOP = 66.0
 LINE_ABOVE, LINE_BELOW = 20.0, 20.0  # room around the line that arrows begin and end at
 ROW, BAR = 20.0, 15.0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from multi_agent_mcp.domain.timeline import OTHERS, Life, Talk, Timeline
 from multi_agent_mcp.domain.times import brief
 from multi_agent_mcp.texts import Texts
-from multi_agent_mcp.web.timeline.layout import GUTTER, MARGIN, TOP, Band, Layout
+from multi_agent_mcp.web.timeline.layout import MARGIN, TOP, Band, Layout
 from multi_agent_mcp.web.timeline.scale import Scale
 from multi_agent_mcp.web.timeline.svg import element, fitted, title, words
 
@@ -28,7 +28,7 @@ def ground(layout: Layout, texts: Texts) -> Iterator[str]:
                 height=band.bottom - band.top,
                 class_="tl-stripe",
             )
-        yield _name(band, texts)
+        yield _name(band, layout, texts)
         yield element("line", x1=layout.scale.left, x2=layout.scale.right, y1=band.line, y2=band.line, class_="tl-rail")
 
 
@@ -55,7 +55,7 @@ def talks(timeline: Timeline, layout: Layout) -> Iterator[str]:
             yield _strip(talk, band, layout.scale)
 
 
-def _name(band: Band, texts: Texts) -> str:
+def _name(band: Band, layout: Layout, texts: Texts) -> str:
     lane = band.lane
     x = 14 + min(lane.depth, 6) * INDENT
     who = texts("timeline.others") if lane.agent_id == OTHERS else lane.agent_id
@@ -63,7 +63,7 @@ def _name(band: Band, texts: Texts) -> str:
     return element(
         "g",
         elbow if lane.depth else "",
-        words(fitted(who, GUTTER - x - 8, 13), x, band.line + (4 if lane.role == who else -1), "tl-name"),
+        words(fitted(who, layout.scale.left - x - 8, 13), x, band.line + (4 if lane.role == who else -1), "tl-name"),
         words(lane.role, x, band.line + 13, "tl-muted") if lane.role != who else "",
         title(who, lane.role),
         data_kind="agent",

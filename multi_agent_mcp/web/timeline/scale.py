@@ -14,7 +14,7 @@ STEPS = (
     *(count * HOUR for count in (1, 2, 3, 6, 12)),
     *(count * DAY for count in (1, 2, 7, 14, 28, 91, 364)),
 )
-TICK_PIXELS = 96
+TICK_PIXELS = 88
 SHORTEST = timedelta(milliseconds=20)  # a period without length can still be drawn
 
 
