@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.rows import calls, doorbell, mailboxes, processes, stopping, throughput
+from benchmarks.rows import awake, calls, doorbell, mailboxes, processes, stopping, throughput
 from benchmarks.table import Row
 
 ROWS: tuple[Row, ...] = (
@@ -74,6 +74,33 @@ ROWS: tuple[Row, ...] = (
         unit="ms",
         at_most=25,
         elsewhere="predecessor 2 s cooldown",
+    ),
+    Row(
+        name="entered",
+        title="stored -> submitted in an idle composer, besides the host's own pause",
+        measure=awake.entered,
+        unit="ms",
+        at_most=25,
+    ),
+    Row(
+        name="storm",
+        title="50 messages within a second to one pane",
+        measure=awake.storm,
+        unit="doorbells",
+        at_most=3,
+    ),
+    Row(
+        name="decision",
+        title="gate decision on a pane with a draft",
+        measure=awake.decision,
+        unit="calls of tmux",
+        at_most=1,
+    ),
+    Row(
+        name="hook",
+        title="hook with nothing to say, whole process",
+        measure=awake.hook,
+        at_most=3,
     ),
     Row(
         name="spawn",
