@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from multi_agent_mcp.domain.plain import one_line
+from multi_agent_mcp.domain.plain import named, one_line
 from multi_agent_mcp.domain.times import brief
 from multi_agent_mcp.services.glance import AgentSeen, MessageSeen, Seen, TaskSeen
 
@@ -44,7 +44,7 @@ def task(seen: TaskSeen, now: datetime) -> Row:
 
 
 def message(seen: MessageSeen, now: datetime) -> Row:
-    who = one_line(f"{seen.sender_id} → {seen.receiver_id}")
+    who = f"{named(seen.sender_id)} → {named(seen.receiver_id)}"
     reached = f"{seen.state}: {seen.reason}" if seen.reason else seen.state
     return ago(seen.created_at, now), who, one_line(seen.message_type), one_line(reached), one_line(seen.subject)
 
