@@ -3,15 +3,23 @@
 A new content is written to a scratch directory on the same file system, fsynced, put in place atomically, and the
 directory is fsynced (contract §3). The scratch directory keeps half-written files out of the folders people `ls` and
 other processes watch; whatever a killed process leaves there is nobody's.
+
+Exclusive is what link(2) is. Where a file system knows no hard links (FAT, some network mounts) the file is renamed
+into place instead, under a lock, if the name is free. An `O_EXCL` placeholder to rename over would be exclusive for
+strangers too, but a crash would leave it: an empty key, an empty message. A lock goes with its process, a name is there
+whole or not at all, and among our own processes it stays exclusive; only a stranger who takes the same random name in
+the same microseconds would lose.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 import secrets
 import stat
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +33,11 @@ FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
 LOCK_SECONDS = 10.0
 LOCK_POLL_SECONDS = 0.002
+WITHOUT_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+"""How link(2) says that this file system has no hard links, or not for this file (fs.protected_hardlinks)."""
+PLACES = 16
+
+logger = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -60,7 +73,7 @@ class Files:
             self.enclosure.require(path.parent)
             scratch = self._written(data)
             try:
-                self._link(scratch, path)
+                self._place(scratch, path)
             finally:
                 scratch.unlink(missing_ok=True)
             if sync:
@@ -82,8 +95,8 @@ class Files:
     def relocate(self, moves: list[tuple[Path, Path]]) -> list[Path]:
         """Moves files for good: linked at the new place, durable there, only then unlinked at the old.
 
-        A crash in between leaves a file at both places, never at none. Returns where the files are now: a name that
-        another file has taken gets a number.
+        A crash in between leaves a file at both places (without hard links: at one of them), never at none. Returns
+        where the files are now: a name that another file has taken gets a number.
         """
         if not moves:
             return []
@@ -189,6 +202,20 @@ class Files:
             raise
         return path
 
+    def _place(self, source: Path, target: Path) -> None:
+        """Puts a file under a name that is free; raises `FileExistsError`. Where there are hard links, it is at both
+        places then."""
+        try:
+            self._link(source, target)
+        except OSError as error:
+            if error.errno not in WITHOUT_LINKS:
+                raise
+            logger.debug("%s: no hard links (%s); renamed under a lock instead", target, error.strerror)
+            with self.locked(f"place-{zlib.crc32(bytes(target)) % PLACES:02x}"):
+                if os.path.lexists(target):
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
+                self._rename(source, target)
+
     def _link(self, source: Path, target: Path) -> None:
         try:
             os.link(source, target, follow_symlinks=False)
@@ -201,7 +228,7 @@ class Files:
         candidate, number = target, 0
         while True:
             try:
-                self._link(source, candidate)
+                self._place(source, candidate)
             except FileExistsError:
                 if candidate.samefile(source):
                     return candidate

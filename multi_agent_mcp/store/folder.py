@@ -9,6 +9,8 @@ kernel's clock would show the same time (the problem git calls "racy").
 from __future__ import annotations
 
 import contextlib
+import errno
+import logging
 import os
 import re
 import secrets
@@ -28,6 +30,8 @@ from multi_agent_mcp.store.files import Files, storage_errors
 from multi_agent_mcp.store.frontmatter import Unreadable, codec
 
 E = TypeVar("E", bound=Entity)
+
+logger = logging.getLogger(__name__)
 
 RACY_NS = 50_000_000
 SETTLING_SECONDS = 0.1
@@ -81,6 +85,7 @@ class Folder(Generic[E]):
         """Counts up whenever a scan found the directory changed."""
         self._seen_mtime = -1
         self._trusted = False
+        self._passed_over: set[str] = set()
         self._mutex = threading.RLock()
 
     def entries(self, *, fresh: bool = False) -> dict[str, Entry[E]]:
@@ -150,6 +155,12 @@ class Folder(Generic[E]):
             return len(reasons - told)
         return 0
 
+    def passed_over(self) -> list[str]:
+        """Files that the disk would not give out just now (EIO)."""
+        with self._mutex:
+            self.entries(fresh=True)
+            return sorted(self._passed_over)
+
     def mtime(self) -> int:
         """The directory's own modification time in nanoseconds; 0 while there is none."""
         try:
@@ -159,6 +170,7 @@ class Folder(Generic[E]):
 
     def _scan(self, mtime: int) -> None:
         began = time.time_ns()
+        self._passed_over.clear()
         index: dict[str, Entry[E]] = {}
         for name, signature in self._listing():
             known = self._index.get(name)
@@ -171,7 +183,7 @@ class Folder(Generic[E]):
         self._open = [(name, entry.entity) for name, entry in index.items() if entry.entity and not entry.closed]
         self._closed_counts = Counter(entry.closed for entry in index.values() if entry.closed)
         self._seen_mtime = mtime
-        self._trusted = began - mtime > RACY_NS and self.mtime() == mtime
+        self._trusted = began - mtime > RACY_NS and self.mtime() == mtime and not self._passed_over
 
     def _require_inside(self) -> None:
         with storage_errors(self.path):
@@ -198,7 +210,15 @@ class Folder(Generic[E]):
     def _entry(self, name: str, signature: Signature) -> Entry[E] | None:
         if self._closed is not None and (label := self._peek(name, self._closed)):
             return Entry(signature, None, label)
-        entity = self.load(name)
+        try:
+            entity = self.load(name)
+        except StorageError as error:
+            if not _is_bad_sector(error):
+                raise
+            # It must not hide the others, and may be readable again: it stays where it is and is tried at every look.
+            logger.warning("%s is passed over: %s", self.path / name, error)
+            self._passed_over.add(name)
+            return None
         if entity is None:
             return Entry(signature, None, "") if (self.path / name).exists() else None
         return Entry(signature, entity, "")
@@ -228,6 +248,12 @@ class Folder(Generic[E]):
             placed = quarantine / f"{path.stem}.{secrets.token_hex(4)}{path.suffix}"
             self.files.move(path, placed)
         self.files.replace(placed.with_name(f"{placed.name}{_REASON}"), f"{reason}\n".encode())
+
+
+def _is_bad_sector(error: StorageError) -> bool:
+    """Whether the disk failed for this one file; what fails for any (no descriptors, no memory) is no reason to count
+    it out."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EIO
 
 
 def _read(path: Path) -> tuple[bytes, os.stat_result]:

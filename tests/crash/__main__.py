@@ -1,27 +1,39 @@
-"""`python -m tests.crash [--short] [OPERATION…]`: kills every writing operation at every call that changes the disk."""
+"""`python -m tests.crash [--short] [--without-links] [OPERATION…]`: kills every writing operation at every call that
+changes the disk, and prints at how many moments."""
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
 
 from tests.crash.operations import OPERATIONS
-from tests.crash.stage import Operation, copied, live, looked, prepared
+from tests.crash.stage import Operation, copied, live, looked, prepared, without_links
+
+SAME_AS_BEFORE = ("after fsync", "after fchmod", "after chmod")
+
+
+def moments_of(names: list[str], *, short: bool) -> list[int]:
+    """Which moments to die at. The short form leaves out those at which the disk is as it was at the one before."""
+    if not short:
+        return list(range(len(names)))
+    last = len(names) - 1
+    return [
+        number
+        for number, name in enumerate(names)
+        if number in (0, last) or not (name.startswith("after") or names[number - 1] in SAME_AS_BEFORE)
+    ]
 
 
 def tried(operation: Operation, *, short: bool) -> tuple[int, Counter[str], list[str]]:
-    """Kills the operation at each of its moments. Returns how many there were, the kinds of calls, the complaints.
-
-    The short form leaves out the moments after a call: the disk is the same as before the next one.
-    """
+    """Kills the operation at each of its moments. Returns how many there were, the kinds of calls, the complaints."""
     with prepared(operation) as (template, told, copy):
         whole = live(operation, copied(template, copy), told, None)
         wrong = [
             f"undisturbed: {item}" for item in [*filter(None, [whole.error]), *looked(operation, copy, told, whole)]
         ]
         kinds = Counter(moment.split()[1] for moment in whole.moments if moment.startswith("before"))
-        last = len(whole.moments) - 1
-        moments = [n for n, name in enumerate(whole.moments) if not (short and name.startswith("after") and n != last)]
+        moments = moments_of(whole.moments, short=short)
         for number in moments:
             run = live(operation, copied(template, copy), told, number)
             name = f"{number} {whole.moments[number]}"
@@ -33,6 +45,9 @@ def tried(operation: Operation, *, short: bool) -> tuple[int, Counter[str], list
 
 def main(arguments: list[str]) -> int:
     short = "--short" in arguments
+    if "--without-links" in arguments:
+        without_links()
+    gc.freeze()  # what was imported is never collected, nor copied by a child's collector
     wanted = [name for name in arguments if not name.startswith("--")]
     points, failed, kinds = 0, 0, Counter[str]()
     for operation in OPERATIONS.values():

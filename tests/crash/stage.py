@@ -5,6 +5,7 @@ This process has one thread, so it may fork: a child per moment costs a few mill
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -104,6 +105,15 @@ class Run:
     answers: list[Facts]
     moments: list[str]
     error: str = ""
+
+
+def without_links() -> None:
+    """From now on this process's file system knows no hard links, as FAT and some network mounts do not."""
+
+    def link(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    os.link = link
 
 
 def opened(root: Path) -> Services:

@@ -1,0 +1,31 @@
+"""`python -m tests.faults.polling ROOT`: watches a mailbox and puts a letter into it; prints whether it was seen and
+whether doctor knows that file events are not to be had. Run where inotify(7) has nothing left to give."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+from pathlib import Path
+
+from multi_agent_mcp.services.drafts import Draft
+from multi_agent_mcp.store.watch import Watch
+from tests.faults.everyday import opened
+
+PATIENCE_SECONDS = 30.0
+
+
+def main(root: Path) -> None:
+    logging.basicConfig(stream=sys.stderr)
+    services = opened(root)
+    seen = threading.Event()
+    with Watch([services.workspace.mailbox("worker-b").path], lambda _: seen.set()) as watch:
+        services.messages.send(services.agents.get("admin"), Draft(content="look", receiver_id="worker-b"))
+        noticed = seen.wait(PATIENCE_SECONDS)
+    findings = [finding.finding for finding in services.doctor(lambda _: None).examine()]
+    sys.stdout.write(json.dumps({"noticed": noticed, "degraded": watch.degraded, "findings": findings}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,31 @@
+"""`python -m tests.faults.starved ROOT`: everyday work in a process that may open no more files; prints what became of
+it, then again with enough of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+
+from tests.faults.everyday import opened, tried
+
+
+def main(root: Path) -> None:
+    outcomes = [tried(opened(root))]  # everything is imported now
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    services = opened(root)
+    services.agents.all()
+    lowest = os.dup(0)
+    os.close(lowest)
+    for spare in range(4):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + spare, hard))
+        outcomes.append(tried(services))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    outcomes.append(tried(opened(root)))
+    sys.stdout.write(json.dumps(outcomes))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

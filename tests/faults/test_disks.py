@@ -1,0 +1,193 @@
+"""Disks that are full, read-only, broken, slow, or know no hard links: an error with a code, never a loss or a hang."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.services.drafts import Draft
+from multi_agent_mcp.services.reading import Query
+from tests.faults.everyday import deeds, entities, nothing_is_half_done, opened, tried
+
+WRITING = ("send", "broadcast", "send_task", "batch", "request", "conversation")
+
+
+def test_a_full_disk_refuses_with_a_code_and_loses_nothing(mounted: Callable[[str], Path]) -> None:
+    root = mounted("rw")
+    before = entities(root)
+    filler = root / "filler"
+    size = os.statvfs(root).f_bavail * os.statvfs(root).f_frsize
+    filler.write_bytes(bytes(size))
+    outcomes = tried(opened(root))
+    assert {outcomes[name] for name in WRITING} == {"storage_error"}
+    assert entities(root) == before
+    filler.unlink()
+    nothing_is_half_done(root)
+    assert entities(root) == before
+    assert set(tried(opened(root)).values()) == {"done"}
+
+
+@pytest.mark.parametrize("kilobytes", range(4, 132, 16))
+def test_a_disk_that_fills_up_halfway_leaves_nothing_half_done(mounted: Callable[[str], Path], kilobytes: int) -> None:
+    root = mounted("rw")
+    before = entities(root)
+    filler = root / "filler"
+    free = os.statvfs(root).f_bavail * os.statvfs(root).f_frsize
+    filler.write_bytes(bytes(max(free - kilobytes * 1024, 0)))
+    outcomes = tried(opened(root))
+    assert set(outcomes.values()) <= {"done", "storage_error"}
+    filler.unlink()
+    nothing_is_half_done(root)
+    after = entities(root)
+    assert before.keys() <= after.keys()
+    assert set(tried(opened(root)).values()) == {"done"}
+
+
+def test_a_read_only_tree_can_be_looked_at_and_refuses_the_rest_with_a_code(mounted: Callable[[str], Path]) -> None:
+    root = mounted("ro")
+    before = entities(root)
+    services = opened(root)
+    assert services.undertakings.finish() == 0
+    assert set(tried(services).values()) == {"storage_error"}
+    assert services.reading.unread_count("worker-a") == 1
+    peeked = services.reading.select(services.agents.get("worker-a"), Query(mark_as_read=False))
+    assert [item.content for item in peeked.slices] == ["first"]
+    assert services.dashboard.data()["tasks"] == []
+    services.doctor(lambda _: None).examine()
+    assert entities(mounted("rw")) == before
+
+
+def a_bad_sector(monkeypatch: pytest.MonkeyPatch, bad: Path) -> None:
+    """Reading this file fails as a broken disk does; there is no FUSE to be had everywhere."""
+    real = os.open
+
+    def fails(path: Any, *arguments: Any, **options: Any) -> int:
+        if os.fspath(path) == os.fspath(bad):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), os.fspath(path))
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", fails)
+
+
+def test_a_file_the_disk_cannot_read_hides_no_other_and_comes_back_with_the_disk(
+    broken: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    services = opened(broken)
+    worker = services.agents.get("worker-a")
+    (bad,) = services.workspace.mailbox("worker-a").path.glob("*.md")
+    services.messages.send(services.agents.get("admin"), Draft(content="second", receiver_id="worker-a"))
+    with monkeypatch.context() as patched:
+        a_bad_sector(patched, bad)
+        fresh = opened(broken)
+        assert [item["content"] for item in fresh.reading.read(worker, Query())["messages"]] == ["second"]
+        assert "Input/output error" in caplog.text
+        assert fresh.workspace.mailbox("worker-a").hot.passed_over() == [bad.name]
+        assert bad.exists()
+    assert [item["content"] for item in fresh.reading.read(worker, Query())["messages"]] == ["first"]
+
+
+def test_a_registry_the_disk_cannot_read_is_an_error_with_a_code(broken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_bad_sector(monkeypatch, broken / "demo" / "agents.json")
+    with pytest.raises(StorageError):
+        opened(broken).agents.all()
+
+
+def test_without_hard_links_every_promise_is_kept(broken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", link)
+    services = opened(broken)
+    assert set(tried(services).values()) == {"done"}
+    nothing_is_half_done(broken)
+    files, path = services.workspace.files, broken / "demo" / "exclusive.md"
+    files.create(path, b"one")
+    with pytest.raises(FileExistsError):
+        files.create(path, b"two")
+    assert path.read_bytes() == b"one"
+    other = path.with_name("other.md")
+    files.create(other, b"two")
+    assert files.relocate([(other, path)]) == [path.with_name("exclusive.1.md")]
+    assert (path.read_bytes(), path.with_name("exclusive.1.md").read_bytes()) == (b"one", b"two")
+    assert not other.exists()
+
+
+def test_on_a_slow_disk_everything_is_done_late_and_nothing_is_lost(
+    broken: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, syncs = os.fsync, []
+
+    def slow(descriptor: int) -> None:
+        syncs.append(descriptor)
+        time.sleep(0.02)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    assert set(tried(opened(broken)).values()) == {"done"}
+    assert len(syncs) > len(WRITING)
+    nothing_is_half_done(broken)
+
+
+def test_a_lock_that_is_held_too_long_is_an_error_with_a_code(
+    broken: Path, worker_lock: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("multi_agent_mcp.store.files.LOCK_SECONDS", 0.2)
+    services = opened(broken)
+    worker_lock(services.workspace.mailbox("worker-a").lock)
+    with pytest.raises(StorageError) as refused:
+        services.reading.read(services.agents.get("worker-a"), Query())
+    assert refused.value.key == "error.lock_timeout"
+    assert services.reading.unread_count("worker-a") == 1
+
+
+@pytest.fixture
+def worker_lock(broken: Path) -> Callable[[str], None]:
+    """Somebody else holds a lock and does not let go."""
+    held: list[Any] = []
+
+    def hold(name: str) -> None:
+        lock = opened(broken).workspace.files.lock(name)
+        lock.acquire()
+        held.append(lock)
+
+    return hold
+
+
+def test_ten_thousand_files_in_one_folder_are_all_there(broken: Path) -> None:
+    services = opened(broken)
+    box = services.workspace.mailbox("worker-a")
+    ((name, first),) = box.unread()
+    template = (box.path / name).read_text(encoding="utf-8")
+    for number in range(9_999):
+        copy = template.replace(first.id, f"{number:08x}{first.id[8:]}")
+        (box.path / f"20261101_000000_{number:08x}.md").write_text(copy, encoding="utf-8")
+    assert services.reading.unread_count("worker-a") == 10_000
+    answer = services.reading.read(services.agents.get("worker-a"), Query(limit=50))
+    assert answer["count"] + answer["unread_remaining"] == 10_000
+    assert answer["truncated"]
+    assert deeds(services)["send"]()
+    box.mark_read([name for name, _ in box.unread()], services.clock())
+    with services.workspace.files.locked(box.lock):
+        moved = box.archive_read()
+    assert moved == 10_001 - 100
+    assert sum(1 for _ in box.history()) == 10_001
+
+
+def test_an_agent_is_added_whole_or_not_at_all_on_a_full_disk(mounted: Callable[[str], Path]) -> None:
+    root = mounted("rw")
+    filler = root / "filler"
+    filler.write_bytes(bytes(os.statvfs(root).f_bavail * os.statvfs(root).f_frsize))
+    services = opened(root)
+    with pytest.raises(StorageError):
+        services.agents.add(Agent(id="worker-c", role="worker", parent_id="admin"))
+    assert "worker-c" not in opened(root).agents.all()
+    filler.unlink()
+    opened(root).agents.add(Agent(id="worker-c", role="worker", parent_id="admin"))
