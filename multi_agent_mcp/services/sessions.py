@@ -96,9 +96,9 @@ class Sessions:
             return 0
         mailbox, notices = self.workspace.mailbox(session.agent_id), self.workspace.notices(session.agent_id)
         with self.workspace.files.locked(mailbox.lock):
-            returned = mailbox.give_back(session.unconfirmed, session.created_at)
+            returned = mailbox.give_back(session.unconfirmed)
         with self.workspace.files.locked(notices.lock):
-            returned += notices.give_back(session.unconfirmed, session.created_at)
+            returned += notices.give_back(session.unconfirmed)
         self.waiting.restore(session.agent_id, session.unconfirmed)
         return returned
 

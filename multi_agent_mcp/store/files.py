@@ -137,6 +137,22 @@ class Files:
             finally:
                 os.close(descriptor)
 
+    def has_links(self) -> bool:
+        """Whether link(2) works here. Raises `StorageError` when nothing can be written at all."""
+        with storage_errors(self.scratch):
+            scratch = self._written(b"", durable=False)
+            other = scratch.with_suffix(".link.tmp")
+            try:
+                os.link(scratch, other, follow_symlinks=False)
+            except OSError as error:
+                if error.errno not in WITHOUT_LINKS:
+                    raise
+                return False
+            finally:
+                other.unlink(missing_ok=True)
+                scratch.unlink(missing_ok=True)
+        return True
+
     def lock(self, name: str) -> FileLock:
         """A lock between processes (and threads). Use it once: `with files.locked(name)` does."""
         with storage_errors(self.locks):

@@ -84,12 +84,12 @@ class Inbox(Generic[R]):
         if changed:
             sync_directory(self.path)
 
-    def give_back(self, entity_ids: Iterable[str], since: datetime) -> int:
-        """Makes unread again every file with one of these ids that was read `since` then, archived ones too; whoever
-        calls holds the lock. Returns how many."""
+    def give_back(self, entity_ids: Iterable[str]) -> int:
+        """Makes unread again every file with one of these ids, archived ones too; whoever calls holds the lock. When
+        they were read does not matter: a clock may have been set back. Returns how many."""
         wanted = set(entity_ids)
         found = [item for like in wanted for item in self.find_all(lambda entity: entity.id in wanted, like=like)]
-        read = [path for path, entity in dict(found).items() if entity.read_at is not None and entity.read_at >= since]
+        read = [path for path, entity in dict(found).items() if entity.read_at is not None]
         back = self.files.relocate([(path, self.path / path.name) for path in read if path.parent != self.path])
         self.mark_read([path.name for path in [*back, *(path for path in read if path.parent == self.path)]], None)
         return len(read)

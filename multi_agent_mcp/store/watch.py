@@ -73,12 +73,6 @@ class Watch:
         return observer
 
 
-def trouble(directory: Path) -> str | None:
-    """Why a server would have to poll this directory; None when file events are to be had."""
-    with Watch([directory], lambda _: None) as watch:
-        return watch.degraded
-
-
 class Changes:
     """Lets threads wait until something was changed: `seen = changes.count`, look, `changes.wait(seen, seconds)`.
 

@@ -91,6 +91,8 @@ def test_a_file_the_disk_cannot_read_hides_no_other_and_comes_back_with_the_disk
         assert "Input/output error" in caplog.text
         assert fresh.workspace.mailbox("worker-a").hot.passed_over() == [bad.name]
         assert bad.exists()
+        found = [finding.subject for finding in fresh.doctor(lambda _: None).examine() if finding.check == "disk"]
+        assert found == [f"ipc/worker-a/{bad.name}"]
     assert [item["content"] for item in fresh.reading.read(worker, Query())["messages"]] == ["first"]
 
 
@@ -118,6 +120,7 @@ def test_without_hard_links_every_promise_is_kept(broken: Path, monkeypatch: pyt
     assert files.relocate([(other, path)]) == [path.with_name("exclusive.1.md")]
     assert (path.read_bytes(), path.with_name("exclusive.1.md").read_bytes()) == (b"one", b"two")
     assert not other.exists()
+    assert any("no hard links" in finding.finding for finding in services.doctor(lambda _: None).examine())
 
 
 def test_on_a_slow_disk_everything_is_done_late_and_nothing_is_lost(
@@ -174,7 +177,10 @@ def test_ten_thousand_files_in_one_folder_are_all_there(broken: Path) -> None:
     assert answer["count"] + answer["unread_remaining"] == 10_000
     assert answer["truncated"]
     assert deeds(services)["send"]()
-    box.mark_read([name for name, _ in box.unread()], services.clock())
+    for path in box.path.glob("*.md"):
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace("read_at: null", "read_at: '2026-11-02T00:00:00.000000Z'", 1), encoding="utf-8")
+    box.unread(fresh=True)
     with services.workspace.files.locked(box.lock):
         moved = box.archive_read()
     assert moved == 10_001 - 100

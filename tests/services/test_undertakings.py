@@ -149,3 +149,14 @@ def test_an_approval_that_was_cut_off_reaches_the_requester_once(services: Servi
     services.requests.decide(services.agents.get("admin"), task.id, approve=True)
     assert [kind for kind, _, _ in inbox(services, "worker-a")] == ["task_approved"]
     assert new(services, "other").status == "todo"
+
+
+def test_doctor_names_what_was_cut_off_and_its_repair_carries_it_out(services: Services) -> None:
+    letters = services.messages.compose(services.agents.get("admin"), Draft(content="hear"))
+    intent = written(services, "send", letters.facts)
+    doctor = services.doctor(lambda _: None)
+    (finding,) = [item for item in doctor.examine() if item.check == "undertakings"]
+    assert (finding.level, finding.subject) == ("problem", intent.id)
+    doctor.repair([finding])
+    assert [item for item in doctor.examine() if item.check == "undertakings"] == []
+    assert inbox(services, "worker-a") == [("request", "admin", "hear")]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from multi_agent_mcp.errors import Refusal, StorageError
-from multi_agent_mcp.services.care import people, processes, tree, truth
+from multi_agent_mcp.services.care import people, processes, storage, tree, truth
 from multi_agent_mcp.services.care.finding import PROBLEM, Finding, Patient
 
 Check = Callable[[Patient], Iterator[Finding]]
@@ -23,6 +23,9 @@ CHECKS: dict[str, Check] = {
     "leftovers": tree.leftovers,
     "intents": truth.intents,
     "interrupts": truth.interrupts,
+    "undertakings": storage.undertakings,
+    "disk": storage.bad_sectors,
+    "hard_links": storage.hard_links,
     "sessions": processes.sessions,
     "locks": processes.locks,
     "supervisor": processes.windows,
