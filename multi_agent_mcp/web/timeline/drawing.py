@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, tzinfo
 
 from multi_agent_mcp.domain.timeline import Timeline
@@ -9,7 +10,7 @@ from multi_agent_mcp.domain.times import brief
 from multi_agent_mcp.texts import Texts
 from multi_agent_mcp.web.timeline.arrows import arrows, marks
 from multi_agent_mcp.web.timeline.bars import bars
-from multi_agent_mcp.web.timeline.layout import GUTTER, GUTTER_SHARE, MARGIN, lay_out
+from multi_agent_mcp.web.timeline.layout import GUTTER, GUTTER_SHARE, MARGIN, Layout, lay_out
 from multi_agent_mcp.web.timeline.legend import legend
 from multi_agent_mcp.web.timeline.palette import stylesheet
 from multi_agent_mcp.web.timeline.people import axis, ground, lives, talks
@@ -19,6 +20,7 @@ from multi_agent_mcp.web.timeline.svg import width as width_of
 
 NARROWEST = 480.0
 LEFT, HEADING_SIZE = 14.0, 14.0
+LEGEND_GAP = 22.0
 DENSE_PIXELS = 9.0  # arrows closer together than that, on an average, are drawn thinner
 
 
@@ -28,34 +30,39 @@ def draw(timeline: Timeline, *, texts: Texts, width: float = 1200, dark: bool | 
     width = max(width, NARROWEST)
     scale = Scale(timeline.start, timeline.end, min(GUTTER, width * GUTTER_SHARE), width - MARGIN, zone)
     layout = lay_out(timeline, scale)
-    explained, height = legend(timeline, texts, LEFT, width - LEFT, layout.bottom + 22)
-    total = layout.bottom + 22 + height
+    foot = layout.bottom + LEGEND_GAP
+    explained, height = legend(timeline, texts, LEFT, width - LEFT, foot)
     period, counts = _period(timeline, scale, texts), _counts(timeline, texts)
-    crowded = len(timeline.arrows) * DENSE_PIXELS > scale.right - scale.left
-    picture = [
-        element("rect", width=width, height=total, class_="tl-ground"),
-        *ground(layout, texts),
-        *axis(layout),
-        *_heading(period, counts, width),
-        *talks(timeline, layout),
-        *lives(timeline, layout, texts),
-        *arrows(timeline, layout),
-        *bars(layout),
-        *marks(timeline, layout),
-        *explained,
-    ]
     return element(
         "svg",
         element("style", stylesheet(dark)),
-        *picture,
+        element("rect", width=width, height=foot + height, class_="tl-ground"),
+        *_heading(period, counts, width),
+        *_events(timeline, layout, texts),
+        *explained,
         xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {width:.0f} {total:.0f}",
+        viewBox=f"0 0 {width:.0f} {foot + height:.0f}",
         width=width,
-        height=round(total),
-        class_=f"tl-drawing{' tl-dense' if crowded else ''}",
+        height=round(foot + height),
+        class_="tl-drawing tl-dense" if _is_crowded(timeline, scale) else "tl-drawing",
         role="img",
         aria_label=plain(f"{period} · {counts}"),
     )
+
+
+def _events(timeline: Timeline, layout: Layout, texts: Texts) -> Iterator[str]:
+    """From the ground up: nothing hides an interrupt."""
+    yield from ground(layout, texts)
+    yield from axis(layout)
+    yield from talks(timeline, layout)
+    yield from lives(timeline, layout, texts)
+    yield from arrows(timeline, layout)
+    yield from bars(layout)
+    yield from marks(timeline, layout)
+
+
+def _is_crowded(timeline: Timeline, scale: Scale) -> bool:
+    return len(timeline.arrows) * DENSE_PIXELS > scale.right - scale.left
 
 
 def _heading(period: str, counts: str, width: float) -> list[str]:
