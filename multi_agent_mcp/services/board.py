@@ -100,6 +100,12 @@ class Board:
             return self._block_family(task, children, change, {}), task.status
         return self._move(task.id, status, change)
 
+    def targets(self, actor: Agent, task: Task) -> dict[str, Refusal | None]:
+        """Where this task could be moved by `actor` now: every other status, and what it would be refused for (None:
+        nothing).
+        Changes nothing."""
+        return {status: self._refusal(actor, task, status) for status in TASK_STATUSES if status != task.status}
+
     def interrupt(
         self, actor: Agent, agent_id: str, action: str, task_id: str | None, reason: str | None
     ) -> Notification:
@@ -200,6 +206,14 @@ class Board:
         if status in INTERRUPT_ACTIONS and task.assignee_id not in (None, change.by):
             return task.interrupted(status, change, new_id("ntf"))
         return task.move_to(status, change)
+
+    def _refusal(self, actor: Agent, task: Task, status: str) -> Refusal | None:
+        try:
+            task.require_writer(actor.id, self.agents.all())
+            self._moved(task, status, Change(by=actor.id, at=self.clock()))
+        except Refusal as refusal:
+            return refusal
+        return None
 
     def _open_subtasks(self, parent_id: str) -> list[Task]:
         """Open subtasks of a task, deepest first."""

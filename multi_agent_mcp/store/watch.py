@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 POLLING_SECONDS = 1.0
+PASSED_OVER = frozenset({".tmp", ".locks"})
 
 
 class Watch:
     """Calls `changed(directory)` from a thread of its own whenever a `*.md` file was put into, written in or taken
     out of one of the directories. Use as a context manager. `degraded` says that only polling was to be had."""
+
+    recursive = False
 
     def __init__(self, directories: Iterable[Path], changed: Callable[[Path], None]) -> None:
         self.degraded: str | None = None
@@ -51,13 +55,11 @@ class Watch:
         from watchdog.observers import Observer
         from watchdog.observers.polling import PollingObserver
 
-        changed = self._changed
+        noticed = self._noticed
 
         class Handler(events.FileSystemEventHandler):
             def on_any_event(self, event: events.FileSystemEvent) -> None:
-                path = Path(str(event.dest_path or event.src_path))
-                if path.suffix == ".md" and not path.name.startswith("."):
-                    changed(path.parent)
+                noticed(Path(str(event.dest_path or event.src_path)))
 
         telling: list[type[events.FileSystemEvent]] = [
             events.FileCreatedEvent,
@@ -68,9 +70,30 @@ class Watch:
 
         observer: BaseObserver = PollingObserver(timeout=POLLING_SECONDS) if polling else Observer(timeout=0.2)
         for directory in self._directories:
-            observer.schedule(Handler(), str(directory), recursive=False, event_filter=telling)
+            observer.schedule(Handler(), str(directory), recursive=self.recursive, event_filter=telling)
         observer.start()
         return observer
+
+    def _noticed(self, path: Path) -> None:
+        if path.suffix == ".md" and not path.name.startswith("."):
+            self._changed(path.parent)
+
+
+class TreeWatch(Watch):
+    """Calls `changed(path)`, relative to the directory, for whatever changes anywhere below it: what looks at a whole
+    session. Locks and half-written files are passed over."""
+
+    recursive = True
+
+    def __init__(self, directory: Path, changed: Callable[[Path], None]) -> None:
+        super().__init__([directory], changed)
+        self._directory = directory
+
+    def _noticed(self, path: Path) -> None:
+        with suppress(ValueError):  # moved out of the tree
+            inside = path.relative_to(self._directory)
+            if inside.parts and inside.parts[0] not in PASSED_OVER:
+                self._changed(inside)
 
 
 class Changes:
