@@ -7,7 +7,21 @@ from typing import Annotated
 import typer
 
 from multi_agent_mcp import __version__
-from multi_agent_mcp.cli import agents, care, hook, hosts, mail, serve, setup, supervise, talk, tasks, team, timeline
+from multi_agent_mcp.cli import (
+    agents,
+    care,
+    hook,
+    hosts,
+    mail,
+    serve,
+    setup,
+    supervise,
+    talk,
+    tasks,
+    team,
+    timeline,
+    web,
+)
 from multi_agent_mcp.cli.demo.command import demo
 from multi_agent_mcp.cli.watch.command import watch
 
@@ -62,6 +76,7 @@ app.command()(team.down)
 app.command()(supervise.supervise)
 app.command()(talk.conversations)
 app.command()(talk.sessions)
+app.command()(web.web)
 app.command()(care.doctor)
 app.command()(care.prune)
 app.add_typer(tasks.app, name="task")

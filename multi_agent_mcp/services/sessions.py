@@ -82,7 +82,7 @@ class Sessions:
         """
         recovered = 0
         with self.workspace.files.locked(f"recover-{agent_id}"):
-            for session in self.workspace.sessions.all(agent_id):
+            for session in self.workspace.sessions.open(agent_id):
                 if session.ended_at is None and not is_alive(session.pid, session.pid_started_at):
                     recovered += self.hand_back(session)
                     self.executions.finish_session(session, "the session's process died")

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 LANGUAGES = ("ja", "en")
 DEFAULT_LANGUAGE = "ja"
+CONSOLE = "console"
+"""The part of the catalogue that only the console needs; a server that must start fast does not read it."""
 
 
 class Texts:
@@ -39,10 +41,11 @@ class Texts:
 
 
 @cache
-def catalogue(language: str) -> Texts:
+def catalogue(language: str, part: str | None = None) -> Texts:
     """The texts of `language`; an unknown language falls back to the default."""
     if language not in LANGUAGES:
         language = DEFAULT_LANGUAGE
-    source = resources.files(__package__).joinpath(f"{language}.yaml").read_text(encoding="utf-8")
+    name = f"{language}.yaml" if part is None else f"{part}.{language}.yaml"
+    source = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return Texts(language, yaml.load(source, Loader=loader))  # noqa: S506 - both are safe loaders

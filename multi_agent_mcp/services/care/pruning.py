@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from multi_agent_mcp.domain.names import id8
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.files import storage_errors
 from multi_agent_mcp.store.workspace import Workspace
@@ -51,11 +50,9 @@ class Pruning:
 
     def _candidates(self) -> Iterator[tuple[Path, str]]:
         base = self.workspace.path
-        standing = self._standing_interrupts()
         for kind in ("ipc", "notifications"):
             for path in (base / kind).glob("*/archive/*/*.md"):
-                if kind != "notifications" or not path.name.endswith(standing):
-                    yield path, kind
+                yield path, kind
         for path in (base / "owner_wait" / "archive").glob("*.md"):
             yield path, "owner_wait"
         for path in (base / ".claims").glob("*/*.json"):
@@ -65,12 +62,6 @@ class Pruning:
             for name, entry in folder.entries().items():  # by their names: a hand-written header may hold any id
                 if entry.closed:
                     yield folder.path / name, "sessions"
-
-    def _standing_interrupts(self) -> tuple[str, ...]:
-        """How the names end of those interrupts whose task still is what they say: should one be missing, the next
-        reader would take its writer for killed and tell the agent again."""
-        tasks = self.workspace.tasks.open()
-        return tuple(f"_{id8(task.interrupt_id)}.md" for task in tasks if task.interrupt_id is not None)
 
     def _scratch(self) -> Iterator[Path]:
         for path in (self.workspace.path / ".tmp").glob("*.tmp"):

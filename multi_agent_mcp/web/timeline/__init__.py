@@ -1,6 +1,6 @@
 """Draws a session's timeline as one standalone SVG."""
 
-from multi_agent_mcp.web.timeline.drawing import draw
+from multi_agent_mcp.web.timeline.drawing import draw, plot
 from multi_agent_mcp.web.timeline.palette import stylesheet
 
-__all__ = ["draw", "stylesheet"]
+__all__ = ["draw", "plot", "stylesheet"]

@@ -28,7 +28,7 @@ def draw(timeline: Timeline, *, texts: Texts, width: float = 1200, dark: bool | 
     """An SVG document, `width` pixels wide (at least 480) and as high as it needs. `dark` None follows the reader's
     system. Everything an agent wrote is text in it; elements with `data-kind` and `data-id` say what they stand for."""
     width = max(width, NARROWEST)
-    scale = Scale(timeline.start, timeline.end, min(GUTTER, width * GUTTER_SHARE), width - MARGIN, zone)
+    scale = Scale(timeline.start, timeline.end, *plot(width), zone)
     layout = lay_out(timeline, scale)
     foot = layout.bottom + LEGEND_GAP
     explained, height = legend(timeline, texts, LEFT, width - LEFT, foot)
@@ -48,6 +48,12 @@ def draw(timeline: Timeline, *, texts: Texts, width: float = 1200, dark: bool | 
         role="img",
         aria_label=plain(f"{period} · {counts}"),
     )
+
+
+def plot(width: float) -> tuple[float, float]:
+    """From where to where time runs in a picture of this width, in its pixels."""
+    width = max(width, NARROWEST)
+    return min(GUTTER, width * GUTTER_SHARE), width - MARGIN
 
 
 def _events(timeline: Timeline, layout: Layout, texts: Texts) -> Iterator[str]:

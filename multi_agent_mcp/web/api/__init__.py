@@ -1,0 +1,35 @@
+"""The JSON API that the page itself uses (docs/api.md): one function an endpoint, `Ask` in, a JSON object out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from multi_agent_mcp.web.api import agents, conversations, executions, health, messages, session, tasks, timeline
+from multi_agent_mcp.web.asking import Ask
+
+Endpoint = Callable[[Ask], dict[str, Any]]
+
+ENDPOINTS: tuple[tuple[str, str, Endpoint], ...] = (
+    ("GET", "/session", session.show),
+    ("GET", "/tasks", tasks.board),
+    ("POST", "/tasks", tasks.create),
+    ("GET", "/tasks/{task_id}", tasks.show),
+    ("POST", "/tasks/{task_id}/status", tasks.set_status),
+    ("POST", "/tasks/{task_id}/assignee", tasks.assign),
+    ("POST", "/tasks/{task_id}/decision", tasks.decide),
+    ("GET", "/agents", agents.tree),
+    ("POST", "/agents/{agent_id}/interrupt", agents.interrupt),
+    ("POST", "/agents/{agent_id}/release", agents.release),
+    ("GET", "/messages", messages.page),
+    ("POST", "/messages", messages.send),
+    ("GET", "/messages/{message_id}", messages.show),
+    ("POST", "/messages/{message_id}/read", messages.mark_read),
+    ("GET", "/conversations", conversations.page),
+    ("GET", "/conversations/{conversation_id}", conversations.show),
+    ("GET", "/executions", executions.page),
+    ("GET", "/executions/{execution_id}/log", executions.log),
+    ("GET", "/timeline", timeline.show),
+    ("GET", "/health", health.show),
+)
+"""Method, path below `/api`, and who answers. `/api/events` is a stream and stands in `app.py`."""

@@ -1,0 +1,49 @@
+"""Conversations between agents, with the delegation and the task they belong to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from multi_agent_mcp.web.asking import Ask
+from multi_agent_mcp.web.records import conversation_head, letter, moment, shown_text, task_card
+
+
+def page(ask: Ask) -> dict[str, Any]:
+    """The conversations, newest first, and the delegations that have none yet."""
+    services = ask.services
+    found = services.workspace.conversations.all()
+    found.sort(key=lambda item: (item.started_at, item.id), reverse=True)
+    offset = ask.number("offset", 0)
+    delegations = [
+        {
+            "delegation_id": item.id,
+            "agent_id": item.agent_id,
+            "target_agent_id": item.target_agent_id,
+            "purpose": item.purpose,
+            "task_id": item.task_id,
+            "created_at": moment(item.created_at),
+        }
+        for agent_id in services.agents.all()
+        for item in services.delegations.unstarted(agent_id)
+    ]
+    return {
+        "conversations": [conversation_head(item) for item in found[offset : offset + ask.limit]],
+        "total": len(found),
+        "delegations": delegations,
+    }
+
+
+def show(ask: Ask) -> dict[str, Any]:
+    """One conversation with its newest messages, oldest first, its delegation and its task."""
+    services = ask.services
+    conversation = services.conversations.get(ask.path["conversation_id"])
+    messages = services.conversations.messages_of(conversation.id)
+    delegation = services.workspace.delegations.find(conversation.delegation_id) if conversation.delegation_id else None
+    task = services.workspace.tasks.find(conversation.task_id) if conversation.task_id else None
+    return {
+        "conversation": conversation_head(conversation),
+        "messages": [letter(message) for message in messages[-ask.limit :]],
+        "total": len(messages),
+        "context": shown_text(delegation.context) if delegation else None,
+        "task": task_card(task) if task else None,
+    }

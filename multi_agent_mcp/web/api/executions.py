@@ -1,0 +1,39 @@
+"""Executions and their logs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from multi_agent_mcp.web.asking import Ask
+from multi_agent_mcp.web.records import execution_row
+
+LOG_LINES = 500
+
+
+def page(ask: Ask) -> dict[str, Any]:
+    """The executions, running ones first, then the newest; `?agent=` asks for one agent's."""
+    executions = ask.services.workspace.executions
+    shelf = ask.asked("agent")
+    end = ask.number("offset", 0) + ask.limit
+    running = sorted(executions.open(shelf), key=lambda item: (item.started_at, item.id), reverse=True)
+    found = running + executions.closed(shelf, limit=end)
+    total = len(running) + executions.closed_counts(shelf).total()
+    return {"executions": [execution_row(item) for item in found[end - ask.limit : end]], "total": total}
+
+
+def log(ask: Ask) -> dict[str, Any]:
+    """Lines of a log from line `?offset=` on; without it the last ones. At most 500; `next_offset` follows the log."""
+    services = ask.services
+    execution = services.executions.get(None, ask.path["execution_id"])
+    follows = ask.asked("offset") is not None
+    where = {"offset": ask.number("offset", 0)} if follows else {"tail": LOG_LINES}
+    found = services.executions.read_log(execution, **where)
+    lines = found.lines[:LOG_LINES]
+    first = where["offset"] if follows else found.total - len(lines)
+    return {
+        "execution": execution_row(execution),
+        "lines": lines,
+        "offset": first,
+        "next_offset": first + len(lines),
+        "total": found.total,
+    }

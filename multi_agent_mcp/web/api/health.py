@@ -1,0 +1,18 @@
+"""What `doctor` finds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from multi_agent_mcp.web.asking import Ask
+
+
+def show(ask: Ask) -> dict[str, Any]:
+    """The findings, problems first; quarantined files are among them with their reason."""
+    from multi_agent_mcp.notify.tmux import probe  # libtmux takes 70 ms to import
+
+    findings = ask.services.doctor(probe).examine()
+    return {
+        "findings": [finding.as_answer() for finding in findings],
+        "problems": sum(finding.level == "problem" for finding in findings),
+    }

@@ -1,0 +1,78 @@
+"""Everybody's mail, as the Owner may see it; their own they also read and answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.errors import InvalidArguments, Unauthorized
+from multi_agent_mcp.services.drafts import Draft
+from multi_agent_mcp.services.reading import Query
+from multi_agent_mcp.web.asking import Ask
+from multi_agent_mcp.web.records import letter, letter_head
+
+BOXES = ("inbox", "sent", "all")
+
+
+def page(ask: Ask) -> dict[str, Any]:
+    """Messages, newest first: `?box=inbox|sent|all`, `?between=A,B` for a thread, `?agent=` for one agent's mail,
+    `?before=` a message id for the next page. Marks nothing read."""
+    found = ask.services.correspondence.page(**_filters(ask), before=ask.asked("before"), limit=ask.limit)
+    progress = ask.services.tracing.progress(found.messages)
+    return {
+        "messages": [
+            letter_head(message) | {"state": way["state"]}
+            for message, way in zip(found.messages, progress, strict=True)
+        ],
+        "more": found.more,
+        "unread": ask.services.reading.unread_count(ask.me.id),
+    }
+
+
+def show(ask: Ask) -> dict[str, Any]:
+    """One message with its words and, of each copy, every step it took. Marks nothing read."""
+    message = ask.services.correspondence.get(ask.path["message_id"])
+    return {"message": letter(message), "copies": ask.services.tracing.trace(message.id)}
+
+
+def send(ask: Ask) -> dict[str, Any]:
+    """Sends as the Owner; `receiver_id` null is a broadcast."""
+    draft = Draft(
+        content=ask.text("content"),
+        receiver_id=ask.optional_text("receiver_id"),
+        message_type=ask.optional_text("message_type") or "request",
+        subject=ask.optional_text("subject") or "",
+        priority=ask.optional_text("priority") or "normal",
+        idempotency_key=ask.optional_text("idempotency_key"),
+    )
+    sent = ask.services.messages.send(ask.me, draft)
+    delivery = {agent_id: outcome.as_answer() for agent_id, outcome in sent.delivery.items()}
+    return {"message_id": sent.message_id, "delivery": delivery}
+
+
+def mark_read(ask: Ask) -> dict[str, Any]:
+    """The Owner has read a message of their own; reading an awaited answer ends the wait."""
+    message_id = ask.path["message_id"]
+    _require_mine(ask, ask.services.correspondence.get(message_id))
+    query = Query(message_id=message_id, whole=True, polling=False)
+    answer = ask.services.reading.read(ask.me, query)
+    return {"message_id": message_id, "unread": answer["unread_remaining"]}
+
+
+def _filters(ask: Ask) -> dict[str, Any]:
+    between = ask.asked("between")
+    if between is not None:
+        one, comma, other = between.partition(",")
+        if not comma:
+            raise InvalidArguments(reason="between names two agents, with a comma")
+        return {"between": (ask.services.agents.get(one).id, ask.services.agents.get(other).id)}
+    box = ask.asked("box") or "inbox"
+    if box not in BOXES:
+        raise InvalidArguments(reason=f"box is one of {', '.join(BOXES)}")
+    whose = ask.asked("agent") or ask.me.id
+    return {"inbox": {"receiver_id": whose}, "sent": {"sender_id": whose}, "all": {}}[box]
+
+
+def _require_mine(ask: Ask, message: Message) -> None:
+    if message.receiver_id != ask.me.id:
+        raise Unauthorized("not_own_mailbox", agent_id=message.receiver_id)

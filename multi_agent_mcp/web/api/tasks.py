@@ -1,0 +1,120 @@
+"""The board: tasks by status, where each could go, and every change of one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, Task
+from multi_agent_mcp.services.board import work_order
+from multi_agent_mcp.services.creation import NewTask
+from multi_agent_mcp.services.drafts import require_choice
+from multi_agent_mcp.web.asking import Ask
+from multi_agent_mcp.web.records import conversation_head, execution_row, task_card, task_whole
+
+EXECUTIONS_SHOWN = 10
+
+
+def board(ask: Ask) -> dict[str, Any]:
+    """The columns: of each status how many tasks there are and a page of them, those in work most urgent first, the
+    finished ones most recent first. `?status=` asks for one column, `?assignee=` for one agent's tasks, `?offset=`
+    and `?limit=` for more."""
+    wanted = ask.asked("status")
+    if wanted is not None:
+        require_choice("status", wanted, TASK_STATUSES)
+    tasks = ask.services.workspace.tasks
+    open_ones = sorted(tasks.open(ask.asked("assignee")), key=work_order)
+    children = _children(tasks.open())
+    columns = []
+    for status in TASK_STATUSES if wanted is None else (wanted,):
+        shown, total = _column(ask, status, [task for task in open_ones if task.status == status])
+        cards = [_with_targets(ask, task, task_card(task, children[task.id])) for task in shown]
+        columns.append({"status": status, "total": total, "tasks": cards})
+    requests = [task_card(task) for task in ask.services.requests.waiting_for(ask.me.id)] if wanted is None else []
+    return {"columns": columns, "requests": requests}
+
+
+def show(ask: Ask) -> dict[str, Any]:
+    """One task with everything that belongs to it."""
+    services = ask.services
+    task = services.board.get(ask.path["task_id"])
+    subtasks = [item for item in services.workspace.tasks.all() if item.parent_task_id == task.id]
+    executions = [item for item in services.workspace.executions.all(task.assignee_id) if item.task_id == task.id]
+    executions.sort(key=lambda item: item.started_at, reverse=True)
+    record = task_whole(task, sorted(subtasks, key=work_order))
+    record["dependency_cards"] = [task_card(item) for item in _found(ask, task.dependencies)]
+    record["conversations"] = [conversation_head(item) for item in services.conversations.of_task(task.id)]
+    record["executions"] = [execution_row(item) for item in executions[:EXECUTIONS_SHOWN]]
+    return {"task": _with_targets(ask, task, record)}
+
+
+def create(ask: Ask) -> dict[str, Any]:
+    """A new task: `todo` with an assignee, else `backlog`."""
+    new = NewTask(
+        title=ask.text("title"),
+        description=ask.optional_text("description") or "",
+        priority=ask.optional_text("priority") or "medium",
+        assignee_id=ask.optional_text("assignee_id"),
+    )
+    (task,) = ask.services.creation.create(ask.me, [new], ask.optional_text("parent_task_id"))
+    return {"task": _with_targets(ask, task, task_card(task))}
+
+
+def set_status(ask: Ask) -> dict[str, Any]:
+    """Moves a task; `blocked` and `cancelled` interrupt its assignee."""
+    task, previous = ask.services.board.set_status(
+        ask.me, ask.path["task_id"], ask.text("status"), ask.optional_text("reason")
+    )
+    return {
+        "task": _with_targets(ask, task, task_card(task)),
+        "previous_status": previous,
+        "interrupted": task.assignee_id if task.interrupt_id else None,
+    }
+
+
+def assign(ask: Ask) -> dict[str, Any]:
+    """Hands a task to another agent; `assignee_id` null takes it from everybody."""
+    task, previous = ask.services.board.assign(ask.me, ask.path["task_id"], ask.optional_text("assignee_id"))
+    return {"task": _with_targets(ask, task, task_card(task)), "previous_assignee_id": previous}
+
+
+def decide(ask: Ask) -> dict[str, Any]:
+    """Approves or rejects what an agent requested for itself."""
+    task = ask.services.requests.decide(
+        ask.me, ask.path["task_id"], approve=ask.flag("approve"), reason=ask.optional_text("reason")
+    )
+    return {"task": _with_targets(ask, task, task_card(task))}
+
+
+def _column(ask: Ask, status: str, open_ones: list[Task]) -> tuple[list[Task], int]:
+    """One page of a column and how many tasks it has; of the finished ones only those shown are parsed."""
+    shelf = ask.asked("assignee")
+    offset, end = ask.number("offset", 0), ask.number("offset", 0) + ask.limit
+    total = len(open_ones) + ask.services.workspace.tasks.closed_counts(shelf)[status]
+    shown = open_ones[offset:end]
+    if status in FINAL and len(shown) < ask.limit:
+        first = max(offset - len(open_ones), 0)
+        closed = ask.services.workspace.tasks.closed(shelf, label=status, limit=end - len(open_ones))
+        shown += closed[first:]
+    return shown, total
+
+
+def _with_targets(ask: Ask, task: Task, record: dict[str, Any]) -> dict[str, Any]:
+    """The record with where the task may go: status → null, or why not."""
+    sentence = ask.services.texts.sentence
+    refusals = ask.services.board.targets(ask.me, task)
+    return record | {"targets": {status: refusal and sentence(refusal) for status, refusal in refusals.items()}}
+
+
+def _children(tasks: Iterable[Task]) -> defaultdict[str, list[Task]]:
+    children: defaultdict[str, list[Task]] = defaultdict(list)
+    for task in tasks:
+        if task.parent_task_id is not None:
+            children[task.parent_task_id].append(task)
+    return children
+
+
+def _found(ask: Ask, ids: Iterable[str]) -> list[Task]:
+    found = (ask.services.workspace.tasks.find(task_id) for task_id in ids)
+    return [task for task in found if task is not None]

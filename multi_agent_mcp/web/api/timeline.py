@@ -1,0 +1,50 @@
+"""The picture of the session: one period of it, drawn."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from multi_agent_mcp.domain.times import parse_time
+from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.web.asking import Ask
+from multi_agent_mcp.web.records import moment
+from multi_agent_mcp.web.timeline import draw, plot
+
+WIDTH = 1_200
+WIDTH_MAX = 8_000
+
+
+def show(ask: Ask) -> dict[str, Any]:
+    """The period `?from=` to `?to=` (default: the whole session) as an SVG `?width=` pixels wide, its clock in `?zone=`
+    (default: UTC), in the colours of `?theme=light|dark` (default: the reader's system)."""
+    timeline = ask.services.timeline.of(_moment(ask, "from"), _moment(ask, "to"))
+    width = ask.number("width", WIDTH, most=WIDTH_MAX)
+    theme = ask.asked("theme")
+    dark = None if theme not in ("light", "dark") else theme == "dark"
+    left, right = plot(width)
+    return {
+        "svg": draw(timeline, texts=ask.services.texts, width=width, dark=dark, zone=_zone(ask)),
+        "from": moment(timeline.start),
+        "to": moment(timeline.end),
+        "plot": {"left": left, "right": right},
+    }
+
+
+def _moment(ask: Ask, name: str) -> datetime | None:
+    given = ask.asked(name)
+    if given is None:
+        return None
+    found = parse_time(given)
+    if found is None:
+        raise InvalidArguments(reason=f"{name} is no time (ISO 8601)")
+    return found
+
+
+def _zone(ask: Ask) -> tzinfo:
+    """The time zone by its IANA name; an unknown one counts as UTC."""
+    try:
+        return ZoneInfo(ask.asked("zone") or "UTC")
+    except (ValueError, OSError, KeyError):
+        return UTC

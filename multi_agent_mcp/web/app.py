@@ -1,0 +1,138 @@
+"""The console as an ASGI application: who may come in, the pages, the API, the stream of changes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
+from multi_agent_mcp.web import pages
+from multi_agent_mcp.web.access import COOKIE_DAYS, Access
+from multi_agent_mcp.web.api import ENDPOINTS, Endpoint, timeline
+from multi_agent_mcp.web.asking import Ask, parse_body
+from multi_agent_mcp.web.gate import Gate
+from multi_agent_mcp.web.live import Live
+
+logger = logging.getLogger(__name__)
+
+STATUS_OF_CODE = {
+    "unauthorized": 403,
+    "invalid_session": 403,
+    "invalid_status_transition": 409,
+    "already_exists": 409,
+    "conversation_not_active": 409,
+    "content_too_large": 413,
+    "storage_error": 507,
+}
+
+
+@dataclass(frozen=True)
+class Console:
+    """What every request needs. `acting` is the agent in whose name changes are made (None: the Owner)."""
+
+    services: Services
+    access: Access
+    live: Live
+    port: int
+    acting: str | None = None
+
+    @property
+    def words(self) -> Texts:
+        return catalogue(self.services.texts.language, CONSOLE)
+
+    @property
+    def me(self) -> Agent:
+        agents = self.services.agents
+        return agents.get(self.acting) if self.acting else agents.owner()
+
+
+def create_app(console: Console) -> Starlette:
+    """The application; `console.live` runs as long as it does."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with console.live:
+            yield
+
+    return Starlette(
+        routes=[
+            Route("/open", partial(enter, console)),
+            Route("/api/events", partial(stream, console)),
+            *(_api_route(console, *endpoint) for endpoint in ENDPOINTS),
+            Route("/timeline.svg", partial(download, console)),
+            *pages.routes(console.services, lambda: console.me, console.access),
+            Mount("/static", StaticFiles(packages=[("multi_agent_mcp.web", "static")])),
+        ],
+        middleware=[Middleware(Gate, access=console.access, port=console.port, texts=console.words)],
+        lifespan=lifespan,
+    )
+
+
+async def enter(console: Console, request: Request) -> Response:
+    """The one-time link: a cookie for whoever comes first."""
+    cookie = console.access.redeem(request.query_params.get("ticket", ""))
+    if cookie is None:
+        return PlainTextResponse(console.words("link_used"), status_code=403)
+    response = RedirectResponse("/", status_code=303)
+    response.set_cookie(
+        console.access.cookie_name,
+        cookie,
+        max_age=COOKIE_DAYS * 86_400,
+        httponly=True,
+        samesite="strict",
+    )
+    return response
+
+
+async def stream(console: Console, request: Request) -> Response:
+    """`/api/events`: what changed, as it changes (see `live.py`)."""
+    events = console.live.events(request.headers.get("last-event-id"))
+    return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+async def download(console: Console, request: Request) -> Response:
+    """The timeline as a file of its own."""
+    answer = await _answered(console, request, timeline.show)
+    if not answer["success"]:
+        return JSONResponse(answer, _status(answer["error"]))
+    name = f"{console.services.workspace.session}-timeline.svg"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(answer["svg"], media_type="image/svg+xml", headers=headers)
+
+
+def _api_route(console: Console, method: str, path: str, endpoint: Endpoint) -> Route:
+    async def handle(request: Request) -> Response:
+        answer = await _answered(console, request, endpoint)
+        return JSONResponse(answer, 200 if answer["success"] else _status(answer["error"]))
+
+    return Route(f"/api{path}", handle, methods=[method])
+
+
+async def _answered(console: Console, request: Request, endpoint: Endpoint) -> dict[str, Any]:
+    """Runs an endpoint on a worker thread; a refusal becomes one sentence with its code."""
+    try:
+        body: Mapping[str, Any] = parse_body(await request.body()) if request.method == "POST" else {}
+        ask = Ask(console.services, console.me, request.path_params, request.query_params, body)
+        return {"success": True, **await run_in_threadpool(endpoint, ask)}
+    except Refusal as refusal:
+        sentence = console.services.texts.sentence(refusal)
+        return {"success": False, "error": refusal.code, "message": sentence}
+
+
+def _status(code: str) -> int:
+    return STATUS_OF_CODE.get(code, 404 if code.endswith("_not_found") else 400)

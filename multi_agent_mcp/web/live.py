@@ -1,0 +1,123 @@
+"""What changed, told to open pages: file events become numbered topics, sent as server-sent events.
+
+A page is told *that* messages or tasks changed and fetches them anew, so an event that is lost costs nothing: on
+reconnecting it says the last number it saw and hears every topic that changed since, or all of them from another
+server (WHATWG HTML, 9.2 Server-sent events).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+
+from multi_agent_mcp.store.watch import TreeWatch
+
+TOPIC_OF_FOLDER = {
+    "agents.json": "agents",
+    "sessions": "agents",
+    "owner_wait": "agents",
+    "tasks": "tasks",
+    "notifications": "notifications",
+    "ipc": "messages",
+    ".doorbell": "messages",
+    "conversations": "conversations",
+    "delegations": "conversations",
+    "executions": "executions",
+}
+TOPICS = tuple(sorted(set(TOPIC_OF_FOLDER.values())))
+GATHER_SECONDS = 0.04  # a send touches several files; the page is told once
+HEARTBEAT_SECONDS = 15.0  # so that a dead page's connection is noticed
+RETRY_MILLISECONDS = 500
+
+
+class Live:
+    """The changes of one session directory, for any number of pages. Lives in the server's event loop."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.boot = secrets.token_hex(4)
+        """Tells this server's numbers from those of one that ran before it."""
+        self._count = 0
+        self._changed_at = dict.fromkeys(TOPICS, 0)
+        self._pending: set[str] = set()
+        self._news = asyncio.Condition()
+        self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._watch = TreeWatch(path, self._noticed)
+
+    async def __aenter__(self) -> Live:
+        self._loop = asyncio.get_running_loop()
+        await asyncio.to_thread(self._watch.__enter__)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+        await asyncio.to_thread(self._watch.__exit__)
+
+    @property
+    def degraded(self) -> str | None:
+        """Why changes are only polled for, if so."""
+        return self._watch.degraded
+
+    async def close(self) -> None:
+        """Ends every open stream: the server is about to stop."""
+        async with self._news:
+            self._closed = True
+            self._news.notify_all()
+
+    async def events(self, last_event_id: str | None) -> AsyncIterator[str]:
+        """The stream of one page, from the event it saw last (None: from now on)."""
+        seen = self._count if last_event_id is None else self._seen(last_event_id)
+        yield f"retry: {RETRY_MILLISECONDS}\n\n"
+        yield self._event(self._count, self._since(seen))
+        seen = self._count
+        while not self._closed:
+            try:
+                await asyncio.wait_for(self._wait_beyond(seen), HEARTBEAT_SECONDS)
+            except TimeoutError:
+                yield ": still here\n\n"
+                continue
+            topics = self._since(seen)
+            seen = self._count
+            if topics:
+                yield self._event(seen, topics)
+
+    def _noticed(self, path: Path) -> None:
+        """From the watching thread: a file below the session directory has changed."""
+        topic = TOPIC_OF_FOLDER.get(path.parts[0])
+        if topic is not None and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._gather, topic)
+
+    def _gather(self, topic: str) -> None:
+        if not self._pending:
+            asyncio.get_running_loop().call_later(GATHER_SECONDS, self._publish)
+        self._pending.add(topic)
+
+    def _publish(self) -> None:
+        self._count += 1
+        for topic in self._pending:
+            self._changed_at[topic] = self._count
+        self._pending.clear()
+        self._publishing = asyncio.ensure_future(self._wake())
+
+    async def _wake(self) -> None:
+        async with self._news:
+            self._news.notify_all()
+
+    async def _wait_beyond(self, seen: int) -> None:
+        async with self._news:
+            await self._news.wait_for(lambda: self._closed or self._count != seen)
+
+    def _seen(self, event_id: str) -> int:
+        """The number in an event id; -1, before everything, when another server gave it."""
+        boot, _, number = event_id.partition("-")
+        return int(number) if boot == self.boot and number.isdigit() else -1
+
+    def _since(self, seen: int) -> list[str]:
+        return [topic for topic, changed_at in self._changed_at.items() if changed_at > seen]
+
+    def _event(self, number: int, topics: Iterable[str]) -> str:
+        return f"id: {self.boot}-{number}\nevent: changed\ndata: {json.dumps(list(topics))}\n\n"

@@ -1,0 +1,77 @@
+"""The pages: one template each, words from the catalogue; what they show they fetch from the API."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from multi_agent_mcp import __version__
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES
+from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES
+from multi_agent_mcp.texts import CONSOLE, catalogue
+from multi_agent_mcp.web.access import Access
+
+PAGES = ("board", "agents", "messages", "conversations", "timeline", "executions", "health")
+
+
+def routes(services: Services, me: Callable[[], Agent], access: Access) -> list[Route]:
+    """`/` is the board; every other page has its name for a path."""
+    return [Route("/" if name == "board" else f"/{name}", _page(name, services, me, access)) for name in PAGES]
+
+
+def _page(name: str, services: Services, me: Callable[[], Agent], access: Access) -> Callable[[Request], Response]:
+    def show(request: Request) -> Response:
+        cookie = request.cookies[access.cookie_name]
+        texts = catalogue(services.texts.language, CONSOLE)
+        facts = {
+            "page": name,
+            "language": texts.language,
+            "session": services.workspace.session,
+            "me": me().id,
+            "csrf": access.csrf_token(cookie),
+            "statuses": TASK_STATUSES,
+            "priorities": TASK_PRIORITIES,
+            "messagePriorities": MESSAGE_PRIORITIES,
+            "texts": {key: texts(key) for key in sorted(texts.keys())},
+        }
+        return HTMLResponse(_template(name, t=texts, pages=PAGES, facts=_embedded(facts), version=__version__, **facts))
+
+    return show
+
+
+def _template(name: str, **values: Any) -> str:
+    return _environment().get_template(f"{name}.html").render(assets=_assets_version(), **values)
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("multi_agent_mcp.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+
+
+@cache
+def _assets_version() -> str:
+    """Changes with any asset, so that browsers may keep them."""
+    digest = hashlib.sha256()
+    folder = resources.files("multi_agent_mcp.web").joinpath("static")
+    for asset in sorted(folder.iterdir(), key=lambda item: item.name):
+        digest.update(asset.read_bytes())
+    return digest.hexdigest()[:10]
+
+
+def _embedded(facts: dict[str, Any]) -> str:
+    """JSON that can stand inside a `<script>` element: nothing in it can end the element (HTML 4.12.1.3)."""
+    text = json.dumps(facts, ensure_ascii=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -1,0 +1,68 @@
+"""Runs the console until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+
+import uvicorn
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.web.access import Access
+from multi_agent_mcp.web.app import Console, create_app
+from multi_agent_mcp.web.live import Live
+
+LOOPBACK = "127.0.0.1"
+
+
+def serve(services: Services, port: int, acting: str | None, ready: Callable[[str], None]) -> None:
+    """Serves on loopback; port 0 is any free one. `ready` is told the one-time link once connections are accepted.
+
+    Raises `StorageError` when the port is taken, and whatever `acting` is refused for.
+    """
+    with socket.socket() as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((LOOPBACK, port))
+        except (OSError, OverflowError) as error:
+            raise StorageError(path=f"{LOOPBACK}:{port}", reason=str(error)) from error
+        port = listening.getsockname()[1]
+        access = Access(services.workspace.files, services.workspace.path / ".console")
+        console = Console(services, access, Live(services.workspace.path), port, acting)
+        assert console.me  # noqa: S101 - raises for an unknown agent before anything is served
+        with suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
+            asyncio.run(_serve(console, listening, lambda: ready(link(console))))
+
+
+def link(console: Console) -> str:
+    """A link that opens the console in one browser, once."""
+    return f"http://{LOOPBACK}:{console.port}/open?ticket={console.access.issue_ticket()}"
+
+
+async def _serve(console: Console, listening: socket.socket, ready: Callable[[], None]) -> None:
+    config = uvicorn.Config(
+        create_app(console), log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=1
+    )
+    server = _Server(config, ready, console.live)
+    await server.serve(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """uvicorn that says when it is ready and ends the open streams before it waits for them."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], live: Live) -> None:
+        super().__init__(config)
+        self._ready = ready
+        self._live = live
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._live.close()
+        await super().shutdown(sockets)

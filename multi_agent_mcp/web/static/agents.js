@@ -1,0 +1,77 @@
+// The team as a tree: who lives, what they do, who waits for whom; and how to stop them.
+
+import { age, api, ask, attempt, chip, facts, face, h, icon, keyed, statusChip, t, toast, visible, watch } from "./core.js";
+import { compose } from "./writing.js";
+
+const team = document.getElementById("agents");
+
+watch(["agents", "tasks", "messages", "notifications"], async () => {
+  const { agents } = await api("/agents");
+  keyed(team, agents, (agent) => agent.id, row);
+  team.setAttribute("aria-busy", "false");
+});
+
+function row(agent) {
+  return h(
+    "li", { class: `agent ${agent.alive ? "is-alive" : ""}`, vars: { "--depth": agent.depth } },
+    h("div", { class: "name" }, face(agent.id),
+      h("div", { class: "grow" },
+        h("b", null, h("bdi", null, agent.id)), " ", h("span", { class: "hint" }, t(`role.${agent.role}`)),
+        agent.name && agent.name !== agent.id && h("div", { class: "hint" }, h("bdi", null, visible(agent.name))))),
+    h("div", { class: "life" }, life(agent)),
+    h("div", { class: "work" }, work(agent)),
+    h("div", { class: "acts" }, acts(agent)),
+  );
+}
+
+function life(agent) {
+  const marks = agent.sessions.length
+    ? agent.sessions.map((session) => chip("alive", t(`agents.session.${session.purpose}`)))
+    : [chip("gone", t("agents.gone"))];
+  const where = agent.pane_id ? `${t("agents.pane")} ${agent.pane_id}${agent.host ? ` · ${agent.host}` : ""}` : t("agents.no_pane");
+  return [
+    h("div", { class: "marks" }, marks),
+    h("small", { class: "hint" }, where, " · ", agent.last_activity_at ? [`${t("agents.last")} `, age(agent.last_activity_at)] : t("agents.never")),
+  ];
+}
+
+function work(agent) {
+  return [
+    agent.task
+      ? h("div", null, statusChip(agent.task.status), " ", h("a", { href: `/#${agent.task.task_id}` }, h("bdi", null, visible(agent.task.title))), " ", h("small", { class: "hint" }, `${agent.task.progress}%`))
+      : h("span", { class: "hint" }, t("agents.idle")),
+    agent.interrupts > 0 && chip("status-blocked", t("agents.interrupts", { n: agent.interrupts })),
+    agent.wait && h("div", { class: "waits" }, t("agents.waits", { agent: agent.wait.admin_id }), " ", age(agent.wait.since), " ",
+      h("button", { type: "button", "data-mark": "release", onclick: () => release(agent) }, t("agents.release"))),
+  ];
+}
+
+function acts(agent) {
+  const mail = h("a", { class: "tally", href: `/messages#box=inbox&whose=${agent.id}`, title: t("agents.mail") }, icon("messages"), `${agent.unread} ${t("agents.unread")}`);
+  if (agent.id === facts.me) return [mail];
+  return [
+    mail,
+    h("button", { type: "button", class: "ghost", "data-mark": "write", onclick: () => compose({ receiver_id: agent.id }) }, t("agents.write")),
+    agent.role !== "owner" && h("button", { type: "button", class: "ghost stop", "data-mark": "stop", onclick: () => stop(agent) }, icon("stop"), t("agents.stop")),
+  ];
+}
+
+async function stop(agent) {
+  const actions = (agent.task ? ["blocked", "cancel", "pause"] : ["pause"]).map((name) => [name, t(`agents.action.${name}`)]);
+  const given = await ask(t("agents.stop_title", { agent: agent.id }), [
+    { name: "action", label: agent.task ? visible(agent.task.title) : t("agents.idle"), kind: "choice", options: actions, value: actions[0][0] },
+    { name: "reason", label: t("board.reason"), kind: "long", rows: 3, hint: t("board.reason_hint") },
+  ], t("agents.stop"), t("board.will_interrupt", { agent: agent.id }));
+  if (!given) return;
+  await attempt(async () => {
+    await api(`/agents/${agent.id}/interrupt`, { action: given.action, reason: given.reason || null });
+    toast(t("agents.stopped", { agent: agent.id }));
+  });
+}
+
+async function release(agent) {
+  await attempt(async () => {
+    await api(`/agents/${agent.id}/release`, {});
+    toast(t("agents.released", { agent: agent.id }));
+  });
+}

@@ -1,0 +1,51 @@
+// Conversations between agents, live, with the delegation and the task they belong to.
+
+import { age, api, at, attempt, chip, face, h, keyed, prose, query, statusChip, t, visible, watch, who } from "./core.js";
+import { choosing, row } from "./split.js";
+
+const PAGE = 50;
+const list = document.getElementById("conversations");
+const more = document.getElementById("more");
+const waiting = document.getElementById("waiting");
+let wanted = PAGE;
+
+const purposeOf = (item) => visible(item.purpose ?? "") || t("conversations.no_purpose");
+
+async function look() {
+  const answer = await api(`/conversations${query({ limit: Math.min(wanted, 200) })}`);
+  keyed(list, answer.conversations, (item) => item.conversation_id, (item) => row(item.conversation_id, `#${item.conversation_id}`, item.status !== "ended",
+    face(item.initiator_id),
+    h("span", { class: "first" }, h("bdi", null, `${item.initiator_id} ↔ ${item.target_agent_id}`), chip(`conversation-${item.status}`, t(`conversations.${item.status}`))),
+    age(item.started_at),
+    h("span", { class: "second" }, h("bdi", null, purposeOf(item)))));
+  list.setAttribute("aria-busy", "false");
+  if (!answer.conversations.length) list.replaceChildren(h("li", { class: "empty" }, t("empty")));
+  more.hidden = answer.conversations.length >= Math.min(answer.total, 200);
+  waiting.hidden = !answer.delegations.length;
+  waiting.replaceChildren(h("h2", null, t("conversations.waiting", { n: answer.delegations.length })), h("ul", null, answer.delegations.map((item) => h("li", null,
+    who(item.agent_id), " → ", who(item.target_agent_id), h("bdi", { class: "grow" }, purposeOf(item)), age(item.created_at)))));
+  chosen.mark();
+}
+
+async function show(id) {
+  let answer;
+  if (!await attempt(async () => { answer = await api(`/conversations/${id}${query({ limit: 200 })}`); })) return null;
+  const { conversation, messages, context, task } = answer;
+  return [
+    h("h2", null, h("bdi", null, purposeOf(conversation))),
+    h("p", { class: "between" }, who(conversation.initiator_id), " ↔ ", who(conversation.target_agent_id), " ", chip(`conversation-${conversation.status}`, t(`conversations.${conversation.status}`)),
+      h("span", { class: "hint" }, at(conversation.started_at), conversation.ended_by && ` · ${t("conversations.ended_by", { agent: conversation.ended_by })}`)),
+    (task || conversation.delegation_id) && h("dl", { class: "details" },
+      task && h("div", null, h("dt", null, t("conversations.task")), h("dd", null, statusChip(task.status), " ", h("a", { href: `/#${task.task_id}` }, h("bdi", null, visible(task.title))))),
+      conversation.delegation_id && h("div", null, h("dt", null, t("conversations.delegation")), h("dd", null, h("code", null, conversation.delegation_id)))),
+    context && context.length > 0 && h("section", null, h("h3", null, t("conversations.context")), prose(context)),
+    h("ol", { class: "talk" }, messages.map((message) => h("li", { class: message.sender_id === conversation.initiator_id ? "one" : "other" },
+      h("div", { class: "by" }, who(message.sender_id), age(message.created_at)),
+      h("div", { class: "bubble" }, prose(message.content))))),
+  ];
+}
+
+more.addEventListener("click", () => { wanted += 100; again(); });
+const chosen = choosing(show);
+const again = watch(["conversations"], look);
+watch(["conversations", "tasks"], chosen.look);

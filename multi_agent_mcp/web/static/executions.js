@@ -1,0 +1,59 @@
+// Executions and their logs, followed while they run.
+
+import { age, api, at, attempt, chip, face, h, keyed, query, t, took, visible, watch, who } from "./core.js";
+import { choosing, row } from "./split.js";
+
+const PAGE = 50;
+const list = document.getElementById("executions");
+const more = document.getElementById("more");
+const whose = document.getElementById("whose");
+let wanted = PAGE;
+let followed = { id: null };
+
+async function look() {
+  const answer = await api(`/executions${query({ agent: whose.value, limit: Math.min(wanted, 200) })}`);
+  keyed(list, answer.executions, (item) => item.execution_id, (item) => row(item.execution_id, `#${item.execution_id}`, item.status === "running",
+    face(item.agent_id),
+    h("span", { class: "first" }, h("bdi", null, item.agent_id), chip(`execution-${item.status}`, t(`executions.${item.status}`))),
+    age(item.started_at),
+    h("span", { class: "second" }, `${item.task_id} · ${took(item.duration_seconds)}`)));
+  list.setAttribute("aria-busy", "false");
+  if (!answer.executions.length) list.replaceChildren(h("li", { class: "empty" }, t("empty")));
+  more.hidden = answer.executions.length >= Math.min(answer.total, 200);
+  chosen.mark();
+}
+
+// Lines are only added: what was selected in the log stays selected.
+async function show(id) {
+  const known = followed.id === id ? followed : { id, next: null, log: h("pre", { class: "log", tabindex: "0" }), head: h("div") };
+  let answer;
+  if (!await attempt(async () => { answer = await api(`/executions/${id}/log${query({ offset: known.next })}`); })) return null;
+  followed = known;
+  const { execution, lines, total } = answer;
+  const { log } = known;
+  const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
+  for (const line of lines) log.append(h("span", { class: tone(line) }, `${visible(line)}\n`));
+  known.next = answer.next_offset;
+  known.head.replaceChildren(
+    h("h2", null, t("executions.log", { execution: execution.execution_id })),
+    h("p", { class: "between" }, who(execution.agent_id), " ", chip(`execution-${execution.status}`, t(`executions.${execution.status}`)), " ",
+      h("a", { href: `/#${execution.task_id}` }, execution.task_id), h("span", { class: "hint" }, `${at(execution.started_at)} · ${took(execution.duration_seconds)}`)),
+    execution.error_message ? h("p", { class: "reason" }, visible(execution.error_message)) : "");
+  if (atEnd) requestAnimationFrame(() => { log.scrollTop = log.scrollHeight; });
+  if (known.next < total) queueMicrotask(chosen.look);
+  return [known.head, log];
+}
+
+const tone = (line) => (/interrupt/.test(line) ? "stop" : /error|failed/i.test(line) ? "bad" : "");
+
+whose.addEventListener("change", () => again());
+more.addEventListener("click", () => { wanted += 100; again(); });
+const chosen = choosing(show);
+const again = watch(["executions"], look);
+watch(["executions"], chosen.look);
+watch(["agents"], async () => {
+  const { agents } = await api("/agents");
+  const now = whose.value;
+  whose.replaceChildren(whose.firstElementChild, ...agents.map(({ id }) => h("option", { value: id }, id)));
+  whose.value = now;
+});

@@ -1,0 +1,119 @@
+// Everybody's mail, newest first; the Owner's own is read and answered here.
+
+import { age, api, at, attempt, badge, chip, facts, face, h, keyed, prose, query, t, visible, watch, who } from "./core.js";
+import { choosing, row } from "./split.js";
+import { compose } from "./writing.js";
+
+const PAGE = 50;
+const list = document.getElementById("letters");
+const more = document.getElementById("more");
+const whose = document.getElementById("whose");
+let wanted = PAGE;
+let letters = [];
+
+// ---- what the list shows stands in the address: #box=…&whose=…&id=…
+
+const settings = () => {
+  const given = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
+  return { box: given.get("box") ?? "inbox", whose: given.get("whose") ?? facts.me, id: given.get("id") };
+};
+const address = (changes) => `#${new URLSearchParams(Object.entries({ ...settings(), ...changes }).filter(([, value]) => value))}`;
+
+async function look() {
+  const { box, whose: agent } = settings();
+  let found = [];
+  let page;
+  do {
+    const before = found.at(-1)?.id;
+    page = await api(`/messages${query({ box, agent: box === "all" ? null : agent, before, limit: Math.min(wanted - found.length, 200) })}`);
+    found.push(...page.messages);
+  } while (page.more && found.length < wanted);
+  letters = found;
+  keyed(list, letters, (letter) => letter.id, letterRow);
+  list.setAttribute("aria-busy", "false");
+  if (!letters.length) list.replaceChildren(h("li", { class: "empty" }, t("empty")));
+  more.hidden = !page.more;
+  for (const button of document.querySelectorAll("#boxes button")) button.setAttribute("aria-pressed", String(button.dataset.box === box));
+  whose.hidden = box === "all";
+  whose.value = agent;
+  chosen.mark();
+}
+
+function letterRow(letter) {
+  const other = settings().box === "sent" ? letter.receiver_id : letter.sender_id;
+  return row(letter.id, address({ id: letter.id }), !letter.read_at,
+    face(other),
+    h("span", { class: "first" }, h("bdi", null, `${letter.sender_id} → ${letter.receiver_id}`), ["urgent", "high"].includes(letter.priority) && chip(`priority-${letter.priority}`, t(`priority.${letter.priority}`))),
+    age(letter.created_at),
+    h("span", { class: "second" }, h("bdi", null, visible(letter.subject || letter.preview) || t("messages.no_subject"))));
+}
+
+// ---- one message, its way, and what these two wrote before and after
+
+async function show(id) {
+  let message, copies;
+  if (!await attempt(async () => { ({ message, copies } = await api(`/messages/${id}`)); })) return null;
+  const thread = await api(`/messages${query({ between: `${message.sender_id},${message.receiver_id}`, limit: 20 })}`);
+  if (message.receiver_id === facts.me && !message.read_at) markRead(message);
+  const subject = visible(message.subject);
+  return [
+    h("div", { class: "acts" },
+      h("h2", { class: "grow" }, h("bdi", null, subject || t("messages.no_subject"))),
+      message.sender_id !== facts.me && h("button", { type: "button", class: "primary", onclick: () => compose({ receiver_id: message.sender_id, subject: t("messages.quote", { subject }).slice(0, 500), message_type: "response" }) }, t("messages.reply"))),
+    h("p", { class: "between" }, who(message.sender_id), " → ", who(message.receiver_id), " ", chip("kind", message.message_type),
+      ["urgent", "high"].includes(message.priority) && chip(`priority-${message.priority}`, t(`priority.${message.priority}`)), h("span", { class: "hint" }, at(message.created_at))),
+    references(message),
+    h("div", { class: "words" }, prose(message.content)),
+    h("h3", null, t("messages.steps")),
+    ...copies.filter((copy) => copy.id === message.id || copies.length === 1).map((copy) => way(copy)),
+    thread.messages.length > 1 && h("h3", null, t("messages.thread", { one: message.sender_id, other: message.receiver_id })),
+    thread.messages.length > 1 && h("ol", { class: "thread" }, thread.messages.map((letter) => h("li", { class: letter.id === id ? "this" : "" },
+      h("a", { href: address({ id: letter.id }) }, face(letter.sender_id), h("bdi", { class: "grow" }, visible(letter.subject || letter.preview) || t("messages.no_subject")), chip(`state-${letter.state}`, t(`state.${letter.state}`)), age(letter.created_at))))),
+  ];
+}
+
+function references(message) {
+  const links = [
+    message.task_id && h("a", { href: `/#${message.task_id}` }, message.task_id),
+    message.conversation_id && h("a", { href: `/conversations#${message.conversation_id}` }, message.conversation_id),
+    message.broadcast_id && chip("kind", t("messages.broadcast")),
+  ].filter(Boolean);
+  return links.length ? h("p", { class: "hint marks" }, links) : null;
+}
+
+// stored → rung → submitted → read, each with its time after the first.
+export function way(copy) {
+  const begin = Date.parse(copy.steps[0].at);
+  return h("ol", { class: "way" }, copy.steps.map((step) => h("li", { class: `state-${step.state}` },
+    h("b", null, t(`state.${step.state}`)),
+    h("small", { title: at(step.at) }, step === copy.steps[0] ? at(step.at) : `+${later(Date.parse(step.at) - begin)}`),
+    step.reason && h("small", { class: "hint" }, visible(step.reason)))));
+}
+
+function later(milliseconds) {
+  if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
+  return milliseconds < 60000 ? t("ago.seconds", { n: (milliseconds / 1000).toFixed(1) }) : t("ago.minutes", { n: (milliseconds / 60000).toFixed(1) });
+}
+
+async function markRead(message) {
+  await attempt(async () => badge("messages", (await api(`/messages/${message.id}/read`, {})).unread));
+}
+
+// ---- what a person does
+
+document.getElementById("boxes").addEventListener("click", (event) => {
+  const { box } = event.target.dataset;
+  if (box) location.hash = address({ box, id: null });
+});
+whose.addEventListener("change", () => { location.hash = address({ whose: whose.value, id: null }); });
+document.getElementById("write").addEventListener("click", () => compose());
+more.addEventListener("click", () => { wanted += 100; again(); });
+
+const chosen = choosing(show);
+const again = watch(["messages"], look);
+watch(["messages"], chosen.look);
+watch(["agents"], async () => {
+  const { agents } = await api("/agents");
+  whose.replaceChildren(...agents.map(({ id }) => h("option", { value: id, selected: id === settings().whose }, id)));
+});
+addEventListener("hashchange", again);

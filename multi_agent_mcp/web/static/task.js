@@ -1,0 +1,96 @@
+// One task in a sheet: everything the board has no room for, kept up to date while it is open.
+
+import { age, api, at, attempt, dialog, h, icon, menu, prose, statusChip, chip, t, visible, watch, who } from "./core.js";
+
+let shown = null;
+let refresh = null;
+
+export async function openTask(taskId, board) {
+  await attempt(async () => {
+    const { task } = await api(`/tasks/${taskId}`);
+    shown?.box.close();
+    const content = h("div", { class: "task" }, whole(task, board));
+    const box = dialog(task.title, content);
+    shown = { taskId, box, content, board };
+    box.addEventListener("close", () => { shown = shown?.box === box ? null : shown; board.onclose(); });
+    refresh ??= watch(["tasks", "executions", "conversations"], again);
+  });
+}
+
+async function again() {
+  if (!shown) return;
+  const { taskId, content, box, board } = shown;
+  const { task } = await api(`/tasks/${taskId}`);
+  if (shown?.taskId !== taskId || document.querySelector(".menu")) return;
+  content.replaceChildren(...whole(task, board));
+  box.querySelector("h2").textContent = visible(task.title);
+}
+
+function whole(task, board) {
+  return [
+    acts(task, board),
+    task.blocked_reason && h("p", { class: "reason" }, h("b", null, `${t("board.blocked_reason")}: `), h("bdi", null, visible(task.blocked_reason))),
+    details(task),
+    (task.progress > 0 || task.status === "in_progress") && board.progress(task.progress),
+    task.description.length > 0 && section("board.description", prose(task.description)),
+    task.completion_summary && section("board.summary", h("p", null, h("bdi", null, visible(task.completion_summary)))),
+    task.next_steps && section("board.next_steps", h("p", null, h("bdi", null, visible(task.next_steps)))),
+    task.checklist_items.length > 0 && section("board.checklist", checklist(task.checklist_items)),
+    task.subtask_cards.length > 0 && section("board.subtasks", links(task.subtask_cards)),
+    task.dependency_cards.length > 0 && section("board.dependencies", links(task.dependency_cards)),
+    task.conversations.length > 0 && section("board.conversations", h("ul", { class: "links" }, task.conversations.map((item) => h("li", null,
+      h("a", { href: `/conversations#${item.conversation_id}` }, h("bdi", null, visible(item.purpose ?? item.conversation_id))), " ", who(item.initiator_id), " → ", who(item.target_agent_id))))),
+    task.executions.length > 0 && section("board.executions", h("ul", { class: "links" }, task.executions.map((item) => h("li", null,
+      h("a", { href: `/executions#${item.execution_id}` }, item.execution_id), " ", chip(`execution-${item.status}`, t(`executions.${item.status}`)), " ", age(item.started_at))))),
+    section("board.history", history(task.history)),
+  ].filter(Boolean);
+}
+
+function acts(task, board) {
+  const moving = h("button", { type: "button", class: "primary", onclick: (event) => menu(event.currentTarget, board.moves(task), t("board.move")) }, t("board.move"));
+  const others = board.otherActs(task).map((one) => h("button", { type: "button", class: "ghost", onclick: one.act }, one.text));
+  const decisions = task.approval_status !== "pending" ? [] : [
+    h("button", { type: "button", class: "good", onclick: () => board.decide(task, true) }, t("board.approve")),
+    h("button", { type: "button", class: "ghost", onclick: () => board.decide(task, false) }, t("board.reject")),
+  ];
+  const movable = Object.values(task.targets).some((why) => !why);
+  return h("div", { class: "acts" }, statusChip(task.status), h("span", { class: "grow" }), movable && moving, decisions, others);
+}
+
+function details(task) {
+  const rows = [
+    ["board.assignee", task.assignee_id ? who(task.assignee_id) : t("board.unassigned")],
+    ["board.priority", chip(`priority-${task.priority}`, t(`priority.${task.priority}`))],
+    ["board.created_by", who(task.created_by)],
+    ["board.created", at(task.created_at)],
+    task.started_at && ["board.started", at(task.started_at)],
+    task.completed_at && ["board.finished", at(task.completed_at)],
+    task.parent_task_id && ["board.parent", h("a", { href: `#${task.parent_task_id}` }, task.parent_task_id)],
+    [null, h("code", null, task.task_id)],
+  ].filter(Boolean);
+  return h("dl", { class: "details" }, rows.map(([key, value]) => h("div", null, h("dt", null, key ? t(key) : "id"), h("dd", null, value))));
+}
+
+const section = (key, ...content) => h("section", null, h("h3", null, t(key)), ...content);
+
+const checklist = (items) => h("ul", { class: "checklist" }, items.map((item) => h("li", { class: item.completed ? "completed" : "" },
+  h("input", { type: "checkbox", disabled: true, checked: item.completed, "aria-label": visible(item.text) }), h("bdi", null, visible(item.text)))));
+
+const links = (cards) => h("ul", { class: "links" }, cards.map((card) => h("li", null, statusChip(card.status), " ",
+  h("a", { href: `#${card.task_id}` }, h("bdi", null, visible(card.title))), " ", card.assignee_id && who(card.assignee_id))));
+
+function history(entries) {
+  return h("ol", { class: "history", reversed: true }, [...entries].reverse().map((entry) => h("li", null,
+    h("span", { class: "line" }, who(entry.by ?? "-"), " ", h("span", null, changes(entry)), " ", age(entry.at)),
+    entry.reason && h("p", { class: "hint" }, h("bdi", null, visible(entry.reason))))));
+}
+
+function changes(entry) {
+  const told = new Set(["at", "by", "reason", "message_id", "conversation_id"]);
+  const words = { status: (value) => (value ? t(`status.${value}`) : "–") };
+  return Object.entries(entry).filter(([key]) => !told.has(key)).map(([key, value]) => {
+    const say = words[key] ?? ((one) => one ?? "–");
+    if (key === "status" && Array.isArray(value)) return visible(value.filter((one, index) => index || one).map(say).join(" → "));
+    return visible(`${key} ${Array.isArray(value) ? value.map(say).join(" → ") : say(value)}`);
+  }).join(", ");
+}

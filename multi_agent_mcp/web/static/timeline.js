@@ -1,0 +1,114 @@
+// One picture of the session; the server draws the period that is asked for, so it stays sharp at any zoom.
+
+import { api, attempt, query, t, visible, watch } from "./core.js";
+
+const ZOOM = 1.6;
+const SHORTEST = 200; // milliseconds
+const picture = document.getElementById("picture");
+const tip = document.getElementById("tip");
+let period = { from: null, to: null }; // null: from the beginning, until now
+let shown = null; // the period of the picture on the page, in milliseconds, and where in it time runs, in its pixels
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+const iso = (milliseconds) => (milliseconds === null ? null : new Date(milliseconds).toISOString());
+
+async function look() {
+  const asked = { from: iso(period.from), to: iso(period.to), zone, theme: document.documentElement.dataset.theme };
+  const answer = await api(`/timeline${query({ ...asked, width: picture.clientWidth - 2 })}`);
+  shown = { from: Date.parse(answer.from), to: Date.parse(answer.to), plot: answer.plot };
+  picture.innerHTML = answer.svg; // drawn by us, every text in it escaped (drawing.py)
+  picture.setAttribute("aria-busy", "false");
+  document.getElementById("save").href = `/timeline.svg${query({ ...asked, width: 1600 })}`;
+}
+
+// ---- moving through time
+
+function set(from, to) {
+  period = { from, to };
+  for (const button of document.querySelectorAll("#periods button")) button.setAttribute("aria-pressed", "false");
+  again();
+}
+
+function zoom(factor, centre = 0.5) {
+  const span = Math.max((shown.to - shown.from) * factor, SHORTEST);
+  const middle = shown.from + (shown.to - shown.from) * centre;
+  set(Math.round(middle - span * centre), Math.round(middle + span * (1 - centre)));
+}
+
+function shift(part) {
+  const step = Math.round((shown.to - shown.from) * part);
+  set(shown.from + step, shown.to + step);
+}
+
+const at = (id, act) => document.getElementById(id).addEventListener("click", act);
+at("zoom-in", () => zoom(1 / ZOOM));
+at("zoom-out", () => zoom(ZOOM));
+at("earlier", () => shift(-0.4));
+at("later", () => shift(0.4));
+
+document.getElementById("periods").addEventListener("click", (event) => {
+  const { minutes } = event.target.dataset;
+  if (minutes === undefined) return;
+  set(minutes ? Date.now() - minutes * 60000 : null, null);
+  event.target.setAttribute("aria-pressed", "true");
+});
+
+// Where in the plot a pointer is, from 0 to 1, and how wide the plot is on the screen.
+function part(event) {
+  const svg = picture.querySelector("svg");
+  const box = svg.getBoundingClientRect();
+  const scale = box.width / svg.viewBox.baseVal.width;
+  const width = (shown.plot.right - shown.plot.left) * scale;
+  return { at: Math.min(Math.max((event.clientX - box.left - shown.plot.left * scale) / width, 0), 1), width };
+}
+
+picture.addEventListener("wheel", (event) => {
+  if (!shown || !(event.ctrlKey || event.altKey || event.metaKey || Math.abs(event.deltaY) > Math.abs(event.deltaX))) return;
+  event.preventDefault();
+  zoom(event.deltaY > 0 ? 1.25 : 0.8, part(event).at);
+}, { passive: false });
+picture.addEventListener("dblclick", () => set(null, null));
+picture.addEventListener("keydown", (event) => {
+  const act = { "+": () => zoom(1 / ZOOM), "-": () => zoom(ZOOM), ArrowLeft: () => shift(-0.2), ArrowRight: () => shift(0.2), Home: () => set(null, null) }[event.key];
+  if (!act || event.target !== picture) return;
+  event.preventDefault();
+  act();
+});
+
+picture.addEventListener("pointerdown", (event) => {
+  if (!shown || event.button !== 0) return;
+  const start = { x: event.clientX, ...shown, width: part(event).width };
+  const move = (now) => { picture.firstElementChild.style.transform = `translateX(${now.clientX - start.x}px)`; };
+  const end = (now) => {
+    removeEventListener("pointermove", move);
+    picture.firstElementChild.style.transform = "";
+    const by = Math.round(((start.x - now.clientX) / start.width) * (start.to - start.from));
+    if (Math.abs(now.clientX - start.x) > 4) set(start.from + by, start.to + by);
+  };
+  addEventListener("pointermove", move);
+  addEventListener("pointerup", end, { once: true });
+});
+
+// ---- hovering, and following what is drawn
+
+const PLACES = { task: (id) => `/#${id}`, message: (id) => `/messages#box=all&id=${id}`, conversation: (id) => `/conversations#${id}`, execution: (id) => `/executions#${id}` };
+
+picture.addEventListener("pointermove", (event) => {
+  const marked = event.target.closest?.("[data-kind]");
+  const text = marked?.querySelector("title")?.textContent;
+  tip.hidden = !text;
+  if (!text) return;
+  tip.textContent = visible(text);
+  tip.style.left = `${Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8)}px`;
+  tip.style.top = `${Math.min(event.clientY + 16, innerHeight - tip.offsetHeight - 8)}px`;
+});
+picture.addEventListener("pointerleave", () => { tip.hidden = true; });
+picture.addEventListener("click", (event) => {
+  const { kind, id } = event.target.closest?.("[data-kind]")?.dataset ?? {};
+  if (kind in PLACES && id) location.href = PLACES[kind](id);
+});
+
+document.querySelector("#periods button").setAttribute("aria-pressed", "true");
+const again = watch(["messages", "tasks", "notifications", "conversations", "agents"], look);
+addEventListener("resize", () => again());
+document.getElementById("theme").addEventListener("click", () => again());
