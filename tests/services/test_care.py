@@ -13,7 +13,6 @@ from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.services.care.finding import Finding
 from multi_agent_mcp.services.care.pruning import Pruning
-from multi_agent_mcp.services.creation import NewTask
 from tests.conftest import Clock
 from tests.services.support import by_hand, read, send, unread
 
@@ -142,20 +141,6 @@ def test_pruning_deletes_just_what_was_found(lived_in: Services) -> None:
     assert before - set(_files(lived_in)) == {item.path for item in found}
     assert unread(lived_in, "worker-a") == 1
     assert len(lived_in.workspace.tasks.all()) == 1
-
-
-def test_an_interrupt_that_still_stands_is_kept_so_that_it_is_not_told_again(services: Services, admin: Agent) -> None:
-    (task,) = services.creation.create(admin, [NewTask(title="Build", assignee_id="worker-a")])
-    services.board.set_status(admin, task.id, "cancelled")
-    box = services.workspace.notices("worker-a")
-    with services.workspace.files.locked(box.lock):
-        box.mark_read([name for name, _ in box.unread()], services.clock())
-    box.archive_read(keep=0, above=0)
-    grow_old(services)
-    pruning = Pruning(services.workspace)
-    pruning.delete(pruning.prunable(datetime.now(UTC), MONTH))
-    services.interrupts.repair("worker-a")
-    assert box.unread(fresh=True) == []
 
 
 def _files(services: Services) -> list[Path]:

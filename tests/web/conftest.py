@@ -1,0 +1,62 @@
+"""Fixtures of the console's tests: a team, its console in a process of its own, a browser."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.system.conftest import anyio_backend, bare, env, team  # noqa: F401 - fixtures
+from tests.system.support import Team
+from tests.web.support import Guest, Visitor, Web
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+
+
+@pytest.fixture
+def web(team: Team) -> Iterator[Web]:  # noqa: F811 - the fixture above
+    with Web(team) as started:
+        yield started
+
+
+@pytest.fixture
+def visitor(web: Web) -> Visitor:
+    """Somebody who came in by the link."""
+    return web.visitor()
+
+
+@pytest.fixture
+def guest(team: Team) -> Guest:  # noqa: F811 - the fixture above
+    """The same without a process, for what is not about processes."""
+    return Guest(team)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A real browser; `scripts/test` installs one where it may."""
+    if CHROMIUM is None:
+        pytest.skip("no chromium is installed")
+    from playwright.sync_api import sync_playwright
+
+    root = ["--no-sandbox"] if os.geteuid() == 0 else []  # chromium refuses to sandbox root's pages
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=root)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def pictures() -> Path:
+    """Where screenshots are left for a person to look at."""
+    directory = Path(__file__).parents[2] / ".cache" / "pictures"
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory

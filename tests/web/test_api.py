@@ -1,0 +1,317 @@
+"""What the page is told and what it can do: the JSON API over the same services as the tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from multi_agent_mcp.domain.task import TASK_STATUSES
+from multi_agent_mcp.services.creation import NewTask
+from multi_agent_mcp.services.drafts import Draft
+from tests.system.support import Team
+from tests.web.support import Guest, Visitor
+
+
+@pytest.fixture
+def visitor(guest: Guest) -> Visitor:
+    return guest
+
+
+def column(answer: dict[str, Any], status: str) -> dict[str, Any]:
+    (found,) = [item for item in answer["columns"] if item["status"] == status]
+    return dict(found)
+
+
+def make(visitor: Visitor, title: str = "a task", assignee_id: str | None = None, **more: Any) -> dict[str, Any]:
+    return dict(visitor.act("/tasks", {"title": title, "assignee_id": assignee_id, **more})["task"])
+
+
+def test_the_board_has_a_column_for_every_status(visitor: Visitor) -> None:
+    answer = visitor.see("/tasks")
+    assert [item["status"] for item in answer["columns"]] == list(TASK_STATUSES)
+
+
+def test_a_task_made_here_is_a_task_everywhere(team: Team, visitor: Visitor) -> None:
+    made = make(visitor, "書く", "worker-a", description="**bold**", priority="high")
+    task = team.services.board.get(made["task_id"])
+    assert (task.title, task.status, task.assignee_id, task.priority) == ("書く", "todo", "worker-a", "high")
+    assert task.created_by == "owner"
+    assert column(visitor.see("/tasks"), "todo")["tasks"][0]["task_id"] == task.id
+    assert visitor.see(f"/tasks/{task.id}")["task"]["description"]["html"] == "<p><strong>bold</strong></p>\n"
+
+
+def test_a_card_says_where_it_may_go_and_why_not_elsewhere(visitor: Visitor) -> None:
+    targets = make(visitor, "nobody's")["targets"]
+    assert targets["todo"] is None
+    assert targets["cancelled"] is None
+    assert targets["in_progress"]
+    assert targets["done"]
+    assert set(targets) == set(TASK_STATUSES) - {"backlog"}
+
+
+def test_what_a_card_says_is_what_happens(team: Team, visitor: Visitor) -> None:
+    for status, why in make(visitor, "x", "worker-a")["targets"].items():
+        fresh = make(visitor, f"to {status}", "worker-a")["task_id"]
+        reply = visitor.post(f"/api/tasks/{fresh}/status", {"status": status})
+        assert (reply.status == 200) is (why is None), status
+        moved = team.services.board.get(fresh).status
+        assert moved == (status if why is None else "todo")
+
+
+def test_blocking_interrupts_the_assignee(team: Team, visitor: Visitor) -> None:
+    task_id = make(visitor, "running", "worker-a")["task_id"]
+    services = team.services
+    services.board.start(services.agents.get("worker-a"), task_id)
+    answer = visitor.act(f"/tasks/{task_id}/status", {"status": "blocked", "reason": "仕様を見直します"})
+    assert answer["interrupted"] == "worker-a"
+    assert answer["previous_status"] == "in_progress"
+    assert answer["task"]["blocked_reason"] == "仕様を見直します"
+    (notice,) = [notice for _, notice in team.services.workspace.notices("worker-a").unread()]
+    assert (notice.type, notice.action, notice.task_id) == ("interrupt", "blocked", task_id)
+
+
+def test_a_move_that_is_not_allowed_says_why_and_changes_nothing(team: Team, visitor: Visitor) -> None:
+    task_id = make(visitor)["task_id"]
+    assert visitor.refused(f"/tasks/{task_id}/status", {"status": "done"}) == (409, "invalid_status_transition")
+    assert team.services.board.get(task_id).status == "backlog"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        ("/tasks/tsk_000000000000/status", {"status": "todo"}, 404, "task_not_found"),
+        ("/tasks/..%2f..%2fetc/status", {"status": "todo"}, 404, ""),
+        ("/tasks/nonsense/status", {"status": "todo"}, 400, "invalid_id"),
+        ("/tasks", {}, 400, "invalid_arguments"),
+        ("/tasks", {"title": 3}, 400, "invalid_arguments"),
+        ("/tasks", {"title": "x", "assignee_id": "nobody"}, 404, "agent_not_found"),
+        ("/tasks", {"title": "x", "assignee_id": "../admin"}, 400, "invalid_id"),
+        ("/agents/nobody/interrupt", {"action": "pause"}, 404, "agent_not_found"),
+        ("/agents/worker-a/interrupt", {"action": "explode"}, 400, "invalid_arguments"),
+        ("/agents/worker-a/release", {}, 400, "invalid_arguments"),
+        ("/messages", {"content": "x", "receiver_id": "nobody"}, 404, "agent_not_found"),
+        ("/messages", {"content": "x" * (1 << 20) + "x", "receiver_id": "admin"}, 413, "content_too_large"),
+        ("/messages/00000000-0000-4000-8000-000000000000/read", {}, 404, "message_not_found"),
+    ],
+)
+def test_what_is_refused_has_a_status_and_a_code(
+    visitor: Visitor, path: str, body: dict[str, Any], status: int, code: str
+) -> None:
+    reply = visitor.post(f"/api{path}", body)
+    assert reply.status == status
+    if code:
+        assert reply.json["error"] == code
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'"x"', b"\xff\xfe", b"[" * 100_000])
+def test_a_body_that_is_no_object_is_refused_in_words(visitor: Visitor, body: bytes) -> None:
+    reply = visitor.post("/api/tasks", body)
+    assert reply.status == 400
+    assert reply.json["error"] == "invalid_arguments"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/tasks?limit=x",
+        "/tasks?offset=-1",
+        "/tasks?limit=%C2%B2",
+        "/tasks?status=lost",
+        "/messages?box=spam",
+        "/messages?between=admin",
+        "/messages?before=nothing",
+        "/timeline?from=yesterday",
+        "/tasks?limit=" + "9" * 5000,
+    ],
+)
+def test_a_query_that_means_nothing_is_refused_in_words(visitor: Visitor, path: str) -> None:
+    reply = visitor.get(f"/api{path}")
+    assert reply.status in (400, 404)
+    assert reply.json["success"] is False
+
+
+def test_a_request_waits_on_the_board_until_it_is_approved(team: Team, visitor: Visitor) -> None:
+    services = team.services
+    worker = services.agents.get("worker-a")
+    task, _ = services.requests.request(worker, NewTask(title="let me"))
+    assert [card["task_id"] for card in visitor.see("/tasks")["requests"]] == [task.id]
+    assert visitor.see("/session")["requests"] == 1
+    answer = visitor.act(f"/tasks/{task.id}/decision", {"approve": True})
+    assert answer["task"]["approval_status"] == "approved"
+    assert visitor.see("/tasks")["requests"] == []
+    assert [message.message_type for message in team.mailbox("worker-a")] == ["task_approved"]
+
+
+def test_a_rejection_reaches_the_requester_with_its_reason(team: Team, visitor: Visitor) -> None:
+    services = team.services
+    task, _ = services.requests.request(services.agents.get("worker-a"), NewTask(title="let me"))
+    visitor.act(f"/tasks/{task.id}/decision", {"approve": False, "reason": "not now"})
+    assert team.mailbox("worker-a")[0].content == "not now"
+
+
+def test_a_task_is_handed_to_another_agent(team: Team, visitor: Visitor) -> None:
+    task_id = make(visitor, "x", "worker-a")["task_id"]
+    assert visitor.act(f"/tasks/{task_id}/assignee", {"assignee_id": "worker-b"})["previous_assignee_id"] == "worker-a"
+    assert team.services.board.get(task_id).assignee_id == "worker-b"
+    visitor.act(f"/tasks/{task_id}/assignee", {"assignee_id": None})
+    assert team.services.board.get(task_id).assignee_id is None
+
+
+def test_columns_come_in_pages(visitor: Visitor, team: Team) -> None:
+    services = team.services
+    owner = services.agents.owner()
+    services.creation.create(owner, [NewTask(title=f"task {number}") for number in range(7)])
+    first = column(visitor.see("/tasks?status=backlog&limit=5"), "backlog")
+    rest = column(visitor.see("/tasks?status=backlog&limit=5&offset=5"), "backlog")
+    assert first["total"] == rest["total"] == 7
+    assert [task["title"] for task in first["tasks"] + rest["tasks"]] == [f"task {number}" for number in range(7)]
+
+
+def test_finished_tasks_come_in_pages_too(visitor: Visitor, team: Team) -> None:
+    services = team.services
+    owner = services.agents.owner()
+    tasks = services.creation.create(owner, [NewTask(title=f"task {number}") for number in range(7)])
+    for task in tasks:
+        services.board.set_status(owner, task.id, "cancelled")
+    pages = [column(visitor.see(f"/tasks?status=cancelled&limit=3&offset={at}"), "cancelled") for at in (0, 3, 6)]
+    assert [len(page["tasks"]) for page in pages] == [3, 3, 1]
+    assert {task["task_id"] for page in pages for task in page["tasks"]} == {task.id for task in tasks}
+
+
+def test_the_team_is_a_tree(visitor: Visitor) -> None:
+    agents = visitor.see("/agents")["agents"]
+    tree = [(agent["id"], agent["depth"]) for agent in agents]
+    assert tree == [("owner", 0), ("admin", 1), ("worker-a", 2), ("worker-b", 2)]
+    assert not any(agent["alive"] for agent in agents)
+
+
+@pytest.mark.anyio
+async def test_a_living_agent_is_alive_with_its_session(team: Team, visitor: Visitor) -> None:
+    async with team.server("worker-a", "--purpose", "chat"):
+        seen = await anyio.to_thread.run_sync(visitor.see, "/agents")
+    (worker,) = [agent for agent in seen["agents"] if agent["id"] == "worker-a"]
+    assert worker["alive"] is True
+    assert [session["purpose"] for session in worker["sessions"]] == ["chat"]
+
+
+def test_the_owners_wait_is_shown_and_released(team: Team, visitor: Visitor) -> None:
+    services = team.services
+    services.tasks.send(services.agents.owner(), "admin", "wait for me", "please")
+    assert visitor.see("/session")["waiting_for"] == "admin"
+    assert visitor.see("/agents")["agents"][0]["wait"]["admin_id"] == "admin"
+    answer = visitor.act("/agents/owner/release", {})
+    assert answer["waiting_before"] is True
+    assert visitor.see("/session")["waiting_for"] is None
+
+
+def test_a_message_is_sent_as_the_owner_and_traced(team: Team, visitor: Visitor) -> None:
+    sent = visitor.act("/messages", {"content": "hello", "receiver_id": "admin", "subject": "hi", "priority": "high"})
+    (message,) = team.mailbox("admin")
+    assert (message.id, message.sender_id, message.content) == (sent["message_id"], "owner", "hello")
+    shown = visitor.see(f"/messages/{message.id}")
+    assert shown["copies"][0]["steps"][0]["state"] == "stored"
+    assert visitor.see("/messages?box=sent")["messages"][0]["id"] == message.id
+
+
+def test_the_same_key_sends_once(team: Team, visitor: Visitor) -> None:
+    body = {"content": "once", "receiver_id": "admin", "idempotency_key": "k"}
+    first = visitor.act("/messages", body)
+    assert visitor.act("/messages", body)["message_id"] == first["message_id"]
+    assert len(team.mailbox("admin")) == 1
+
+
+def test_a_broadcast_reaches_everybody_else(team: Team, visitor: Visitor) -> None:
+    visitor.act("/messages", {"content": "all of you", "receiver_id": None})
+    assert [len(team.mailbox(agent_id)) for agent_id in ("owner", "admin", "worker-a", "worker-b")] == [0, 1, 1, 1]
+
+
+def test_looking_marks_nothing_read_and_reading_marks_one(team: Team, visitor: Visitor) -> None:
+    for text in ("one", "two"):
+        team.post("owner", text)
+    page = visitor.see("/messages")
+    assert [message["preview"] for message in page["messages"]] == ["two", "one"]
+    first = page["messages"][0]["id"]
+    visitor.see(f"/messages/{first}")
+    assert page["unread"] == 2
+    assert len(team.unread("owner")) == 2
+    assert visitor.act(f"/messages/{first}/read", {})["unread"] == 1
+    assert [message.content for message in team.unread("owner")] == ["one"]
+
+
+def test_anothers_mail_can_be_looked_at_but_not_read_for_them(team: Team, visitor: Visitor) -> None:
+    team.post("worker-a", "for worker-a")
+    (letter,) = visitor.see("/messages?box=inbox&agent=worker-a")["messages"]
+    assert visitor.refused(f"/messages/{letter['id']}/read", {}) == (403, "unauthorized")
+    assert len(team.unread("worker-a")) == 1
+
+
+def test_reading_the_awaited_answer_ends_the_wait(team: Team, visitor: Visitor) -> None:
+    services = team.services
+    services.tasks.send(services.agents.owner(), "admin", "wait for me", "please")
+    team.post("owner", "done")
+    (letter,) = visitor.see("/messages")["messages"]
+    visitor.act(f"/messages/{letter['id']}/read", {})
+    assert visitor.see("/session")["waiting_for"] is None
+
+
+def test_mail_comes_in_pages(team: Team, visitor: Visitor) -> None:
+    for number in range(7):
+        team.post("owner", str(number))
+    first = visitor.see("/messages?limit=5")
+    rest = visitor.see(f"/messages?limit=5&before={first['messages'][-1]['id']}")
+    assert (first["more"], rest["more"]) == (True, False)
+    assert [letter["preview"] for letter in first["messages"] + rest["messages"]] == list("6543210")
+
+
+def test_a_conversation_is_shown_with_what_it_belongs_to(team: Team, visitor: Visitor) -> None:
+    services = team.services
+    one, other = services.agents.get("worker-a"), services.agents.get("worker-b")
+    task_id = make(visitor, "talk", "worker-a")["task_id"]
+    conversation, _ = services.conversations.begin(one, other, "しりとり", purpose="play", task_id=task_id)
+    services.conversations.say(other, conversation.id, Draft(content="りんご"))
+    assert [item["purpose"] for item in visitor.see("/conversations")["conversations"]] == ["play"]
+    shown = visitor.see(f"/conversations/{conversation.id}")
+    assert [message["content"]["html"] for message in shown["messages"]] == ["<p>しりとり</p>\n", "<p>りんご</p>\n"]
+    assert shown["task"]["task_id"] == task_id
+
+
+def test_a_log_is_followed_from_where_one_was(team: Team, visitor: Visitor) -> None:
+    services = team.services
+    task_id = make(visitor, "run", "worker-a")["task_id"]
+    session = services.sessions.open("worker-a", "task")
+    execution = services.executions.begin(session.record, task_id)
+    for number in range(3):
+        services.executions.log(execution, f"line {number}")
+    (row,) = visitor.see("/executions")["executions"]
+    assert (row["execution_id"], row["status"]) == (execution.id, "running")
+    log = visitor.see(f"/executions/{execution.id}/log")
+    services.executions.log(execution, "one more")
+    more = visitor.see(f"/executions/{execution.id}/log?offset={log['next_offset']}")
+    assert [line.partition("] ")[2] for line in more["lines"]] == ["one more"]
+    session.end()
+
+
+def test_health_is_what_doctor_finds(team: Team, visitor: Visitor) -> None:
+    team.drop(team.path / "ipc" / "owner" / "20261121_000000_00000000.md", "---\nid: [\n---\n\nx")
+    team.services.workspace.mailbox("owner").unread(fresh=True)
+    found = visitor.see("/health")
+    told = team.run("doctor", "--json").json
+    assert found["problems"] == told["problems"] >= 1
+    assert any("quarantine" in item["subject"] for item in found["findings"])
+
+
+def test_the_timeline_is_a_picture_of_its_own(team: Team, visitor: Visitor) -> None:
+    team.post("owner", "hello")
+    shown = visitor.see("/timeline?width=900&zone=Asia/Tokyo&theme=dark")
+    assert shown["svg"].startswith("<svg ")
+    assert 0 < shown["plot"]["left"] < shown["plot"]["right"] < 900
+    saved = visitor.get("/timeline.svg")
+    assert saved.headers["content-type"].startswith("image/svg+xml")
+    assert saved.headers["content-disposition"] == 'attachment; filename="demo-timeline.svg"'
+
+
+def test_the_console_speaks_the_sessions_language(team: Team, visitor: Visitor) -> None:
+    assert visitor.facts()["texts"]["page.board"] == "ボード"
+    assert '<html lang="ja">' in visitor.get("/").text

@@ -1,0 +1,124 @@
+"""What changed is told to open pages, whichever process changed it, and a broken connection loses nothing."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from multi_agent_mcp.domain.waiting import OwnerWait
+from multi_agent_mcp.services.creation import NewTask
+from multi_agent_mcp.services.drafts import Draft
+from multi_agent_mcp.web.live import TOPICS
+from tests.system.support import Team
+from tests.web.support import Visitor, Web
+
+Events = Iterator[tuple[str, list[str]]]
+
+
+def until(events: Events, topic: str) -> str:
+    """The id of the event that names the topic; fails when the stream falls silent."""
+    return next(event_id for event_id, topics in events if topic in topics)
+
+
+def add_task(team: Team) -> None:
+    services = team.services
+    services.creation.create(services.agents.owner(), [NewTask(title="x", assignee_id="worker-a")])
+
+
+def interrupt(team: Team) -> None:
+    services = team.services
+    services.board.interrupt(services.agents.owner(), "worker-a", "pause", None, None)
+
+
+def talk(team: Team) -> None:
+    services = team.services
+    services.conversations.begin(services.agents.get("worker-a"), services.agents.get("worker-b"), "hello")
+
+
+def begin_execution(team: Team) -> None:
+    services = team.services
+    (task,) = services.creation.create(services.agents.owner(), [NewTask(title="x", assignee_id="worker-a")])
+    session = services.sessions.open("worker-a", "task")
+    services.executions.begin(session.record, task.id)
+    session.end()
+
+
+def wait_for_admin(team: Team) -> None:
+    services = team.services
+    services.waiting.begin(OwnerWait(owner_id="owner", admin_id="admin", task_id="tsk_000000000000", message_id="x"))
+
+
+CHANGES: dict[str, tuple[str, Callable[[Team], object]]] = {
+    "a message": ("messages", lambda team: team.post("worker-a")),
+    "a file by hand": ("messages", lambda team: team.drop(team.path / "ipc" / "admin" / "note.md", "---\n---\n\nhi")),
+    "a task": ("tasks", add_task),
+    "an interrupt": ("notifications", interrupt),
+    "a conversation": ("conversations", talk),
+    "an execution": ("executions", begin_execution),
+    "a wait-lock": ("agents", wait_for_admin),
+    "a newcomer": ("agents", lambda team: team.services.workspace.registry.update("admin", name="Ann")),
+    "a command": ("tasks", lambda team: team.ask("task", "add", "by command")),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_page_is_told_what_any_process_changes(team: Team, visitor: Visitor, change: str) -> None:
+    topic, act = CHANGES[change]
+    with visitor.listen() as events:
+        next(events)
+        act(team)
+        assert until(events, topic)
+
+
+def test_a_first_connection_is_told_nothing_it_does_not_know(visitor: Visitor) -> None:
+    with visitor.listen() as events:
+        _, topics = next(events)
+    assert topics == []
+
+
+def test_a_page_that_reconnects_is_told_what_changed_meanwhile(team: Team, visitor: Visitor) -> None:
+    with visitor.listen() as events:
+        last, _ = next(events)
+    with visitor.listen() as other:
+        next(other)
+        team.post("worker-a")
+        until(other, "messages")
+    with visitor.listen(last) as events:
+        _, topics = next(events)
+    assert "messages" in topics
+    assert "tasks" not in topics
+
+
+def test_after_a_restart_a_page_looks_at_everything_again(web: Web, visitor: Visitor) -> None:
+    with visitor.listen() as events:
+        last, _ = next(events)
+        web.stop(signal.SIGKILL)
+    web.start()
+    with visitor.listen(last) as events:
+        _, topics = next(events)
+    assert topics == list(TOPICS)
+
+
+def test_two_pages_hear_the_same(team: Team, visitor: Visitor) -> None:
+    with visitor.listen() as one, visitor.listen() as other:
+        next(one), next(other)
+        team.post("worker-a")
+        assert until(one, "messages")
+        assert until(other, "messages")
+
+
+def test_looking_changes_nothing(team: Team, visitor: Visitor) -> None:
+    with visitor.listen() as events:
+        team.post("owner", "hello")
+        until(events, "messages")
+        add_task(team)
+        last = until(events, "tasks")
+        for path in ("/session", "/tasks", "/agents", "/messages", "/conversations", "/executions", "/timeline"):
+            visitor.see(path)
+        services = team.services
+        services.messages.send(services.agents.get("admin"), Draft(content="the end", receiver_id="worker-b"))
+        told = next(events)
+    assert last != told[0]
+    assert told[1] == ["messages"]

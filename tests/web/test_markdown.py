@@ -1,0 +1,110 @@
+"""Agents' Markdown becomes HTML that does nothing."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from multi_agent_mcp.web.markdown import CHARACTERS_SHOWN, as_html
+
+HARMLESS = {"a": {"href", "title", "rel"}, "code": {"class"}, "ol": {"start"}}
+BLOCKS = {"p", "br", "hr", "blockquote", "pre", "ul", "ol", "li", "h1", "h2", "h3", "h4", "h5", "h6"}
+TAGS = BLOCKS | {"code", "em", "strong", "s", "a", "table", "thead", "tbody", "tr", "th", "td"}
+
+
+class Inspector(HTMLParser):
+    """Fails at whatever a browser could run or fetch."""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in TAGS, tag
+        for name, value in attrs:
+            assert name in HARMLESS.get(tag, set()), (tag, name)
+            if name == "href":
+                assert value is not None
+                assert value.partition(":")[0].lower() in {"http", "https", "mailto"} or ":" not in value.split("/")[0]
+
+
+def inspect(text: str) -> str:
+    html = as_html(text)
+    inspector = Inspector()
+    inspector.feed(html)
+    inspector.close()
+    return html
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>alert(1)</script>",
+        "<img src=x onerror=alert(1)>",
+        "[x](javascript:alert(1))",
+        "[x](JaVaScRiPt:alert(1))",
+        "[x](data:text/html,<script>alert(1)</script>)",
+        "[x](vbscript:x)",
+        "![x](http://evil.example/track.png)",
+        "<a href='javascript:x'>x</a>",
+        "<svg/onload=alert(1)>",
+        "`<b>`\n\n    <iframe src=//evil.example>",
+        "[x]: javascript:alert(1)\n\n[x]",
+        '<https://example.org/"onmouseover=alert(1)>',
+        "| <b> |\n|---|\n| <i onclick=x> |",
+        '```"><script>\nx\n```',
+    ],
+)
+def test_nothing_an_agent_writes_can_act(text: str) -> None:
+    assert "<script" not in inspect(text)
+
+
+@given(st.text())
+def test_any_text_becomes_harmless(text: str) -> None:
+    inspect(text)
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "<",
+                ">",
+                "script",
+                "[a](",
+                "javascript:",
+                ")",
+                '"',
+                "'",
+                "`",
+                "|",
+                "\n",
+                "img src=",
+                "on",
+                "=",
+                "&#x6a;",
+                "!",
+            ]
+        ),
+        max_size=40,
+    ).map("".join)
+)
+def test_any_mixture_of_what_is_dangerous_becomes_harmless(text: str) -> None:
+    inspect(text)
+
+
+def test_a_picture_is_not_fetched() -> None:
+    assert "<img" not in as_html("![alt](http://evil.example/x.png)")
+
+
+def test_links_lead_away_without_a_trace() -> None:
+    assert 'rel="noopener noreferrer nofollow"' in as_html("[x](https://example.org)")
+
+
+def test_a_million_characters_are_cut() -> None:
+    assert len(as_html("word " * 200_000)) < CHARACTERS_SHOWN * 2
+
+
+def test_deep_nesting_is_no_trouble() -> None:
+    inspect("> " * 5_000 + "x")
+    inspect("[" * 10_000)
+    inspect("*" * 10_000 + "x")
