@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -33,19 +34,35 @@ CHANGES = (
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
+AUDITED = frozenset(
+    {"os.chmod", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.truncate", "os.utime"}
+)
+
+
 class Killer:
-    """Counts moments. At number `at` the process dies; with `at` None it only remembers what the moments were."""
+    """Counts moments. At number `at` the process dies; with `at` None it only remembers what the moments were.
+
+    `unseen` are changes of the disk that went past it, as the interpreter's own audit events tell: there must be none.
+    """
 
     def __init__(self, at: int | None) -> None:
         self.at = at
         self.moments: list[str] = []
+        self.unseen: list[str] = []
+        self._inside = False
 
     def arm(self) -> None:
         """From now on every change of the disk is a moment to die at. For the rest of the process's life."""
         for name in CHANGES:
             setattr(os, name, self._around(name, getattr(os, name)))
+        sys.addaudithook(self._audit)
         os.open = self._opening(os.open)
         os.write = self._writing(os.write)
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        changes = event in AUDITED or (event == "open" and bool(arguments[2] & WRITING))
+        if changes and not self._inside:
+            self.unseen.append(f"{event} {arguments[0]!r}")
 
     def _moment(self, name: str) -> None:
         if len(self.moments) == self.at:
@@ -55,7 +72,11 @@ class Killer:
     def _around(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
             self._moment(f"before {name}")
-            result = real(*args, **options)
+            self._inside = True
+            try:
+                result = real(*args, **options)
+            finally:
+                self._inside = False
             self._moment(f"after {name}")
             return result
 

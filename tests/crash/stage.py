@@ -146,6 +146,8 @@ def live(operation: Operation, root: Path, told: Facts, at: int | None) -> Run:
         killer.arm()
         operation.act(deed)
         deed.acknowledge({"moments": killer.moments})
+        if killer.unseen:
+            raise AssertionError(f"changes of the disk that nobody was killed at: {killer.unseen}")
 
     lines, status, error = forked(work)
     answers = [line for line in lines if "moments" not in line]
@@ -156,7 +158,7 @@ def live(operation: Operation, root: Path, told: Facts, at: int | None) -> Run:
 
 def looked(operation: Operation, root: Path, told: Facts, run: Run) -> list[str]:
     """What a fresh process finds wrong with the tree."""
-    from tests.crash.invariants import complaints
+    from tests.crash.invariants import complaints  # it knows what an operation is, too
 
     def work(channel: int) -> None:
         for complaint in complaints(operation, root, told, run.answers):
