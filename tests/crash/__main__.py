@@ -16,15 +16,16 @@ SAME_AS_BEFORE = ("after fsync", "after fchmod", "after chmod")
 
 
 def moments_of(names: list[str], *, short: bool) -> list[int]:
-    """Which moments to die at. The short form leaves out those at which the disk is as it was at the one before."""
+    """Which moments to die at. The short form leaves out those at which the disk is as it was at the one before, and of
+    the others takes every second one and the last."""
     if not short:
         return list(range(len(names)))
-    last = len(names) - 1
-    return [
+    distinct = [
         number
         for number, name in enumerate(names)
-        if number in (0, last) or not (name.startswith("after") or names[number - 1] in SAME_AS_BEFORE)
+        if number == 0 or not (name.startswith("after") or names[number - 1] in SAME_AS_BEFORE)
     ]
+    return sorted({*distinct[::2], len(names) - 1})
 
 
 def tried(operation: Operation, *, short: bool) -> tuple[int, Counter[str], list[str]]:
