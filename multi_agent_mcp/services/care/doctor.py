@@ -21,7 +21,6 @@ CHECKS: dict[str, Check] = {
     "unreadable": tree.unreadable,
     "files": tree.quarantined,
     "leftovers": tree.leftovers,
-    "intents": truth.intents,
     "interrupts": truth.interrupts,
     "undertakings": storage.undertakings,
     "disk": storage.bad_sectors,

@@ -30,13 +30,6 @@ def interrupts(patient: Patient) -> Iterator[Finding]:
             yield Finding("interrupts", PROBLEM, task.id, finding, "write the notification", repair)
 
 
-def intents(patient: Patient) -> Iterator[Finding]:
-    """Operations that a killed process began and nobody has finished yet; the next reader would."""
-    for intent in patient.undertakings.intents.left_behind():
-        finding = f"{intent.kind} was begun by a process that died"
-        yield Finding("intents", NOTE, intent.id, finding, "finish it", patient.undertakings.finish)
-
-
 def signatures(patient: Patient) -> Iterator[Finding]:
     """Every message, read, unread or archived, and the copies in conversations, that does not verify."""
     for folder, mailbox_of in _folders(patient):
