@@ -215,6 +215,18 @@ def test_a_message_is_sent_as_the_owner_and_traced(team: Team, visitor: Visitor)
     assert visitor.see("/messages?box=sent")["messages"][0]["id"] == message.id
 
 
+def test_what_was_changed_on_its_way_is_told(team: Team, visitor: Visitor) -> None:
+    team.post("owner", "I approve nothing")
+    team.drop(team.path / "ipc" / "owner" / "note.md", "---\nsender_id: admin\n---\n\nby hand")
+    (path,) = (team.path / "ipc" / "owner").glob("2*.md")
+    team.drop(path, path.read_text(encoding="utf-8").replace("nothing", "everything"))
+    verdicts = {
+        message["preview"]: visitor.see(f"/messages/{message['id']}")["message"]["signature"]
+        for message in visitor.see("/messages")["messages"]
+    }
+    assert verdicts == {"I approve everything": "tampered", "by hand": "unsigned"}
+
+
 def test_the_same_key_sends_once(team: Team, visitor: Visitor) -> None:
     body = {"content": "once", "receiver_id": "admin", "idempotency_key": "k"}
     first = visitor.act("/messages", body)

@@ -30,9 +30,10 @@ def page(ask: Ask) -> dict[str, Any]:
 
 
 def show(ask: Ask) -> dict[str, Any]:
-    """One message with its words and, of each copy, every step it took. Marks nothing read."""
+    """One message with its words, what its signature says and, of each copy, every step it took. Marks nothing read."""
     message = ask.services.correspondence.get(ask.path["message_id"])
-    return {"message": letter(message), "copies": ask.services.tracing.trace(message.id)}
+    verdict = ask.services.signatures.verdict(message)
+    return {"message": letter(message) | {"signature": verdict}, "copies": ask.services.tracing.trace(message.id)}
 
 
 def send(ask: Ask) -> dict[str, Any]:
