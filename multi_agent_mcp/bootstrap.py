@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from multi_agent_mcp.config import Settings, read_settings
 from multi_agent_mcp.domain import names, times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import RungReport
 from multi_agent_mcp.errors import NoSuchSession
-from multi_agent_mcp.notify.base import Notifier, Rung
-from multi_agent_mcp.notify.desktop import DesktopNotifier
-from multi_agent_mcp.notify.doorbell import Doorbell, is_served
+from multi_agent_mcp.notify.base import Notifier
+from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.ladder import Ladder
 from multi_agent_mcp.notify.lines import doorbell_line
-from multi_agent_mcp.notify.rungs import CodexQueue, HookRung
+from multi_agent_mcp.notify.standard import pane_notifier, standard_ladder
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.board import Board
 from multi_agent_mcp.services.care.doctor import Doctor
@@ -53,9 +51,6 @@ from multi_agent_mcp.services.work import Work
 from multi_agent_mcp.store.journal import Journal
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts, catalogue
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.notify.pane import TmuxNotifier
 
 
 @dataclass(frozen=True)
@@ -283,34 +278,4 @@ def open_session(
         raise NoSuchSession(session=session)
     settings = read_settings(workspace.settings_path, language)
     texts = catalogue(settings.language)
-    return Services(workspace, settings, texts, clock, notifier or default_ladder(workspace, settings, texts))
-
-
-def default_ladder(workspace: Workspace, settings: Settings, texts: Texts) -> Notifier:
-    """Every rung there is; which of them an agent has, and in which order, says `notify/ladder.py`."""
-
-    @cache
-    def status_line() -> Rung:
-        from multi_agent_mcp.notify.status import StatusLine
-
-        return StatusLine(lambda agent_id: len(workspace.mailbox(agent_id).unread()))
-
-    return Ladder(
-        {
-            "hook": lambda: HookRung(workspace.path),
-            "codex_queue": lambda: CodexQueue(partial(is_served, workspace)),
-            "tmux": cache(lambda: pane_notifier(workspace, settings)),
-            "desktop": lambda: DesktopNotifier(texts("doorbell.title")),
-            "status_line": status_line,
-        }
-    )
-
-
-def pane_notifier(workspace: Workspace, settings: Settings) -> TmuxNotifier:
-    """The rung that types. Profiles of hosts stand in the package and, mended by hand, in `{root}/hosts/*.yaml`."""
-    from multi_agent_mcp.notify.hosts import load_profiles
-    from multi_agent_mcp.notify.pane import TmuxNotifier  # libtmux takes 70 ms to import
-    from multi_agent_mcp.notify.unknown import UnknownScreens
-
-    unknown = UnknownScreens(workspace.files, workspace.path / "unknown_screens")
-    return TmuxNotifier(settings.limits.submit_pause_seconds, load_profiles(workspace.root / "hosts"), unknown.keep)
+    return Services(workspace, settings, texts, clock, notifier or standard_ladder(workspace, settings, texts))

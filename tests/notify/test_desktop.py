@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services, default_ladder
+from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.notify.desktop import DesktopNotifier
 from multi_agent_mcp.notify.doorbell import Doorbell
+from multi_agent_mcp.notify.standard import standard_ladder
 from tests.services.support import by_hand, send
 
 HUMAN = Agent(id="owner", role="owner", type="human")
@@ -118,7 +119,7 @@ def test_what_a_sender_wrote_never_reaches_the_desktop(desk: Desk, services: Ser
     desk.has("notify-send")
     doorbell = Doorbell(
         services.workspace,
-        default_ladder(services.workspace, services.settings, services.texts),
+        standard_ladder(services.workspace, services.settings, services.texts),
         services.settings,
         services.texts,
         services.clock,
@@ -134,7 +135,7 @@ def test_a_message_to_the_owner_reaches_the_desktop(desk: Desk, services: Servic
     desk.has("notify-send")
     doorbell = Doorbell(
         services.workspace,
-        default_ladder(services.workspace, services.settings, services.texts),
+        standard_ladder(services.workspace, services.settings, services.texts),
         services.settings,
         services.texts,
         services.clock,
