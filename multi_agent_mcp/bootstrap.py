@@ -101,7 +101,6 @@ class Services:
             self.requests,
             self.tasks,
             self.executions,
-            self.reading,
             self.undertakings,
             self.texts,
             self.clock,

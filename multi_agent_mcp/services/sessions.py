@@ -144,6 +144,11 @@ class LiveSession:
         """Whether it has neither ended nor been idle for an hour."""
         return self.record.ended_at is None and not self.record.expired(self._sessions.clock())
 
+    def has_sibling(self, purpose: str) -> bool:
+        """Whether another session of the agent, of this purpose, lives."""
+        others = self._sessions.live(self.record.agent_id)
+        return any(session.purpose == purpose and session.id != self.record.id for session in others)
+
     def require_token(self, token: object) -> None:
         """Raises `InvalidSession` for anything but this session's token."""
         if not isinstance(token, str) or not hmac.compare_digest(_token_hash(token), self.record.token_hash):

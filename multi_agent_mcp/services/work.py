@@ -14,9 +14,9 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.services.board import Board
+from multi_agent_mcp.services.conversations import is_conversational
 from multi_agent_mcp.services.drafts import require_text
 from multi_agent_mcp.services.executions import Executions
-from multi_agent_mcp.services.reading import Reading
 from multi_agent_mcp.services.requests import Requests
 from multi_agent_mcp.services.sessions import LiveSession
 from multi_agent_mcp.services.tasks import Tasks
@@ -42,7 +42,6 @@ class Work:
         requests: Requests,
         tasks: Tasks,
         executions: Executions,
-        reading: Reading,
         undertakings: Undertakings,
         texts: Texts,
         clock: Callable[[], datetime],
@@ -52,7 +51,6 @@ class Work:
         self.requests = requests
         self.tasks = tasks
         self.executions = executions
-        self.reading = reading
         self.undertakings = undertakings
         self.texts = texts
         self.clock = clock
@@ -66,7 +64,7 @@ class Work:
             return self._action("work", task=full(task), task_file=self._file(task))
         if agent.role != "worker" and (requests := self.requests.waiting_for(agent.id)):
             return self._action("review", tasks=[brief(request) for request in requests[:REVIEWS_SHOWN]])
-        if unread := self.reading.unread_count(agent.id):
+        if unread := self._unread(agent, session):
             return self._action("read_messages", unread_count=unread)
         return self._action("exit" if session.record.task_id is not None else "wait")
 
@@ -110,6 +108,14 @@ class Work:
             self.executions.finish(execution, error_message=None if result == "success" else (summary or result))
         self.tasks.announce_completion(self.board.agents.get(change.by), done, result, summary)
         return done
+
+    def _unread(self, agent: Agent, session: LiveSession) -> int:
+        """How much mail waits for this session: while a chat session of the agent lives, words in a conversation are
+        for that one, as its doorbell is."""
+        unread = [message for _, message in self.workspace.mailbox(agent.id).unread()]
+        if session.has_sibling("chat"):
+            unread = [message for message in unread if not is_conversational(message)]
+        return len(unread)
 
     def _work(self, agent: Agent, session: LiveSession) -> Task | None:
         """The task to work on: the session's own, else one in progress, else the first that can be started."""

@@ -46,6 +46,16 @@ def bound(services: Services, session: LiveSession, title: str = "Build", **fiel
 class TestNextAction:
     """`get_next_action` in a task session."""
 
+    def test_words_in_a_conversation_are_left_to_the_chat_session_while_it_lives(
+        self, services: Services, session: LiveSession, worker_a: Agent, worker_b: Agent
+    ) -> None:
+        chat = services.sessions.open("worker-a", "chat")
+        services.conversations.begin(worker_b, worker_a, "hello")
+        assert action(services, session)["action"] == "wait"
+        assert services.chat_work.next_action(worker_a, chat.record)["action"] == "conversation_request"
+        chat.end()
+        assert action(services, session)["action"] == "read_messages"
+
     def test_work_is_started_by_being_handed_out(self, services: Services, session: LiveSession) -> None:
         task = new(services, description="four walls")
         answer = action(services, session)
