@@ -15,7 +15,7 @@ from multi_agent_mcp.domain.plain import named, one_line
 from multi_agent_mcp.domain.timeline import Arrow, Bar, Mark, Timeline
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.store.files import storage_errors
+from multi_agent_mcp.store.disk import storage_errors
 from multi_agent_mcp.texts import Texts
 
 STDOUT = Path("-")

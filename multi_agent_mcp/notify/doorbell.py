@@ -23,7 +23,7 @@ from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.notify.base import LINE_GONE, Finisher, Notifier
 from multi_agent_mcp.notify.lines import doorbell_line
-from multi_agent_mcp.store.files import storage_errors
+from multi_agent_mcp.store.disk import storage_errors
 from multi_agent_mcp.store.journal import Journal
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts

@@ -15,8 +15,8 @@ from multi_agent_mcp.domain.names import AgentId, session_name
 from multi_agent_mcp.domain.names import agent_id as parse_agent_id
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import AgentNotAssignedToProject, AgentNotFound, AlreadyExists, InvalidSession, Unauthorized
+from multi_agent_mcp.store.disk import storage_errors
 from multi_agent_mcp.store.enclosure import read_file
-from multi_agent_mcp.store.files import storage_errors
 from multi_agent_mcp.store.workspace import Workspace
 
 

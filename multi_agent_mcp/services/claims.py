@@ -10,8 +10,8 @@ from typing import Any
 
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import format_time, parse_time
+from multi_agent_mcp.store.disk import storage_errors
 from multi_agent_mcp.store.enclosure import read_file
-from multi_agent_mcp.store.files import storage_errors
 from multi_agent_mcp.store.workspace import Workspace
 
 

@@ -12,8 +12,8 @@ from multi_agent_mcp.domain.plain import one_line
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Unauthorized
+from multi_agent_mcp.store.disk import storage_errors
 from multi_agent_mcp.store.enclosure import read_file
-from multi_agent_mcp.store.files import storage_errors
 from multi_agent_mcp.store.workspace import Workspace
 
 

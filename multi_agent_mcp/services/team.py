@@ -18,7 +18,7 @@ from multi_agent_mcp.domain.names import session_name
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId
 from multi_agent_mcp.services.agents import Agents
-from multi_agent_mcp.store.files import make_directory, storage_errors
+from multi_agent_mcp.store.disk import make_directory, storage_errors
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
 

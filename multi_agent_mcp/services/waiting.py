@@ -12,7 +12,7 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.domain.waiting import OwnerWait
 from multi_agent_mcp.errors import OwnerWaiting, PollingBlocked, Refusal
-from multi_agent_mcp.store.files import sync_directory
+from multi_agent_mcp.store.disk import sync_directory
 from multi_agent_mcp.store.workspace import Workspace
 
 ALLOWED_WHILE_WAITING = frozenset(

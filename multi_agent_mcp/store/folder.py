@@ -25,8 +25,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.store.disk import storage_errors
 from multi_agent_mcp.store.enclosure import careful, read_file
-from multi_agent_mcp.store.files import Files, storage_errors
+from multi_agent_mcp.store.files import Files
 from multi_agent_mcp.store.frontmatter import Unreadable, codec
 
 E = TypeVar("E", bound=Entity)

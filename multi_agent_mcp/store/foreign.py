@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.files import (
+from multi_agent_mcp.store.disk import (
     FILE_MODE,
     make_directory,
     make_private,

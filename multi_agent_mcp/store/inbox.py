@@ -17,8 +17,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from multi_agent_mcp.domain.names import id8
 from multi_agent_mcp.domain.times import format_time, stamp
+from multi_agent_mcp.store.disk import storage_errors, sync_directory
 from multi_agent_mcp.store.enclosure import is_own_directory
-from multi_agent_mcp.store.files import Files, storage_errors, sync_directory
+from multi_agent_mcp.store.files import Files
 from multi_agent_mcp.store.folder import Folder
 
 

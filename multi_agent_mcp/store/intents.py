@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.names import new_id
+from multi_agent_mcp.store.disk import storage_errors
 from multi_agent_mcp.store.enclosure import read_file
-from multi_agent_mcp.store.files import Files, storage_errors
+from multi_agent_mcp.store.files import Files
 from multi_agent_mcp.store.process import is_alive, own_start
 
 logger = logging.getLogger(__name__)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from multi_agent_mcp.store.disk import storage_errors
 from multi_agent_mcp.store.enclosure import read_file
-from multi_agent_mcp.store.files import Files, storage_errors
+from multi_agent_mcp.store.files import Files
 
 ROTATE_BYTES = 1 << 20
 

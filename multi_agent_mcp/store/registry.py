@@ -12,8 +12,9 @@ from typing import Any
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.names import agent_id as parse_agent_id
 from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, InvalidId, StorageError
+from multi_agent_mcp.store.disk import storage_errors
 from multi_agent_mcp.store.enclosure import read_file
-from multi_agent_mcp.store.files import Files, storage_errors
+from multi_agent_mcp.store.files import Files
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from multi_agent_mcp.store.files import make_directory
+from multi_agent_mcp.store.disk import make_directory
 
 if TYPE_CHECKING:
     from watchdog.observers.api import BaseObserver

@@ -23,7 +23,8 @@ from multi_agent_mcp.errors import (
     TaskNotFound,
 )
 from multi_agent_mcp.store.collection import Collection
-from multi_agent_mcp.store.files import Files, make_directory, storage_errors
+from multi_agent_mcp.store.disk import make_directory, storage_errors
+from multi_agent_mcp.store.files import Files
 from multi_agent_mcp.store.folder import Folder
 from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.store.intents import Intents

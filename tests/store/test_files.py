@@ -12,7 +12,8 @@ import pytest
 
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store import files as files_module
-from multi_agent_mcp.store.files import Files, make_directory
+from multi_agent_mcp.store.disk import make_directory
+from multi_agent_mcp.store.files import Files
 from tests.store.support import in_processes, put, umask
 
 

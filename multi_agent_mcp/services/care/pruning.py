@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.files import storage_errors
+from multi_agent_mcp.store.disk import storage_errors
 from multi_agent_mcp.store.workspace import Workspace
 
 SCRATCH_SECONDS = 3600.0

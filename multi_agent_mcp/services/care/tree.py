@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from multi_agent_mcp.services.care.finding import NOTE, PROBLEM, Finding, Patient
+from multi_agent_mcp.store.disk import DIRECTORY_MODE, FILE_MODE
 from multi_agent_mcp.store.enclosure import read_file
-from multi_agent_mcp.store.files import DIRECTORY_MODE, FILE_MODE
 
 LEFTOVER_SECONDS = 3600.0
 """A scratch file that is older was left by a process that was killed; the youngest may be somebody's just now."""

@@ -1,0 +1,66 @@
+"""What every write is made of: private directories, whole writes, durable names, and what the disk refuses in words."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from multi_agent_mcp.errors import StorageError
+
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+
+
+@contextmanager
+def storage_errors(path: Path, *answers: type[OSError]) -> Iterator[None]:
+    """Turns what the operating system refuses into a `StorageError`.
+
+    `FileExistsError` and whatever is named in `answers` pass through: to their callers they are answers.
+    """
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, (FileExistsError, *answers)):
+            raise
+        reason = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror or str(error)
+        raise StorageError(path=path.name, reason=reason) from error
+
+
+def make_private(descriptor: int) -> None:
+    """0600 whatever the umask was: it may have left too few rights, and an older file may have too many."""
+    if stat.S_IMODE(os.fstat(descriptor).st_mode) != FILE_MODE:
+        os.fchmod(descriptor, FILE_MODE)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """os.write until everything is written (it may write less than it is given)."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def make_directory(path: Path) -> None:
+    """Makes a directory and its parents, private to the user, durably."""
+    if path.is_dir():
+        return
+    if not path.parent.is_dir():
+        make_directory(path.parent)
+    with suppress(FileExistsError):
+        path.mkdir(mode=DIRECTORY_MODE)
+        path.chmod(DIRECTORY_MODE)  # the umask may have taken even our own rights
+        sync_directory(path.parent)
+    if not path.is_dir():
+        raise NotADirectoryError(20, "Not a directory", str(path))
+
+
+def sync_directory(path: Path) -> None:
+    """fsync(2) of a directory: the names in it survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
