@@ -7,6 +7,8 @@ from functools import cache
 import nh3
 from markdown_it import MarkdownIt
 
+from multi_agent_mcp.domain.plain import neutral
+
 CHARACTERS_SHOWN = 20_000
 """Longer texts are cut: a page must stay usable whatever an agent writes."""
 
@@ -26,9 +28,10 @@ def _renderer() -> MarkdownIt:
 
 
 def as_html(text: str) -> str:
-    """The text rendered and sanitized, from at most `CHARACTERS_SHOWN` of it. Links open elsewhere, without a
+    """The text rendered and sanitized, from at most `CHARACTERS_SHOWN` of it, with a mark for every character that
+    commands or deceives (see `plain`). Links open elsewhere, without a
     referrer."""
-    rendered = _renderer().render(text[:CHARACTERS_SHOWN])
+    rendered = _renderer().render(neutral(text[:CHARACTERS_SHOWN].replace("\r\n", "\n")))
     return nh3.clean(
         rendered, tags=_TAGS, attributes=_ATTRIBUTES, url_schemes=_SCHEMES, link_rel="noopener noreferrer nofollow"
     )

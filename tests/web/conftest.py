@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +16,8 @@ from tests.web.support import Guest, Visitor, Web
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+
+    from tests.web.browsing import Person
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -40,9 +42,10 @@ def guest(team: Team) -> Guest:  # noqa: F811 - the fixture above
     return Guest(team)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A real browser; `scripts/test` installs one where it may."""
+    """A real browser; `scripts/test` installs one where it may. For one module only: Playwright keeps an event loop
+    running in this thread, in which nobody else's `asyncio.run` would work."""
     if CHROMIUM is None:
         pytest.skip("no chromium is installed")
     from playwright.sync_api import sync_playwright
@@ -52,6 +55,29 @@ def browser() -> Iterator[Browser]:
         started = playwright.chromium.launch(executable_path=CHROMIUM, args=root)
         yield started
         started.close()
+
+
+@pytest.fixture
+def people(web: Web, browser: Browser) -> Iterator[Callable[..., Person]]:
+    """Makes people with a window each; none of them may have seen anything go wrong."""
+    from tests.web.browsing import Person
+
+    came: list[Person] = []
+
+    def come(**options: Any) -> Person:
+        came.append(Person(browser, web, **options))
+        return came[-1]
+
+    yield come
+    for person in came:
+        person.context.close()
+    assert [trouble for person in came for trouble in person.troubles] == []
+
+
+@pytest.fixture
+def person(people: Callable[..., Person]) -> Person:
+    """Somebody who came in by the link and looks at the board."""
+    return people().enter()
 
 
 @pytest.fixture(scope="session")

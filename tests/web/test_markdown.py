@@ -108,3 +108,7 @@ def test_deep_nesting_is_no_trouble() -> None:
     inspect("> " * 5_000 + "x")
     inspect("[" * 10_000)
     inspect("*" * 10_000 + "x")
+
+
+def test_what_cannot_be_seen_and_deceives_is_marked() -> None:
+    assert as_html("pay \u202e100\u202c now\u200b\x07\r\nplease\U000e0041") == "<p>pay �100� now��<br>\nplease�</p>\n"

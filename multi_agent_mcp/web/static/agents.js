@@ -58,15 +58,15 @@ function acts(agent) {
 
 async function stop(agent) {
   const actions = (agent.task ? ["blocked", "cancel", "pause"] : ["pause"]).map((name) => [name, t(`agents.action.${name}`)]);
-  const given = await ask(t("agents.stop_title", { agent: agent.id }), [
+  const fields = [
     { name: "action", label: agent.task ? visible(agent.task.title) : t("agents.idle"), kind: "choice", options: actions, value: actions[0][0] },
     { name: "reason", label: t("board.reason"), kind: "long", rows: 3, hint: t("board.reason_hint") },
-  ], t("agents.stop"), t("board.will_interrupt", { agent: agent.id }));
-  if (!given) return;
-  await attempt(async () => {
+  ];
+  const act = async (given) => {
     await api(`/agents/${agent.id}/interrupt`, { action: given.action, reason: given.reason || null });
     toast(t("agents.stopped", { agent: agent.id }));
-  });
+  };
+  await ask(t("agents.stop_title", { agent: agent.id }), fields, t("agents.stop"), act, t("board.will_interrupt", { agent: agent.id }));
 }
 
 async function release(agent) {

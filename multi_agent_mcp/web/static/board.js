@@ -105,22 +105,23 @@ function showRequests(waiting) {
 // ---- changing
 
 export async function decide(task, approve) {
-  const given = approve ? {} : await ask(t("board.why_rejected"), [reasonField()], t("board.reject"));
-  if (given) await attempt(() => api(`/tasks/${task.task_id}/decision`, { approve, reason: given.reason || null }));
+  const act = (given) => api(`/tasks/${task.task_id}/decision`, { approve, reason: given.reason || null });
+  if (approve) await attempt(() => act({}));
+  else await ask(t("board.why_rejected"), [reasonField()], t("board.reject"), act);
 }
 
 export async function move(task, status) {
   const stops = (status === "blocked" || status === "cancelled");
   const note = stops && task.assignee_id && task.assignee_id !== facts.me ? t("board.will_interrupt", { agent: task.assignee_id }) : null;
-  const given = stops ? await ask(t(`board.why_${status}`), [reasonField()], t(`status.${status}`), note) : {};
-  if (!given) return;
-  await attempt(async () => {
+  const act = async (given) => {
     const answer = await api(`/tasks/${task.task_id}/status`, { status, reason: given.reason || null });
     const words = { title: titleOf(task), from: t(`status.${answer.previous_status}`), to: t(`status.${status}`), agent: answer.interrupted };
     toast(t(answer.interrupted ? "board.moved_interrupt" : "board.moved", words));
     await again();
     columns.querySelector(`[data-task="${task.task_id}"]`)?.focus();
-  });
+  };
+  if (stops) await ask(t(`board.why_${status}`), [reasonField()], t(`status.${status}`), act, note);
+  else await attempt(() => act({}));
 }
 
 export async function pause(task) {
@@ -133,9 +134,7 @@ export async function pause(task) {
 export async function assign(task) {
   const options = [["", t("board.unassigned")], ...agents.map((agent) => [agent.id, agent.id])];
   const field = { name: "assignee_id", label: t("board.assignee"), kind: "choice", options, value: task.assignee_id ?? "" };
-  const given = await ask(titleOf(task), [field], t("board.assignee"));
-  if (!given) return;
-  await attempt(async () => {
+  await ask(titleOf(task), [field], t("board.assignee"), async (given) => {
     await api(`/tasks/${task.task_id}/assignee`, { assignee_id: given.assignee_id || null });
     toast(t("board.assigned", { title: titleOf(task), agent: given.assignee_id || t("nobody") }));
   });
@@ -163,14 +162,13 @@ function showMenu(task, button) {
 
 async function create() {
   const options = [["", t("board.unassigned")], ...agents.map((agent) => [agent.id, agent.id])];
-  const given = await ask(t("board.new"), [
+  const fields = [
     { name: "title", label: t("board.title"), required: true, most: 500 },
     { name: "description", label: t("board.description"), kind: "long", rows: 6 },
     { name: "assignee_id", label: t("board.assignee"), kind: "choice", options, value: "" },
     { name: "priority", label: t("board.priority"), kind: "choice", options: facts.priorities.map((name) => [name, t(`priority.${name}`)]), value: "medium" },
-  ], t("board.create"));
-  if (!given) return;
-  await attempt(async () => {
+  ];
+  await ask(t("board.new"), fields, t("board.create"), async (given) => {
     await api("/tasks", { ...given, assignee_id: given.assignee_id || null });
     toast(t("board.created_task", { title: visible(given.title) }));
   });

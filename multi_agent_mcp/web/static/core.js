@@ -7,8 +7,9 @@ export function t(key, values = {}) {
   return text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? values[name] : whole));
 }
 
-// Characters a person cannot see but a line obeys: C0, C1, bidirectional controls, zero-width ones.
-const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
+// Characters a person cannot see but a line obeys, as in domain/plain.py: C0, C1, bidirectional controls, zero-width
+// ones, tags, halves of a pair.
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\u{e0000}-\u{e007f}]/gu;
 export const visible = (text) => String(text ?? "").replace(UNSEEN, "\ufffd");
 
 // h("p", {class: "x", onclick: f}, "text", node, …). Text never becomes markup.
@@ -177,30 +178,43 @@ export function dialog(title, ...content) {
     h("div", { class: "body" }, ...content),
   );
   box.addEventListener("close", () => box.remove());
-  box.addEventListener("click", (event) => event.target === box && box.close());
+  // A click beside it closes it, but never a form: what was typed would be gone.
+  box.addEventListener("click", (event) => event.target === box && !box.querySelector("form") && box.close());
   document.body.append(box);
   box.showModal();
   return box;
 }
 
-// A small form. fields: [{name, label, kind: "text"|"long"|"choice", value, options, hint, required}]. Resolves to the
-// values, or to null when it was closed.
-export function ask(title, fields, submit, note) {
+// A small form. fields: [{name, label, kind: "text"|"long"|"choice", value, options, hint, required}]. `act(values)` is
+// what it is for: should it fail, the form says why and keeps what was typed. Resolves to whether it was done.
+export function ask(title, fields, submit, act, note) {
   return new Promise((resolve) => {
-    let given = null;
+    let done = false;
+    const trouble = h("p", { class: "reason", role: "alert", hidden: true });
     const form = h(
       "form", { method: "dialog", class: "form" },
       note && h("p", { class: "note" }, note),
       fields.map((field) => h("label", null, h("span", null, field.label), input(field),
         field.hint && h("small", { class: "hint" }, field.hint))),
+      trouble,
       h("footer", null,
         h("button", { class: "ghost", type: "button", onclick: () => box.close() }, t("cancel")),
         h("button", { class: "primary", type: "submit" }, submit)),
     );
-    form.addEventListener("submit", () => { given = Object.fromEntries(new FormData(form)); });
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      try {
+        await act(Object.fromEntries(new FormData(form)));
+        done = true;
+        box.close();
+      } catch (error) {
+        trouble.textContent = visible(t("failed", { reason: error.message }));
+        trouble.hidden = false;
+      }
+    });
     const box = dialog(title, form);
     box.classList.add("small");
-    box.addEventListener("close", () => resolve(given));
+    box.addEventListener("close", () => resolve(done));
     form.querySelector("input, textarea, select")?.focus();
   });
 }

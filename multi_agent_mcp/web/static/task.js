@@ -86,7 +86,7 @@ function history(entries) {
 }
 
 function changes(entry) {
-  const told = new Set(["at", "by", "reason", "message_id", "conversation_id"]);
+  const told = new Set(["at", "by", "reason", "message_id", "conversation_id", "intent_id"]);
   const words = { status: (value) => (value ? t(`status.${value}`) : "–") };
   return Object.entries(entry).filter(([key]) => !told.has(key)).map(([key, value]) => {
     const say = words[key] ?? ((one) => one ?? "–");

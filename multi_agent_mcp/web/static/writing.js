@@ -1,24 +1,32 @@
 // Writing a message as the Owner.
 
-import { api, ask, attempt, facts, t, toast } from "./core.js";
+import { api, ask, facts, t, toast } from "./core.js";
 
-// Opens the form; `given` may hold receiver_id and subject. Resolves once it was sent or dropped.
+// Opens the form; `given` may hold receiver_id, subject and message_type. Resolves once it was sent or dropped.
 export async function compose(given = {}) {
   const { agents } = await api("/agents");
   const others = agents.filter((agent) => agent.id !== facts.me).map((agent) => [agent.id, agent.id]);
-  const values = await ask(t("messages.write"), [
+  const send = sender(given.message_type);
+  await ask(t("messages.write"), [
     { name: "receiver_id", label: t("messages.to"), kind: "choice", options: [...others, ["", t("messages.everybody")]], value: given.receiver_id ?? others[0]?.[0] ?? "" },
     { name: "subject", label: t("messages.subject"), value: given.subject, most: 500 },
     { name: "content", label: t("messages.content"), kind: "long", rows: 8, required: true },
     { name: "priority", label: t("messages.priority"), kind: "choice", options: facts.messagePriorities.map((name) => [name, t(`priority.${name}`)]), value: "normal" },
-  ], t("messages.send"));
-  if (!values) return;
-  // The key lets a second try, after an answer that got lost, send nothing twice.
-  const key = crypto.randomUUID();
-  const message = { ...values, receiver_id: values.receiver_id || null, message_type: given.message_type, idempotency_key: key };
-  await attempt(async () => {
-    const { delivery } = await api("/messages", message);
+  ], t("messages.send"), async (values) => {
+    const { delivery } = await send(values);
     const told = Object.entries(delivery).map(([agent, { state }]) => `${agent}: ${t(`state.${state}`)}`).join(", ");
     toast(t("messages.sent_to", { delivery: told }));
   });
+}
+
+// The key lets a second try, after an answer that got lost, send nothing twice; other words are another message.
+function sender(message_type) {
+  let tried = null;
+  let idempotency_key = null;
+  return (values) => {
+    const words = JSON.stringify(values);
+    if (words !== tried) idempotency_key = crypto.randomUUID();
+    tried = words;
+    return api("/messages", { ...values, receiver_id: values.receiver_id || null, message_type, idempotency_key });
+  };
 }

@@ -1,0 +1,133 @@
+"""A person at the console with a real browser, who hears of everything that goes wrong in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Locator, Request, expect
+
+from multi_agent_mcp.texts import CONSOLE, catalogue
+from tests.system.support import PATIENCE_SECONDS
+from tests.web.support import Web
+
+PAGES = ("board", "agents", "messages", "conversations", "timeline", "executions", "health")
+DESK = (1280, 800)
+PHONE = (390, 844)
+Theme = Literal["light", "dark"]
+THEMES: tuple[Theme, ...] = ("light", "dark")
+IN_PAGE = (Path(__file__).parent / "in_page.js").read_text(encoding="utf-8")
+
+expect.set_options(timeout=PATIENCE_SECONDS * 1000)
+
+
+class Person:
+    """A window of a browser of its own. `troubles` must be empty at the end: errors on the browser's console (a refusal
+    by the Content-Security-Policy is one), dialogs that scripts opened, requests to other hosts."""
+
+    def __init__(self, browser: Browser, web: Web, *, size: tuple[int, int] = DESK, theme: Theme = "light") -> None:
+        self.web = web
+        self.words = catalogue(web.team.services.texts.language, CONSOLE)
+        self.troubles: list[str] = []
+        width, height = size
+        self.context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce"
+        )
+        self.context.set_default_timeout(PATIENCE_SECONDS * 1000)
+        self.page = self.context.new_page()
+        self.page.on("console", self._console)
+        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        self.page.on("dialog", self._dialog)
+        self.context.on("request", self._request)
+
+    def enter(self) -> Person:
+        """Opens a one-time link; only the newest one is good, so one person after the other."""
+        self.page.goto(self.web.link)
+        self.is_live()
+        return self
+
+    def beside(self, other: Person) -> Person:
+        """As somebody who has the other's cookie already."""
+        self.context.add_cookies(other.context.cookies())  # type: ignore[arg-type]
+        return self.visit("board")
+
+    def visit(self, name: str, anchor: str = "") -> Person:
+        """Goes to a page and waits until it has looked at everything once."""
+        self.page.goto("about:blank")  # the same page with another anchor is not loaded anew
+        self.page.goto(f"{self.web.address}/{'' if name == 'board' else name}{anchor}")
+        self.is_live()
+        expect(self.page.locator("[aria-busy=true]")).to_have_count(0)
+        return self
+
+    def turn(self, size: tuple[int, int], theme: Theme = "light") -> None:
+        """Goes on at another window, or in other light."""
+        self.page.set_viewport_size({"width": size[0], "height": size[1]})
+        self.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+
+    @property
+    def width(self) -> int:
+        """Of the window, in pixels."""
+        size = self.page.viewport_size
+        assert size is not None
+        return size["width"]
+
+    def choose(self, name: str) -> None:
+        """Opens the first thing of a page that has things to open."""
+        if name in ("messages", "conversations", "executions"):
+            self.page.locator(".rows a").first.click()
+            expect(self.page.locator(".chosen h2")).to_be_visible()
+
+    def is_live(self, state: str = "on") -> None:
+        expect(self.page.locator("#live")).to_have_attribute("data-state", state)
+
+    def column(self, status: str) -> Locator:
+        return self.page.locator(f".column[data-status={status}]")
+
+    def card(self, title: str, status: str | None = None) -> Locator:
+        """A card, in a column if one is named."""
+        return self.page.locator(f"[data-status={status}] .card" if status else ".card").filter(has_text=title)
+
+    def button(self, key: str, **values: str) -> Locator:
+        """A button by its words' key in the catalogue."""
+        return self.page.get_by_role("button", name=self.words(key, **values), exact=True)
+
+    def answer(self, **fields: str) -> None:
+        """Fills the open form and sends it."""
+        form = self.page.locator("dialog[open] form")
+        for name, text in fields.items():
+            field = form.locator(f"[name={name}]")
+            if field.evaluate("element => element.tagName") == "SELECT":
+                field.select_option(text)
+            else:
+                field.fill(text)
+        form.locator("button[type=submit]").click()
+
+    def open_card(self, title: str) -> Locator:
+        """A task's own sheet."""
+        self.card(title).locator(".title a").click()
+        sheet = self.page.locator("dialog.sheet:not(.small)[open]")
+        expect(sheet).to_be_visible()
+        return sheet
+
+    def look(self, function: str) -> Any:
+        """What one of the functions in `in_page.js` finds on the page."""
+        return self.page.evaluate(f"() => {{ {IN_PAGE}; return {function}(); }}")
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.troubles.append(f"{urlsplit(self.page.url).path}: {message.text}")
+
+    def _dialog(self, dialog: Dialog) -> None:
+        self.troubles.append(f"a dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _request(self, request: Request) -> None:
+        address = urlsplit(request.url)
+        if address.scheme != "data" and address.netloc != urlsplit(self.web.address).netloc:
+            self.troubles.append(f"a request to {request.url}")
+
+
+def drag(card: Locator, column: Locator) -> None:
+    """With the mouse, as a person does: press, move over the column, let go."""
+    card.drag_to(column, target_position={"x": 40, "y": 60})

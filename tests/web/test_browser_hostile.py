@@ -1,0 +1,70 @@
+"""What agents write does no harm in the browser: no dialog, no error, no request elsewhere, nothing out of place."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from multi_agent_mcp.services.creation import NewTask
+from multi_agent_mcp.services.drafts import Draft
+from tests.system.support import Team
+from tests.web.browsing import DESK, PAGES, PHONE, Person
+
+UNSEEN = "\u202e\u2066\u2069\u200b\x07\U000e0041"
+BIDI = f"{UNSEEN}evil{UNSEEN}"
+MARKUP = (
+    "<script>alert(1)</script><img src=x onerror=alert(2)><svg onload=alert(3)>"
+    "<a href='javascript:alert(4)'>click</a><iframe src='https://example.org/'></iframe>"
+    "![seen](https://example.org/pixel.png) [link](javascript:alert(5)) <style>*{display:none}</style>"
+    "</title></textarea></script>\"'`{{7*7}}${alert(6)}"
+)
+LONG = "w" * 400
+MILLION = f"# {MARKUP}\n\n{BIDI}\n\n" + "x" * 999_000
+
+
+def write_everywhere(team: Team, text: str) -> None:
+    """The text wherever an agent may write one."""
+    services = team.services
+    owner, worker, other = (services.agents.get(name) for name in ("owner", "worker-a", "worker-b"))
+    title = text[:400]
+    services.workspace.registry.update("worker-a", name=title)
+    parent, blocked = services.creation.create(
+        owner, [NewTask(title=title, description=text, assignee_id="worker-a") for _ in range(2)]
+    )
+    services.board.start(worker, parent.id)
+    session = services.sessions.open("worker-a", "task")
+    services.work.begin(session, parent.id)
+    execution = services.executions.running(session.record)
+    assert execution is not None
+    services.executions.log(execution, text)
+    services.tasks.report_progress(worker, parent.id, 50, text[:5000], [{"text": title, "completed": True}])
+    services.board.set_status(owner, blocked.id, "cancelled", text[:5000])
+    services.requests.request(worker, NewTask(title=title))
+    services.messages.send(worker, Draft(content=text, subject=title, receiver_id="owner"))
+    talk, _ = services.conversations.begin(worker, other, text, purpose=title, task_id=parent.id)
+    services.conversations.say(other, talk.id, Draft(content=text))
+    services.work.report_completed(worker, session, "failed", text[:1000], text[:1000])
+    session.end()
+
+
+@pytest.mark.parametrize("text", [MARKUP + BIDI, LONG, MILLION], ids=["markup", "one long word", "a million"])
+def test_what_agents_write_stays_text_on_every_page(team: Team, person: Person, text: str) -> None:
+    write_everywhere(team, text)
+    for name in PAGES:
+        person.visit(name)
+        person.choose(name)
+        if name == "board":
+            person.page.locator("[data-status=blocked] .card .title a").click()
+            expect(person.page.locator("dialog.sheet")).to_be_visible()
+        for size in (DESK, PHONE):
+            person.turn(size)
+            assert (person.look("sideways"), person.look("cutOff")) == (0, []), (name, size)
+        assert person.page.locator("main script, main iframe, main img, [onerror]").count() == 0
+        assert not set(UNSEEN) & set(person.page.locator("body").inner_text()), name
+
+
+def test_an_address_that_names_nothing_says_so(person: Person) -> None:
+    for name, anchor in (("board", "#tsk_000000000000"), ("messages", "#id=<img src=x onerror=alert(1)>")):
+        person.visit(name, anchor)
+        expect(person.page.locator(".toast.bad")).to_be_visible()
+        person.troubles.clear()  # the browser notes every 404

@@ -1,0 +1,90 @@
+"""Open pages stay true: to each other, over a restart of the server, and in the picture of the session."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+from playwright.sync_api import expect
+
+from multi_agent_mcp.services.creation import NewTask
+from tests.system.support import Team
+from tests.web.browsing import Person, drag
+from tests.web.support import Web
+
+
+def add(team: Team, title: str) -> None:
+    services = team.services
+    services.creation.create(services.agents.owner(), [NewTask(title=title, assignee_id="worker-a")])
+
+
+def test_two_browsers_see_what_either_does(team: Team, people: Callable[..., Person]) -> None:
+    one = people().enter()
+    other = people(theme="dark").beside(one)
+    add(team, "for both")
+    for person in (one, other):
+        expect(person.card("for both", "todo")).to_be_visible()
+    drag(one.card("for both"), one.column("in_progress"))
+    expect(other.card("for both", "in_progress")).to_be_visible()
+    team.ask("task", "status", team.services.workspace.tasks.all()[0].id, "blocked", "--reason", "by command")
+    for person in (one, other):
+        expect(person.card("for both", "blocked").locator(".reason")).to_have_text("by command")
+
+
+def test_nothing_is_lost_while_the_server_is_killed_and_started_again(team: Team, web: Web, person: Person) -> None:
+    add(team, "before")
+    expect(person.card("before")).to_be_visible()
+    web.stop(signal.SIGKILL)
+    person.is_live("off")
+    add(team, "meanwhile")
+    team.post("owner", "meanwhile")
+    assert all("ERR_" in trouble for trouble in person.troubles), person.troubles
+    web.start()
+    person.is_live()
+    expect(person.card("meanwhile", "todo")).to_be_visible()
+    expect(person.page.locator("#badge-messages")).to_have_text("1")
+    drag(person.card("meanwhile"), person.column("in_progress"))
+    expect(person.card("meanwhile", "in_progress")).to_be_visible()
+    person.troubles.clear()  # of the connection that was refused meanwhile
+
+
+def test_what_was_typed_is_kept_until_it_has_arrived(team: Team, web: Web, person: Person) -> None:
+    person.visit("messages")
+    person.button("messages.write").click()
+    web.stop(signal.SIGKILL)
+    person.is_live("off")
+    person.answer(receiver_id="worker-a", content="typed with care")
+    form = person.page.locator("dialog[open] form")
+    expect(form.locator("[role=alert]")).to_contain_text(person.words("unknown_error"))
+    expect(form.locator("[name=content]")).to_have_value("typed with care")
+    web.start()
+    person.is_live()
+    person.troubles.clear()  # of the connection that was refused meanwhile
+    form.locator("button[type=submit]").click()
+    expect(form).to_have_count(0)
+    assert [message.content for message in team.mailbox("worker-a")] == ["typed with care"]
+
+
+def test_the_picture_is_zoomed_moved_asked_and_saved(team: Team, person: Person, tmp_path: Path) -> None:
+    add(team, "drawn")
+    team.post("worker-a", "an arrow")
+    person.visit("timeline")
+    picture = person.page.locator("#picture")
+    bar = picture.locator("[data-kind=task]").first
+    bar.hover()
+    expect(person.page.locator("#tip")).to_contain_text("drawn")
+    before = picture.locator("svg").inner_html()
+    person.page.locator("#zoom-in").click()
+    expect(person.page.locator("#periods [aria-pressed=true]")).to_have_count(0)
+    expect(picture.locator("svg")).not_to_have_js_property("innerHTML", before)
+    picture.focus()
+    person.page.keyboard.press("ArrowLeft")
+    person.page.keyboard.press("Home")
+    with person.page.expect_download() as download:
+        person.page.locator("#save").click()
+    saved = tmp_path / "timeline.svg"
+    download.value.save_as(saved)
+    assert download.value.suggested_filename == "demo-timeline.svg"
+    assert "drawn" in "".join(ElementTree.parse(saved).getroot().itertext())  # noqa: S314 - our own picture

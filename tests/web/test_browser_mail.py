@@ -1,0 +1,129 @@
+"""What a person reads, writes and decides in the browser, and what arrives there by itself."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+from multi_agent_mcp.domain.waiting import OwnerWait
+from multi_agent_mcp.services.creation import NewTask
+from multi_agent_mcp.services.drafts import Draft
+from multi_agent_mcp.services.reading import Query
+from tests.system.support import Team, wait_until
+from tests.web.browsing import Person
+
+
+def test_a_message_is_written_and_its_way_is_followed(team: Team, person: Person) -> None:
+    person.visit("messages")
+    person.button("messages.write").click()
+    person.answer(receiver_id="worker-a", subject="Login", content="Please *look* at it.", priority="high")
+    expect(person.page.locator(".toast")).to_contain_text("worker-a")
+    (message,) = wait_until(lambda: team.mailbox("worker-a"), "the message")
+    assert (message.sender_id, message.subject, message.content) == ("owner", "Login", "Please *look* at it.")
+
+    person.page.locator("[data-box=sent]").click()
+    person.page.locator(".rows a").click()
+    expect(person.page.locator(".chosen .words em")).to_have_text("look")
+    expect(person.page.locator(".way .state-read")).to_have_count(0)
+    services = team.services
+    services.reading.read(services.agents.get("worker-a"), Query())
+    expect(person.page.locator(".way .state-read")).to_have_count(1)
+
+
+def test_a_message_is_read_and_answered_and_the_title_counts(team: Team, person: Person) -> None:
+    person.visit("messages")
+    team.post("owner", "Which database?")
+    expect(person.page).to_have_title("(1) " + person.words("page.messages") + " · demo")
+    expect(person.page.locator("#badge-messages")).to_have_text("1")
+    person.page.locator(".rows a").click()
+    expect(person.page.locator(".chosen .words")).to_have_text("Which database?")
+    expect(person.page).to_have_title(person.words("page.messages") + " · demo")
+    expect(person.page.locator("#badge-messages")).to_be_hidden()
+    assert team.unread("owner") == []
+    person.button("messages.reply").click()
+    expect(person.page.locator("dialog [name=receiver_id]")).to_have_value("admin")
+    person.answer(content="Postgres.")
+    (answer,) = wait_until(lambda: team.mailbox("admin"), "the answer")
+    assert (answer.content, answer.message_type) == ("Postgres.", "response")
+
+
+def test_somebody_elses_mail_is_looked_at_and_stays_unread(team: Team, person: Person) -> None:
+    team.post("worker-a", "for worker-a alone")
+    person.visit("messages", "#box=inbox&whose=worker-a")
+    person.page.locator(".rows a").click()
+    expect(person.page.locator(".chosen .words")).to_have_text("for worker-a alone")
+    assert len(team.unread("worker-a")) == 1
+
+
+def test_requests_are_approved_and_rejected(team: Team, person: Person) -> None:
+    services = team.services
+    worker = services.agents.get("worker-a")
+    yes, _ = services.requests.request(worker, NewTask(title="a good idea"))
+    no, _ = services.requests.request(worker, NewTask(title="a bad idea"))
+    waiting = person.page.locator("#requests")
+    expect(waiting.locator("li")).to_have_count(2)
+    waiting.locator(f"[data-key={yes.id}] [data-mark=approve]").click()
+    expect(waiting.locator("li")).to_have_count(1)
+    waiting.locator(f"[data-key={no.id}] [data-mark=reject]").click()
+    person.answer(reason="too early")
+    expect(waiting).to_be_hidden()
+    expect(person.card("a good idea", "todo")).to_be_visible()
+    expect(person.card("a bad idea")).to_contain_text(person.words("board.rejected"))
+    board = team.services.board
+    assert (board.get(yes.id).approval_status, board.get(yes.id).status) == ("approved", "todo")
+    assert board.get(no.id).approval_status == "rejected"
+
+
+def test_a_task_is_made_and_handed_out(team: Team, person: Person) -> None:
+    person.button("board.new").click()
+    person.answer(title="Write it down", description="- one\n- two", priority="urgent")
+    card = person.card("Write it down", "backlog")
+    expect(card).to_contain_text(person.words("priority.urgent"))
+    sheet = person.open_card("Write it down")
+    expect(sheet.locator(".prose li")).to_have_text(["one", "two"])
+    sheet.get_by_role("button", name=person.words("board.assignee")).click()
+    person.page.locator("dialog.small [name=assignee_id]").select_option("worker-b")
+    person.page.locator("dialog.small button[type=submit]").click()
+    expect(sheet).to_contain_text("worker-b")
+    (task,) = team.services.workspace.tasks.all()
+    assert (task.assignee_id, task.priority) == ("worker-b", "urgent")
+
+
+def test_the_owners_wait_is_released(team: Team, person: Person) -> None:
+    person.visit("agents")
+    wait = OwnerWait(owner_id="owner", admin_id="admin", task_id="tsk_000000000000", message_id="x")
+    team.services.waiting.begin(wait)
+    person.page.locator("[data-mark=release]").click()
+    expect(person.page.locator("[data-mark=release]")).to_have_count(0)
+    assert team.services.waiting.of("owner") is None
+
+
+def test_a_conversation_is_followed_as_it_is_held(team: Team, person: Person) -> None:
+    services = team.services
+    two = services.agents.get("worker-a"), services.agents.get("worker-b")
+    person.visit("conversations")
+    talk, _ = services.conversations.begin(*two, "りんご", purpose="しりとり")
+    person.page.locator(".rows a").click()
+    expect(person.page.locator(".bubble")).to_have_text(["りんご"])
+    services.conversations.say(two[1], talk.id, Draft(content="ごりら"))
+    expect(person.page.locator(".bubble")).to_have_text(["りんご", "ごりら"])
+    services.conversations.end(two[0], talk.id)
+    expect(person.page.locator(".chosen .chip").first).to_have_text(person.words("conversations.ended"))
+
+
+def test_a_log_is_followed_and_keeps_what_was_selected(team: Team, person: Person) -> None:
+    services = team.services
+    (task,) = services.creation.create(services.agents.owner(), [NewTask(title="x", assignee_id="worker-a")])
+    session = services.sessions.open("worker-a", "task")
+    execution = services.executions.begin(session.record, task.id)
+    person.visit("executions", f"#{execution.id}")
+    lines = person.page.locator(".log span")
+    expect(lines).to_have_count(1)
+    first = lines.first.element_handle()
+    for number in range(3):
+        services.executions.log(execution, f"Tool call: number {number}")
+    expect(lines).to_have_count(4)
+    expect(lines.last).to_contain_text("number 2")
+    assert first.evaluate("element => element.isConnected")
+    services.executions.finish(execution)
+    expect(person.page.locator(".chosen .chip")).to_have_text(person.words("executions.completed"))
+    session.end()

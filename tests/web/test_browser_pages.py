@@ -1,0 +1,88 @@
+"""Every page can be read, reached and named: in both themes, on a desk and on a phone, in both languages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from multi_agent_mcp.cli.demo.story import Story, read_story
+from tests.system.support import REPOSITORY, Team
+from tests.web.browsing import DESK, PAGES, PHONE, THEMES, Person
+
+OFFICE = REPOSITORY / "examples" / "office.yaml"
+
+
+@pytest.fixture(params=["en", "ja"])
+def story(bare: Team, request: pytest.FixtureRequest) -> Iterator[Story]:
+    """A team in the middle of its afternoon."""
+    bare.session = "office"
+    bare.make(f"language: {request.param}\n{OFFICE.read_text(encoding='utf-8')}")
+    told = read_story(OFFICE, bare.root, request.param)
+    told.tell()
+    yield told
+    told.end()
+
+
+@pytest.fixture
+def team(bare: Team, story: Story) -> Team:
+    return bare
+
+
+class Eye:
+    """Collects what is wrong wherever it is asked to look, and leaves a picture."""
+
+    def __init__(self, language: str, pictures: Path) -> None:
+        self.found: dict[str, object] = {}
+        self._language = language
+        self._pictures = pictures
+
+    def look(self, person: Person, name: str, theme: str) -> None:
+        place = f"{name}-{self._language}-{theme}-{person.width}"
+        person.page.screenshot(path=self._pictures / f"{place}.png")
+        wrong = {kind: found for kind, found in person.look("everythingAsked").items() if found}
+        if wrong:
+            self.found[place] = wrong
+
+
+@pytest.fixture
+def eye(team: Team, pictures: Path) -> Eye:
+    return Eye(team.services.texts.language, pictures)
+
+
+def test_every_page_is_sound_in_either_theme_and_size(person: Person, eye: Eye) -> None:
+    for name in PAGES:
+        person.visit(name)
+        person.choose(name)
+        for size in (DESK, PHONE):
+            for theme in THEMES:
+                person.turn(size, theme)
+                eye.look(person, name, theme)
+    assert eye.found == {}
+
+
+def test_sheets_forms_and_menus_are_sound(person: Person, eye: Eye) -> None:
+    for theme, size in zip(THEMES, (DESK, PHONE), strict=True):
+        person.turn(size, theme)
+        person.visit("board")
+        person.page.locator("[data-status=in_progress] .card .dots").first.click()
+        expect(person.page.locator("[role=menuitem]:focus")).to_have_count(1)
+        eye.look(person, "menu", theme)
+        person.page.keyboard.press("Escape")
+        person.button("board.new").click()
+        eye.look(person, "form", theme)
+        person.page.keyboard.press("Escape")
+        person.page.locator("[data-status=blocked] .card .title a").first.click()
+        expect(person.page.locator("dialog.sheet")).to_be_visible()
+        eye.look(person, "task", theme)
+    assert eye.found == {}
+
+
+def test_the_theme_that_was_chosen_stays(person: Person) -> None:
+    person.button("theme").click()
+    root = person.page.locator("html")
+    expect(root).to_have_attribute("data-theme", "dark")
+    person.visit("agents")
+    expect(root).to_have_attribute("data-theme", "dark")
