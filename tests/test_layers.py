@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import string
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -161,6 +163,13 @@ def test_imports_run_in_no_circle() -> None:
 def test_only_its_own_room_knows_a_library(library: str) -> None:
     users = {module for module in modules() if any(name.split(".")[0] == library for name in imported(module))}
     assert {layer(module) for module in users} <= ROOMS[library]
+
+
+def test_a_command_waits_for_no_library_that_only_others_need() -> None:
+    listed = "import sys, multi_agent_mcp.cli.main; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", listed], capture_output=True, encoding="utf-8", check=True).stdout
+    assert "typer" in loaded.split()
+    assert {"libtmux", "watchdog", "starlette", "uvicorn", "jinja2", "mcp", "rich"} & set(loaded.split()) == set()
 
 
 def test_only_the_settings_read_the_environment() -> None:

@@ -10,13 +10,15 @@ import time
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.cli.team import examples_directory, open_team
-from multi_agent_mcp.notify.tmux import Tmux
 from multi_agent_mcp.services.team import add_missing, create_session, read_team
 from multi_agent_mcp.store.watch import Changes, Watch
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.notify.tmux import Tmux
 
 LOOK_AGAIN_SECONDS = 0.5
 
@@ -49,6 +51,8 @@ class Stage:
 
     @property
     def tmux(self) -> Tmux:
+        from multi_agent_mcp.notify.tmux import Tmux  # every command would wait for libtmux
+
         return Tmux(socket_path=str(self.socket), config_file="/dev/null")
 
     def open_windows(self, *, supervisor: bool = False) -> None:
