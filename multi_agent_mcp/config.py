@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -16,6 +15,10 @@ from multi_agent_mcp.errors import InvalidArguments, NoSuchSession
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
 
 ROOT_NAME = ".multi-agent-mcp"
+LIMIT_MAX = 10**9
+"""Thirty years, a gigabyte: larger ones are slips, and the clock's arithmetic ends not far beyond."""
+NOT_YAML = (yaml.YAMLError, ArithmeticError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
+"""What PyYAML raises for files that are none: its constructors are not careful (`!!bool x`, `!!int ""`)."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
         data = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}  # noqa: S506 - both are safe loaders
     except FileNotFoundError as error:
         raise NoSuchSession(session=path.parent.name) from error
-    except (yaml.YAMLError, ValueError, RecursionError, OSError) as error:
+    except (*NOT_YAML, OSError) as error:
         raise InvalidArguments("bad_settings", reason=" ".join(str(error).split())[:200]) from error
     if not isinstance(data, dict):
         raise InvalidArguments("bad_settings", reason="not a mapping")
@@ -138,7 +141,8 @@ def parse_limits(given: Any) -> Limits:
     for name, value in given.items():
         if name not in known:
             continue
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-            raise InvalidArguments("bad_settings", reason=f"limits.{name} must be a positive number")
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not 0 < value <= LIMIT_MAX or not known[name](value):
+            raise InvalidArguments("bad_settings", reason=f"limits.{name} must be a number from 1 to {LIMIT_MAX}")
         values[name] = known[name](value)
     return Limits(**values)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
+
+from multi_agent_mcp.domain.times import parse_time
 
 DeliveryState = Literal["stored", "rung", "submitted", "read"]
 
@@ -42,13 +44,28 @@ class Ring:
     message_ids: frozenset[str]
     attempt: int = 1
 
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> Ring | None:
+        """From a line of the diary, which anybody may have written to; None for what makes no sense."""
+        at, attempt = parse_time(entry.get("at")), entry.get("attempt", 1)
+        if at is None or not isinstance(attempt, int):
+            return None
+        return cls(at, frozenset(noted(entry)), max(attempt, 1))
+
     def rests_for(self, now: datetime, pause: timedelta, longest: timedelta) -> timedelta:
         """How long the next one waits while this one is outstanding: a pause that doubles from `pause` up to
         `longest`. Zero when it is over, or when the clock was set back."""
         if now < self.at:
             return timedelta(0)
-        remaining = min(pause * (1 << min(self.attempt - 1, 30)), longest) - (now - self.at)
+        seconds = min(pause.total_seconds() * (1 << min(self.attempt - 1, 30)), longest.total_seconds())
+        remaining = timedelta(seconds=seconds) - (now - self.at)
         return max(remaining, timedelta(0))
+
+
+def noted(entry: Mapping[str, Any]) -> list[str]:
+    """The messages that a line of the diary is about."""
+    messages = entry.get("messages")
+    return [str(message_id) for message_id in messages] if isinstance(messages, list) else []
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from filelock import FileLock, Timeout
 
 from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import PURPOSES, Agent
-from multi_agent_mcp.domain.delivery import Delivery, Due, Ring, Waiting, due
+from multi_agent_mcp.domain.delivery import Delivery, Due, Ring, Waiting, due, noted
 from multi_agent_mcp.domain.message import Message, reading_order
-from multi_agent_mcp.domain.times import format_time, parse_time
+from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.notify.base import LINE_GONE, Finisher, Notifier
 from multi_agent_mcp.notify.lines import doorbell_line
@@ -71,7 +71,7 @@ class Doorbell:
         about: dict[str, list[Mapping[str, Any]]] = {}
         for entry in reversed(list(self.workspace.doorbells(agent_id).newest_first())):
             step = {key: entry[key] for key in ("state", "at", "reason") if entry.get(key) is not None}
-            for message_id in map(str, entry.get("messages") or ()):
+            for message_id in noted(entry):
                 about.setdefault(message_id, []).append(step)
         return about
 
@@ -185,10 +185,9 @@ class Doorbell:
     def _last_ring(self, agent: Agent) -> Ring | None:
         """The newest doorbell that got across in this pane."""
         for entry in self.workspace.doorbells(agent.id).newest_first(without=b'"deferred"'):
-            at = parse_time(entry.get("at"))
             here = entry.get("pane") == agent.pane_id
-            if here and entry.get("state") in ("rung", "submitted") and at is not None:
-                return Ring(at, frozenset(entry.get("messages", ())), int(entry.get("attempt", 1)))
+            if here and entry.get("state") in ("rung", "submitted") and (ring := Ring.of(entry)) is not None:
+                return ring
         return None
 
     def _write_down(self, agent: Agent, decision: Due, delivery: Delivery, began: datetime) -> None:
@@ -223,6 +222,6 @@ def _not_noted(diary: Journal, about: Sequence[str], reason: str | None) -> list
     noting all of it every time would make the diary, which each attempt reads, grow with the square of the mail."""
     last: dict[str, Any] = {}
     for entry in diary.newest_first():
-        for message_id in entry.get("messages", ()):
+        for message_id in noted(entry):
             last.setdefault(message_id, (entry.get("state"), entry.get("reason")))
     return [message_id for message_id in about if last.get(message_id) != ("deferred", reason)]

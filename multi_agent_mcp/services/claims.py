@@ -10,6 +10,7 @@ from typing import Any
 
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import format_time, parse_time
+from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.disk import storage_errors
 from multi_agent_mcp.store.enclosure import read_file
 from multi_agent_mcp.store.workspace import Workspace
@@ -33,7 +34,11 @@ def claim(workspace: Workspace, key: str, messages: list[Message]) -> tuple[list
         workspace.files.create(path, json.dumps(claimed).encode())
     except FileExistsError:
         with storage_errors(path):
-            return _as_claimed(first, json.loads(read_file(path)[0])), False
+            data = read_file(path)[0]
+        try:
+            return _as_claimed(first, json.loads(data)), False
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise StorageError(path=path.name, reason="it was damaged: what the key stands for is not known") from error
     return messages, True
 
 

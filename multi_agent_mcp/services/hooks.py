@@ -16,7 +16,7 @@ from typing import Any
 
 from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.delivery import Due, Ring, Waiting, due
+from multi_agent_mcp.domain.delivery import Due, Ring, Waiting, due, noted
 from multi_agent_mcp.domain.message import Message, reading_order
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import Refusal
@@ -107,9 +107,8 @@ class Hooks:
     def _rung_elsewhere(self, agent_id: str) -> Ring | None:
         """The last doorbell that another rung of the ladder got across, whoever rang it."""
         for entry in self.workspace.doorbells(agent_id).newest_first(without=b'"deferred"'):
-            at = parse_time(entry.get("at"))
-            if at is not None and entry.get("reason") != BY_HOOK:
-                return Ring(at, frozenset(entry.get("messages", ())), int(entry.get("attempt", 1)))
+            if entry.get("reason") != BY_HOOK and (ring := Ring.of(entry)) is not None:
+                return ring
         return None
 
     def _note_ring(self, agent_id: str, decision: Due) -> None:
@@ -120,7 +119,7 @@ class Hooks:
         newest = next(diary.newest_first(without=b'"deferred"'), {})
         at = parse_time(newest.get("at"))
         recent = at is not None and self.clock() - at < self.pause
-        if not (recent and newest.get("reason") == BY_HOOK and set(about) <= set(newest.get("messages", ()))):
+        if not (recent and newest.get("reason") == BY_HOOK and set(about) <= set(noted(newest))):
             pane = self.workspace.registry.get(agent_id).pane_id
             facts = {"pane": pane, "attempt": decision.attempt, "messages": about}
             diary.append(state="rung", at=format_time(self.clock()), reason=BY_HOOK, **facts)

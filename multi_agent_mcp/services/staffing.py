@@ -130,7 +130,7 @@ class Staffing:
             record = json.loads(read_file(self.workspace.window_path(post.agent_id, post.purpose))[0])
             opened_at = parse_time(record["opened_at"])
             return Window(record["pane"], opened_at, int(record["failures"])) if opened_at else None
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ArithmeticError, ValueError, KeyError, TypeError, RecursionError):
             return None  # derived; a damaged record is as good as none
 
     def _has_task_work(self, agent: Agent) -> bool:

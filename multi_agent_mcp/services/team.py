@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from multi_agent_mcp.config import parse_limits
+from multi_agent_mcp.config import NOT_YAML, parse_limits
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
 from multi_agent_mcp.domain.names import agent_id as parse_agent_id
 from multi_agent_mcp.domain.names import session_name
@@ -39,7 +39,7 @@ def read_team(path: Path) -> Team:
     """Parses a team.yaml (contract §7). Raises `InvalidArguments` or `InvalidId` with one sentence."""
     try:
         data = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe loaders
-    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
+    except (OSError, *NOT_YAML) as error:
         raise InvalidArguments("bad_team", reason=" ".join(str(error).split())[:200]) from error
     if not isinstance(data, dict) or not isinstance(data.get("agents"), list):
         raise InvalidArguments("bad_team", reason="it needs a list `agents`")

@@ -9,7 +9,7 @@ from typing import Any
 
 from multi_agent_mcp.domain.delivery import Ring
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.times import format_time, parse_time
+from multi_agent_mcp.domain.times import format_time
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,8 @@ class Told:
         """From the file; one that makes no sense is as good as none."""
         try:
             ring = facts.get("ring") or {}
-            at = parse_time(ring.get("at"))
-            return cls(
-                set(facts.get("told", ())),
-                set(facts.get("stopped", ())),
-                Ring(at, frozenset(ring.get("messages", ())), int(ring.get("attempt", 1))) if at else None,
-                facts.get("host_session"),
-            )
+            told, stopped = (set(map(str, facts.get(key, ()))) for key in ("told", "stopped"))
+            return cls(told, stopped, Ring.of(ring), facts.get("host_session"))
         except (AttributeError, TypeError, ValueError):
             return cls(set(), set(), None, None)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from multi_agent_mcp.errors import Refusal, StorageError
+from multi_agent_mcp.store.frontmatter import Unreadable
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -69,6 +70,9 @@ class Undertakings:
             carrier(intent)
         except StorageError as refusal:
             logger.warning("the intent %s could not be finished yet: %s", intent.id, refusal)
+            return False
+        except (Unreadable, LookupError, TypeError, ValueError, AttributeError) as error:  # written by none of us
+            logger.warning("the intent %s makes no sense: %r", intent.id, error)
             return False
         except Refusal as refusal:  # what it was about has changed meanwhile
             logger.warning("the intent %s is not carried out any more: %s", intent.id, refusal)

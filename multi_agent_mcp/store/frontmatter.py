@@ -17,6 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_origin, get_
 import yaml
 from frontmatter.default_handlers import YAMLHandler
 
+from multi_agent_mcp.config import NOT_YAML
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.domain.times import format_time, parse_time
 
@@ -42,21 +43,24 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     hand without quotes is a text, not 750 or true."""
 
 
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """libyaml's safe dumper without anchors: `&id001` in a task's history helps nobody. It quotes what either version
+    of YAML would not take for a text: its own idea of a number is not the loader's."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML asks this about every value
+        return True
+
+
 _Loader.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("int", r"[-+]?[0-9]+", list("-+0123456789")),
+    # `0042` is a text: PyYAML would take it for octal. So is what has more digits than Python makes a number of.
+    ("int", r"[-+]?(?:0|[1-9][0-9]{0,4299})", list("-+0123456789")),
     ("float", r"[-+]?[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?", list("-+0123456789")),
 ):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
-
-
-class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """libyaml's safe dumper without anchors: `&id001` in a task's history helps nobody."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML asks this about every value
-        return True
+    for _side in (_Loader, _Dumper):
+        _side.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
 
 
 _handler = YAMLHandler(fm_boundary=_BOUNDARY)
@@ -80,7 +84,7 @@ def parse(data: bytes) -> Document:
 def _load(header_text: str) -> Mapping[str, Any]:
     try:
         header = _handler.load(header_text, Loader=_Loader)
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError, TypeError) as error:
+    except NOT_YAML as error:
         raise Unreadable(f"the front matter is not YAML: {' '.join(str(error).split())[:200]}") from error
     if not isinstance(header, dict):
         raise Unreadable("the front matter is not a mapping of keys to values")
@@ -152,7 +156,7 @@ def from_text(entity_type: type[E], text: str) -> E:
 def as_plain(entity: Entity) -> dict[str, Any]:
     """An entity as JSON knows it, its body among its fields and its unknown keys last."""
     known = {spec.name: _plain(getattr(entity, spec.name)) for spec in fields(entity) if spec.name != "extra"}
-    return {**known, **_plain(entity.extra)}
+    return {**known, **_as_json(entity.extra)}
 
 
 _codecs: dict[type[Entity], Codec[Any]] = {}
@@ -193,9 +197,10 @@ def _read_int(value: Any) -> int | None:
 
 def _read_float(value: Any) -> float | None:
     try:
-        return float(value)
+        number = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
+    return number if math.isfinite(number) else None
 
 
 def _read_tuple(value: Any) -> tuple[Any, ...] | None:

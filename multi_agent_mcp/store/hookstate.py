@@ -43,7 +43,7 @@ def read_state(session_path: str, agent_id: str, purpose: str) -> dict[str, Any]
     try:
         with open(state_path(session_path, agent_id, purpose), "rb", opener=_careful) as file:
             state = json.load(file)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return state if isinstance(state, dict) else {}
 

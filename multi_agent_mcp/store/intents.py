@@ -87,7 +87,7 @@ class Intents:
                 return None
         except FileNotFoundError:
             return None  # done meanwhile
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ArithmeticError, ValueError, KeyError, TypeError, RecursionError) as error:
             logger.warning("the intent %s cannot be read: %s", intent_id, error)
             return None
         return Intent(intent_id, kind, facts, again=True)

@@ -37,7 +37,7 @@ class Journal:
                     continue
                 try:
                     facts = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
                 if isinstance(facts, dict):
                     yield facts

@@ -41,7 +41,7 @@ class Registry:
         if signature is not None and self._cached is not None and self._cached[0] == signature:
             return self._cached[1]
         records = self._read_or_restore()
-        agents = {key: _agent(key, record) for key, record in records["agents"].items()}
+        agents = {key: _agent(key, record) for key, record in records["agents"].items() if _is_name(key)}
         if (current := self._signature()) == signature and current is not None:
             self._cached = (current, agents)
         return agents
@@ -124,13 +124,15 @@ class Registry:
 def _parse(data: bytes | None) -> dict[str, Any] | None:
     """The records, or None when they are missing or damaged."""
     try:
-        records = json.loads(data or b"")
+        records: Any = json.loads(data or b"")
     except (ValueError, RecursionError):
         return None
-    agents = records.get("agents") if isinstance(records, dict) else None
+    if not isinstance(records, dict):
+        return None
+    agents = records.get("agents")
     if not isinstance(agents, dict) or not all(isinstance(record, dict) for record in agents.values()):
         return None
-    return {**records, "agents": {key: record for key, record in agents.items() if _is_name(key)}}
+    return records
 
 
 def _is_name(key: str) -> bool:

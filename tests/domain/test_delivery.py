@@ -44,3 +44,25 @@ def test_a_doorbell_is_due(unread: tuple[Waiting, ...], last: Ring | None, expec
 def test_a_reason_is_answered_only_where_there_is_one() -> None:
     assert Delivery("submitted").as_answer() == {"state": "submitted"}
     assert Delivery("stored", "no_pane").as_answer() == {"state": "stored", "reason": "no_pane"}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {},
+        {"at": "yesterday"},
+        {"at": "2026-11-21T21:46:01Z", "attempt": "many"},
+        {"at": 5, "attempt": 1},
+    ],
+)
+def test_a_line_of_the_diary_that_makes_no_sense_is_no_ring(entry: dict[str, object]) -> None:
+    assert Ring.of(entry) is None
+
+
+@pytest.mark.parametrize("messages", [5, None, "m", {"a": 1}, [["m"]]])
+@pytest.mark.parametrize("attempt", [-5, 0, 10**400])
+def test_a_ring_by_hand_rests_for_a_while_and_breaks_nothing(messages: object, attempt: int) -> None:
+    ring = Ring.of({"at": "2026-11-21T21:46:01Z", "messages": messages, "attempt": attempt})
+    assert ring is not None
+    rests = ring.rests_for(ring.at, timedelta(seconds=30), timedelta(days=10_000))
+    assert timedelta(seconds=30) <= rests <= timedelta(days=10_000)

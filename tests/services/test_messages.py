@@ -198,6 +198,16 @@ def test_the_same_key_from_the_same_sender_gives_the_first_message_again(service
     assert contents(read(services, "worker-a")) == ["once"]
 
 
+@pytest.mark.parametrize("damage", ["", "[]", "{}", "[" * 100_000])
+def test_a_damaged_claim_is_refused_and_sends_nothing_twice(services: Services, damage: str) -> None:
+    send(services, "admin", "worker-a", "once", idempotency_key="k")
+    (claim,) = (services.workspace.path / ".claims" / "admin").glob("*.json")
+    claim.write_text(damage, encoding="utf-8")
+    with pytest.raises(StorageError):
+        send(services, "admin", "worker-a", "twice", idempotency_key="k")
+    assert len(services.workspace.mailbox("worker-a").unread()) == 1
+
+
 def test_keys_of_different_senders_and_different_keys_do_not_meet(services: Services) -> None:
     ids = {
         send(services, sender, "worker-a", idempotency_key=key).message_id

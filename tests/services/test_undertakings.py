@@ -91,9 +91,11 @@ def test_an_intent_that_makes_no_sense_any_more_is_dropped(services: Services, o
 
 def test_an_intent_nobody_knows_or_can_read_stays_and_blocks_nobody(services: Services) -> None:
     written(services, "of_the_future", {})
-    (services.workspace.intents.path / "int_000000000000.json").write_text("{", encoding="utf-8")
+    written(services, "send", {"messages": "none of ours"})
+    for number, text in enumerate(("{", "[" * 100_000, '{"pid": 1e999, "kind": "send", "facts": {}}')):
+        (services.workspace.intents.path / f"int_00000000000{number}.json").write_text(text, encoding="utf-8")
     assert services.undertakings.finish() == 0
-    assert len(intents(services)) == 2
+    assert len(intents(services)) == 5
     send(services, "admin", "worker-a", "still here")
 
 

@@ -12,15 +12,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from multi_agent_mcp.domain.conversation import Conversation, Delegation
 from multi_agent_mcp.domain.entity import Entity
+from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.waiting import OwnerWait
-from multi_agent_mcp.store.frontmatter import Document, Unreadable, codec, parse, render
+from multi_agent_mcp.store.frontmatter import Document, Unreadable, as_plain, codec, parse, render
 
-ENTITIES: list[type[Entity]] = [Message, Notification, Task, AgentSession, OwnerWait]
+ENTITIES: list[type[Entity]] = [
+    *(Message, Notification, Task, AgentSession, OwnerWait),
+    *(Conversation, Delegation, Execution),
+]
 
 NASTY = [
     "",
@@ -45,6 +50,12 @@ NASTY = [
     "=",
     "<<",
     "0x1F",
+    "09",
+    "0042",
+    "1.5e3",
+    "-7.e2",
+    "1_000",
+    "9" * 5000,
     "12:30",
     "2026-11-21",
     "1e3",
@@ -72,7 +83,8 @@ NASTY = [
     "日本語の本文",
 ]
 
-TEXT = st.one_of(st.sampled_from(NASTY), st.text(), st.text(alphabet="-\n\r \t\x85\u2028\u2029\ufeff:#'\"a"))
+NUMERIC = st.text(alphabet="0123456789.+-_eExob:", max_size=8)
+TEXT = st.one_of(st.sampled_from(NASTY), st.text(), NUMERIC, st.text(alphabet="-\n\r \t\x85\u2028\u2029\ufeff:#'\"a"))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
@@ -82,6 +94,7 @@ MAPPING = st.dictionaries(TEXT, JSON, max_size=3)
 VALUES: dict[Any, st.SearchStrategy[Any]] = {
     str: TEXT,
     int: st.integers(),
+    float: st.floats(allow_nan=False, allow_infinity=False),
     datetime: st.datetimes(timezones=st.just(UTC)),
 }
 
@@ -130,6 +143,11 @@ def test_the_keys_stand_in_the_order_of_the_contract(kind: type[Entity]) -> None
         AgentSession: "id agent_id purpose task_id state token_hash pid pid_started_at created_at last_activity_at "
         "expires_at ended_at",
         OwnerWait: "owner_id admin_id task_id message_id since empty_checks",
+        Delegation: "id agent_id target_agent_id purpose task_id status taken_by conversation_id created_at updated_at",
+        Conversation: "id initiator_id target_agent_id task_id delegation_id purpose status started_at ended_at "
+        "ended_by",
+        Execution: "id agent_id task_id session_id status started_at completed_at exit_code duration_seconds "
+        "log_file_path error_message",
     }[kind].split()
     values: dict[str, Any] = {} if kind is OwnerWait else {"id": "x"}
     header = parse(codec(kind).encode(kind(**values))).header
@@ -301,3 +319,26 @@ def test_a_history_that_repeats_itself_is_written_out_in_full() -> None:
 def test_a_plain_scalar_in_a_hand_written_header_stays_the_text_it_is(subject: str) -> None:
     read = codec(Message).decode(f"---\nsubject: {subject}\n---\n\n".encode(), id="note")
     assert read.subject == subject
+
+
+@pytest.mark.parametrize("written", ["09", "0042", "+8190", "9" * 5000, "!!str 09"])
+def test_digits_by_hand_that_are_no_plain_number_hide_nothing(written: str) -> None:
+    message = codec(Message).decode(f"---\nid: m\nsubject: {written}\n---\n\nbody".encode())
+    assert message.subject.lstrip("+") == written.removeprefix("!!str ").lstrip("+")
+
+
+@pytest.mark.parametrize("written", ["!!bool x", '!!int ""', '!!float ""', "!!timestamp x", "!!timestamp 2026-99-99"])
+def test_a_tag_that_lies_about_its_value_is_unreadable_and_no_accident(written: str) -> None:
+    with pytest.raises(Unreadable):
+        parse(f"---\nid: m\nsubject: {written}\n---\n\nbody".encode())
+
+
+@pytest.mark.parametrize("written", ["!!timestamp 2026-11-21", "!!set {a, b}", "!!binary aGk=", ".inf", "1.5e999"])
+def test_unknown_keys_of_any_kind_can_be_shown_as_json(written: str) -> None:
+    task = codec(Task).decode(f"---\nid: t\nmine: {written}\n---\n\n".encode())
+    json.dumps(as_plain(task), allow_nan=False)
+
+
+@pytest.mark.parametrize("written", [".nan", "nan", "-inf", "1.5e999"])
+def test_a_duration_that_is_no_number_counts_as_unknown(written: str) -> None:
+    assert codec(Execution).decode(f"---\nid: e\nduration_seconds: {written}\n---\n".encode()).duration_seconds is None

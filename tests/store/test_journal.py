@@ -50,3 +50,11 @@ def test_a_journal_of_what_people_did_is_never_cut(files: Files, monkeypatch: py
     for number in range(30):
         journal.append(n=number)
     assert numbers(journal) == list(range(29, -1, -1))
+
+
+def test_a_line_nested_beyond_reason_is_skipped(files: Files) -> None:
+    journal = Journal(files, files.base / "log.jsonl")
+    journal.append(number=1)
+    with journal.path.open("a", encoding="ascii") as file:
+        file.write("[" * 100_000 + "\n")
+    assert [entry["number"] for entry in journal.newest_first()] == [1]

@@ -164,3 +164,12 @@ def test_a_directory_in_the_place_of_the_registry_is_a_storage_error(registry: R
     registry.path.mkdir()
     with pytest.raises(StorageError):
         registry.all()
+
+
+def test_an_update_keeps_records_that_are_none_of_ours(registry: Registry) -> None:
+    registry.add(WORKER)
+    records = {**raw(registry), "../x": {"role": "worker"}, "é": {}}
+    registry.path.write_text(json.dumps({"agents": records, "note": "mine"}), encoding="utf-8")
+    registry.update("worker-a", name="Ann")
+    assert set(raw(registry)) == {"worker-a", "../x", "é"}
+    assert set(registry.all()) == {"worker-a"}
