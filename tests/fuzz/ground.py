@@ -1,0 +1,69 @@
+"""The ground that is fuzzed: one session directory for a whole run, put back as it was for every input."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.notify.recorder import Recorder
+from multi_agent_mcp.services.team import add_missing, create_session
+from tests.conftest import TEAM
+from tests.crash.stage import MEMORY, Seat
+from tests.system.support import ERROR_CODES
+
+AGENT = "worker-a"
+ANSWER_CHARACTERS = 9_000
+
+
+@cache
+def _template() -> Path:
+    base = Path(tempfile.mkdtemp(prefix="fuzz-", dir=MEMORY if MEMORY.is_dir() else None))
+    atexit.register(shutil.rmtree, base, ignore_errors=True)
+    root = base / "template"
+    create_session(root, "demo", TEAM, "en")
+    add_missing(opened(root).agents, TEAM)
+    return root
+
+
+def fresh() -> Path:
+    """A root with the session `demo` as `init` makes it."""
+    root = _template().with_name("root")
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(_template(), root)
+    return root
+
+
+def opened(root: Path) -> Services:
+    return open_session(root, "demo", notifier=Recorder())
+
+
+def seat(root: Path, agent_id: str = AGENT, purpose: str = "task") -> Seat:
+    return Seat(opened(root), agent_id, purpose)
+
+
+def ask(taken: Seat, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to a call, after checking that it is one: JSON, not too long, a known code, nothing `internal`. An
+    interrupt in its place is answered by {}."""
+    from multi_agent_mcp.server.middleware import Handing
+
+    handing = Handing()
+    result = taken.middleware.answer(tool, arguments, handing)
+    handing.deliver()
+    if result.structured_content is None:
+        return {}
+    answer: dict[str, Any] = result.structured_content
+    text = json.dumps(answer, ensure_ascii=False, allow_nan=False)
+    text.encode()
+    assert len(text) < ANSWER_CHARACTERS, (tool, len(text))
+    assert answer["success"] is not bool(result.is_error)
+    if not answer["success"]:
+        assert answer["error"] in ERROR_CODES, answer
+        assert answer["error"] != "storage_error", (tool, arguments, answer)
+    return answer
