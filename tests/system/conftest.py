@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -10,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.system.quiet import quiet_environment
 from tests.system.support import Team, Terminal
-
-REFUSING = "#!/bin/sh\nexit 1\n"
 
 
 @pytest.fixture
@@ -23,21 +21,8 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
-    """An environment in which nothing reaches the desktop, the home or the tmux of whoever runs the tests."""
-    home, silent = tmp_path / "home", tmp_path / "silent"
-    home.mkdir()
-    silent.mkdir()
-    for name in ("osascript", "notify-send"):
-        (silent / name).write_text(REFUSING, encoding="ascii")
-        (silent / name).chmod(0o755)
-    return {
-        **{name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ},
-        "HOME": str(home),
-        "PATH": f"{silent}:{os.environ['PATH']}",
-        "SHELL": "/bin/sh",
-        "TERM": "xterm-256color",
-        "TMUX_TMPDIR": str(home),
-    }
+    """Nothing reaches the desktop, the home or the tmux of whoever runs the tests."""
+    return quiet_environment(tmp_path)
 
 
 @pytest.fixture

@@ -1,0 +1,94 @@
+"""What the hosts have seen: every acknowledged effect, every one that may or may not be there, everything handed out.
+
+The books are kept by the hosts, so nothing in them is taken from the files that they are compared with.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+PIECE = "本文\r\n---\n#{x} \u2028"
+
+
+def letter(tag: str, size: int) -> str:
+    """A content that shows whose it is and whether it is whole."""
+    return f"{tag} {size}\n" + PIECE * size + f"end {tag}"
+
+
+def tag_of(content: str) -> str | None:
+    """The tag of a letter; None for what is none, or is not whole."""
+    tag, _, size = content.partition("\n")[0].rpartition(" ")
+    return tag if size.isdigit() and content == letter(tag, int(size)) else None
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A letter under way. `state`: `acked`, `maybe` (its sender's server died first) or `never` (it was refused)."""
+
+    receivers: frozenset[str]
+    state: str
+
+
+@dataclass
+class Ledger:
+    """Written to by many threads; `note` is the only way in."""
+
+    letters: dict[str, Sent] = field(default_factory=dict)
+    tasks: dict[str, str] = field(default_factory=dict)
+    """Title → `acked` or `maybe`."""
+    moves: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
+    """Acknowledged changes of status: task, by whom, from, to."""
+    kept: dict[str, set[str]] = field(default_factory=dict)
+    """Kind → ids of what was acknowledged."""
+    handed: set[tuple[str, str]] = field(default_factory=set)
+    """Agent and id of every message and notification that a host was handed."""
+    broken: set[str] = field(default_factory=set)
+    """Names of files that were broken on purpose."""
+    notes: dict[str, int] = field(default_factory=dict)
+    """What was written last into each agent's record of agents.json."""
+    wrong: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    killed: set[int] = field(default_factory=set)
+    started: set[int] = field(default_factory=set)
+    _may_return: set[tuple[str, str]] = field(default_factory=set)
+    _mutex: threading.RLock = field(default_factory=threading.RLock)
+
+    def hand_out(self, agent_id: str, ids: Iterable[str]) -> None:
+        """An answer that arrived. What a dead reader was handed last may come once more, nothing else may."""
+        with self._mutex:
+            for item in ids:
+                if (agent_id, item) in self._may_return:
+                    self._may_return.discard((agent_id, item))
+                    self.counts["again after a death"] += 1
+                elif (agent_id, item) in self.handed:
+                    self.counts["twice"] += 1
+                    self.wrong.append(f"{agent_id} was handed {item} twice")
+                self.handed.add((agent_id, item))
+
+    def may_return(self, agent_id: str, ids: Iterable[str]) -> None:
+        """A reader died before its next answer."""
+        with self._mutex:
+            self._may_return |= {(agent_id, item) for item in ids}
+
+    def keep(self, kind: str, entity_id: str) -> None:
+        with self._mutex:
+            self.kept.setdefault(kind, set()).add(entity_id)
+
+    def send(self, tag: str, receivers: Iterable[str], state: str) -> None:
+        with self._mutex:
+            self.letters[tag] = Sent(frozenset(receivers), state)
+
+    def count(self, what: str, number: int = 1) -> None:
+        with self._mutex:
+            self.counts[what] += number
+
+    def complain(self, text: str) -> None:
+        with self._mutex:
+            self.wrong.append(text)
+
+    def moved(self, task_id: str, by: str, before: str, after: str) -> None:
+        with self._mutex:
+            self.moves[task_id, by, before, after] += 1

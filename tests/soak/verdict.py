@@ -1,0 +1,176 @@
+"""What is true at the end of a soak: the books of the hosts against the files of the session."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.store.frontmatter import Unreadable, codec
+from tests.crash.invariants import settle, twice
+from tests.soak.ledger import Ledger, Sent, tag_of
+from tests.soak.stage import Stage
+
+
+def complaints(stage: Stage) -> Iterator[str]:
+    """Everything that is wrong, after what the agents' next servers do at their start."""
+    services = stage.team.services
+    settle(services)
+    for agent_id in services.agents.all():
+        services.reading.unread_count(agent_id)  # whoever looks sets aside what nobody can read
+        services.workspace.notices(agent_id).unread()
+    books = stage.ledger
+    mail = {agent_id: _boxed(stage, "ipc", agent_id, Message) for agent_id in services.agents.all()}
+    notices = {agent_id: _boxed(stage, "notifications", agent_id, Notification) for agent_id in services.agents.all()}
+    yield from twice(services)
+    yield from letters(books, mail)
+    yield from kept(books, "message", [message.id for box in mail.values() for message in box])
+    yield from kept(books, "notification", [notice.id for box in notices.values() for notice in box])
+    yield from kept(books, "conversation", [item.id for item in services.workspace.conversations.all()])
+    yield from kept(books, "delegation", [item.id for item in services.workspace.delegations.all()])
+    for agent_id in services.agents.all():
+        yield from delivered(books, agent_id, [*mail[agent_id], *notices[agent_id]])
+        unread = sum(message.read_at is None for message in mail[agent_id])
+        if unread != services.reading.unread_count(agent_id):
+            yield f"{agent_id} has {unread} unread files and is told of {services.reading.unread_count(agent_id)}"
+    yield from tasks(books, services.workspace.tasks.all())
+    yield from told_of_interrupts(stage, notices)
+    yield from registry(stage)
+    yield from quarantine(stage)
+    yield from remains(stage)
+
+
+def letters(books: Ledger, mail: dict[str, list[Any]]) -> Iterator[str]:
+    """Acknowledged ones are there exactly once; others whole, for all receivers or for none."""
+    found: dict[str, Counter[str]] = {}
+    for agent_id, messages in mail.items():
+        for message in messages:
+            tag = tag_of(message.content)
+            if tag is not None:
+                found.setdefault(tag, Counter())[agent_id] += 1
+            elif " " in message.content and message.content.partition(" ")[0] in books.letters:
+                yield f"{message.id} of {agent_id} is not whole"
+    for tag, sent in books.letters.items():
+        yield from _letter(tag, sent, found.get(tag, Counter()))
+
+
+def _letter(tag: str, sent: Sent, found: Counter[str]) -> Iterator[str]:
+    if any(count > 1 for count in found.values()):
+        yield f"letter {tag} is there twice: {dict(found)}"
+    if sent.state == "never" and found:
+        yield f"letter {tag} was refused and is there"
+    if sent.receivers and found and set(found) != sent.receivers:
+        yield f"letter {tag} has reached {sorted(found)} of {sorted(sent.receivers)}"
+    if sent.state == "acked" and not found:
+        yield f"letter {tag} was acknowledged and is LOST"
+
+
+def kept(books: Ledger, kind: str, there: list[str]) -> Iterator[str]:
+    counted = Counter(there)
+    for entity_id in sorted(books.kept.get(kind, ())):
+        if counted[entity_id] != 1:
+            yield f"{kind} {entity_id} was acknowledged and is there {counted[entity_id]} times: LOST or twice"
+
+
+def delivered(books: Ledger, agent_id: str, things: list[Any]) -> Iterator[str]:
+    """Nothing is consumed without having been handed out; so what was not handed out is still unread."""
+    for thing in things:
+        if thing.read_at is not None and (agent_id, thing.id) not in books.handed:
+            yield f"{thing.id} of {agent_id} is marked read and was handed to nobody: LOST"
+
+
+def tasks(books: Ledger, there: list[Task]) -> Iterator[str]:
+    titles = Counter(task.title for task in there)
+    for title, state in books.tasks.items():
+        if titles[title] > 1 or (state == "acked" and titles[title] != 1):
+            yield f"task {title!r} ({state}) is there {titles[title]} times"
+    for task in there:
+        yield from history(task)
+    made = Counter(
+        (task.id, entry["by"], *entry["status"]) for task in there for entry in task.history if "status" in entry
+    )
+    for move, count in books.moves.items():
+        if made[move] < count:
+            yield f"an acknowledged move is not in the task's history: {move}"
+
+
+def history(task: Task) -> Iterator[str]:
+    """Every line begins where the one before ended, and the last ends where the task stands."""
+    for key in ("status", "assignee_id"):
+        changes = [entry[key] for entry in task.history if key in entry]
+        for before, after in pairwise(changes):
+            if before[1] != after[0]:
+                yield f"task {task.id}: {key} jumps from {before[1]} to {after[0]}"
+        if changes and changes[-1][1] != getattr(task, key):
+            yield f"task {task.id}: {key} is {getattr(task, key)}, its history says {changes[-1][1]}"
+
+
+def told_of_interrupts(stage: Stage, notices: dict[str, list[Any]]) -> Iterator[str]:
+    """Every standing interrupt has its notification; `delivered` says that it was told or is unread."""
+    there = {notice.id for box in notices.values() for notice in box}
+    for task in stage.team.services.workspace.tasks.all():
+        if task.interrupt_id is not None and task.assignee_id is not None and task.interrupt_id not in there:
+            yield f"the interrupt {task.interrupt_id} of task {task.id} is LOST"
+
+
+def registry(stage: Stage) -> Iterator[str]:
+    agents = stage.team.services.workspace.registry.all()
+    if set(agents) != {*stage.agents, "owner"}:
+        yield f"agents.json names {sorted(agents)}"
+    for agent_id, number in stage.ledger.notes.items():
+        if agents[agent_id].extra.get("soak_note") != number:
+            yield f"agents.json has lost a note of {agent_id}"
+    if damaged := sorted(path.name for path in stage.team.path.glob("agents.json.damaged*")):
+        yield f"agents.json was damaged: {damaged}"
+
+
+def quarantine(stage: Stage) -> Iterator[str]:
+    """Exactly what was broken on purpose."""
+    aside = [path.name for path in stage.team.path.rglob("quarantine/*.md")]
+    if sorted(aside) != sorted(stage.ledger.broken):
+        yield f"quarantine differs from what was broken by {sorted(set(aside) ^ stage.ledger.broken)}"
+
+
+def remains(stage: Stage) -> Iterator[str]:
+    """What processes left: scratch files only of those that were killed, locks of nobody, no intent."""
+    files = stage.team.services.workspace.files
+    for path in files.scratch.glob("*"):
+        if int(path.name.partition(".")[0]) not in stage.ledger.killed:
+            yield f"{path.name} was left by a process that was not killed"
+    for path in files.locks.glob("*.lock"):
+        if files.is_locked(path.stem):
+            yield f"the lock {path.stem} is held"
+    for intent in (stage.team.path / ".intents").glob("*"):
+        yield f"{intent.name} was not carried out"
+    yield from processes(stage)
+
+
+def processes(stage: Stage) -> Iterator[str]:
+    """Servers that outlived their hosts, and what servers said in their distress."""
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if str(stage.team.base).encode() in command.read_bytes() and b"serve" in command.read_bytes():
+                yield f"process {command.parent.name} was left"
+        except OSError:
+            continue
+    for errors in stage.team.base.glob("*.stderr"):
+        said = errors.read_text(encoding="utf-8")
+        if "Traceback" in said:
+            yield f"{errors.name}: {said[said.index('Traceback') :][:3000]}"
+
+
+def _boxed(stage: Stage, kind: str, agent_id: str, entity_type: type[Any]) -> list[Any]:
+    """Every file of an inbox, its archive too, read without the store."""
+    box = stage.team.path / kind / agent_id
+    found = []
+    for path in [*box.glob("*.md"), *box.glob("archive/*/*.md")]:
+        try:
+            found.append(codec(entity_type).decode(path.read_bytes(), id=path.stem))
+        except Unreadable as error:
+            stage.ledger.complain(f"{path.name} of {agent_id} cannot be read: {error}")
+    return found

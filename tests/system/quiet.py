@@ -1,0 +1,26 @@
+"""An environment in which nothing reaches the desktop, the home or the tmux of whoever runs the tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+REFUSING = "#!/bin/sh\nexit 1\n"
+
+
+def quiet_environment(base: Path) -> dict[str, str]:
+    """Its home is below `base`; `osascript` and `notify-send` are there and refuse."""
+    home, silent = base / "home", base / "silent"
+    home.mkdir()
+    silent.mkdir()
+    for name in ("osascript", "notify-send"):
+        (silent / name).write_text(REFUSING, encoding="ascii")
+        (silent / name).chmod(0o755)
+    return {
+        **{name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ},
+        "HOME": str(home),
+        "PATH": f"{silent}:{os.environ['PATH']}",
+        "SHELL": "/bin/sh",
+        "TERM": "xterm-256color",
+        "TMUX_TMPDIR": str(home),
+    }
