@@ -121,10 +121,11 @@ export function took(value) {
 
 // ---- agents' faces
 
+// Neighbours in the alphabet are far apart on the colour wheel (the golden angle).
 export function hue(id) {
   let sum = 7;
-  for (const character of id) sum = (sum * 31 + character.codePointAt(0)) % 360;
-  return sum;
+  for (const character of id) sum = (sum * 31 + character.codePointAt(0)) % 100003;
+  return Math.round(sum * 137.508) % 360;
 }
 
 export function face(id) {
