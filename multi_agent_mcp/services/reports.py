@@ -12,7 +12,7 @@ from multi_agent_mcp.domain.message import REPORT_TYPES, Message, page_order
 from multi_agent_mcp.domain.names import entity_id
 from multi_agent_mcp.domain.outcomes import progressed, reported
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.services.dashboard import Dashboard
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -39,10 +39,15 @@ class Reports:
                 logger.warning("report %s was not applied: %s", message.id, refusal)
 
     def dashboard_after(self, reader: Agent, messages: Iterable[Message]) -> bool:
-        """Rewrites the dashboard if reports were among the messages; whether it did."""
+        """Rewrites the dashboard if reports were among the messages; whether it did. Being derived, it must not keep
+        the mail from its reader: what refuses now is made good by the next report."""
         if not _reports(reader, messages):
             return False
-        self.dashboard.write()
+        try:
+            self.dashboard.write()
+        except StorageError as refusal:
+            logger.warning("the dashboard was not rewritten: %s", refusal)
+            return False
         return True
 
     def _change(self, message: Message) -> Callable[[Task], Task]:

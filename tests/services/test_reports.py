@@ -154,6 +154,15 @@ def test_a_hand_written_report_is_a_report(services: Services, task: Task) -> No
     assert services.tasks.get(task.id).status == "done"
 
 
+def test_a_dashboard_that_cannot_be_written_keeps_no_mail_from_its_reader(services: Services, task: Task) -> None:
+    report(services, task.id, "task_complete")
+    services.workspace.dashboard_path.parent.write_text("a file where its directory should be", encoding="utf-8")
+    answer = read(services, "admin")
+    assert [message["content"] for message in answer["messages"]] == ["task_complete!"]
+    assert not answer["dashboard_updated"]
+    assert services.tasks.get(task.id).status == "done"
+
+
 def test_an_ordinary_message_leaves_the_dashboard_alone(services: Services) -> None:
     send(services, "worker-a", "admin")
     assert not read(services, "admin")["dashboard_updated"]
