@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +14,7 @@ from typing import Any
 from tests.soak.host import Host
 from tests.soak.ledger import letter
 from tests.soak.stage import Stage
-from tests.system.support import Terminal
+from tests.system.support import COMMAND, Terminal
 
 BROKEN = ("no front matter at all", "---\nid: [\n---\n\nbody", "---\n- a list\n---\n\n", "---\nnever closed\n")
 
@@ -57,6 +59,7 @@ class Tmux(Disturber):
 
     pause = (5.0, 15.0)
     panes = 4
+    servers = 0
 
     def __init__(self, stage: Stage, seed: str, directory: Path) -> None:
         super().__init__(stage, seed)
@@ -73,8 +76,10 @@ class Tmux(Disturber):
         self._terminal.end()
 
     def _opened(self) -> Terminal:
-        self.directory.mkdir(exist_ok=True)
-        terminal = Terminal(self.directory, self.stage.team.env)
+        self.servers += 1
+        directory = self.directory / str(self.servers)  # a dying server answers at its socket for a while
+        directory.mkdir(parents=True)
+        terminal = Terminal(directory, self.stage.team.env)
         for agent_id in self.random.sample(self.stage.agents, min(self.panes, len(self.stage.agents))):
             terminal.pane("exec cat").belongs_to(self.stage.team, agent_id)
         return terminal
@@ -165,16 +170,17 @@ class Human(Disturber):
 
     def _read(self) -> None:
         answer = self._ask("read", "owner")
-        self.stage.ledger.hand_out("owner", [message["id"] for message in answer["messages"]])
+        self.stage.ledger.hand_out("owner", [message["id"] for message in answer.get("messages", ())])
 
     def _ask(self, *arguments: str) -> dict[str, Any]:
-        """Empty for a refusal."""
-        ran = self.stage.team.run(*arguments, "--json")
-        if ran.json["success"]:
-            return ran.json
-        if ran.json["error"] == "storage_error":
-            self.stage.ledger.complain(f"{arguments[0]} was answered {ran.stdout}")
-        return {}
+        """Empty for a refusal. Waited for as long as it takes: a command that was given up may yet have an effect."""
+        team = self.stage.team
+        command = [*COMMAND, *arguments, "--root", str(team.root), "--json"]
+        done = subprocess.run(command, env=team.env, cwd=team.base, capture_output=True, check=False)
+        answer: dict[str, Any] = json.loads(done.stdout)
+        if not answer["success"] and answer["error"] == "storage_error":
+            self.stage.ledger.complain(f"{arguments[0]} was answered {answer}")
+        return answer if answer["success"] else {}
 
 
 @contextmanager

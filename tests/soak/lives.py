@@ -109,7 +109,17 @@ class Seated(Life):
         self.pid = self._exchange({"root": str(root), "agent": agent_id, "purpose": purpose, "bell": bell})["pid"]
 
     def call(self, tool: str, **arguments: Any) -> Reply:
-        return _reply(self._exchange({"tool": tool, "arguments": arguments}))
+        self.begin(tool, **arguments)
+        return self.answer()
+
+    def begin(self, tool: str, **arguments: Any) -> None:
+        """Calls, and waits for nothing."""
+        with suppress(OSError):
+            self._write(json.dumps({"tool": tool, "arguments": arguments}).encode() + b"\n")
+
+    def answer(self) -> Reply:
+        """To the call that was begun. Raises `Died`."""
+        return _reply(self._line())
 
     def gone(self) -> None:
         super().gone()
@@ -160,14 +170,15 @@ class Nursery:
 
     def __init__(self, directory: Path, env: Mapping[str, str]) -> None:
         self.socket = directory / "n"
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.soak.nursery", str(self.socket)],
-            env=dict(env),
-            cwd=REPOSITORY,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(directory / "nursery.stderr").open("w"),
-        )
+        with (directory / "nursery.stderr").open("w") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.soak.nursery", str(self.socket)],
+                env=dict(env),
+                cwd=REPOSITORY,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            )
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"ready\n"
 
