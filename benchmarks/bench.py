@@ -22,10 +22,13 @@ class Scale:
     few: int = 100
     processes: int = 8
     sends: int = 200
+    tasks: int = 5_000
+    letters: int = 20_000
+    cards: int = 1_000
 
 
 FULL = Scale()
-QUICK = Scale(calls=40, spawns=3, rings=6, rounds=1, read=2_000)
+QUICK = Scale(calls=40, spawns=3, rings=6, rounds=1, read=2_000, tasks=600, letters=2_000, cards=300)
 
 
 class Bench:
@@ -58,6 +61,14 @@ class Bench:
         """The same with few messages: what `crowded` is compared with."""
         team = self.team()
         team.live_through(self.scale.few)
+        return team
+
+    @cached_property
+    def planned(self) -> Team:
+        """A team with many tasks and much mail: what the console has to show."""
+        team = self.team()
+        team.plan(self.scale.tasks)
+        team.live_through(self.scale.letters)
         return team
 
     def heaped(self) -> Team:

@@ -15,8 +15,10 @@ from benchmarks.wire import Server
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain import names, times
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.services import team as teams
 from multi_agent_mcp.services.drafts import Draft
 from multi_agent_mcp.services.reading import Query
@@ -79,6 +81,20 @@ class Team:
                     self._put(self._message(number, count))
                 self._read_all()
         assert self.services.reading.unread_count("admin") == 0
+
+    def plan(self, count: int) -> None:
+        """So many tasks: three in five are done, one is in progress, one to do."""
+        with unsynced():
+            for number in range(count):
+                begun = Change(by="worker", at=times.now() - timedelta(minutes=count - number))
+                task = Task.made(
+                    names.new_id("tsk"), begun, status="todo", assignee_id="worker", title=f"task {number}"
+                )
+                if number % 5:
+                    task = task.move_to("in_progress", begun)
+                if number % 5 > 1:
+                    task = task.move_to("done", begun)
+                self.services.workspace.tasks.add(task)
 
     def heap_up(self, count: int) -> None:
         """So many messages that say they were read, put straight into the mailbox as an editor or `cp` would."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.rows import awake, calls, doorbell, mailboxes, processes, stopping, throughput
+from benchmarks.rows import awake, calls, console, doorbell, mailboxes, processes, stopping, throughput
 from benchmarks.table import Row
 
 ROWS: tuple[Row, ...] = (
@@ -160,5 +160,26 @@ ROWS: tuple[Row, ...] = (
         measure=stopping.my_tasks,
         unit="x",
         at_most=2,
+    ),
+    Row(
+        name="console-paint",
+        title="console: first paint of the board, {tasks} tasks and {letters} messages",
+        measure=console.first_paint,
+        unit="s",
+        at_most=1,
+    ),
+    Row(
+        name="console-seen",
+        title="console: a task stored by another process -> its card on the page",
+        measure=console.seen,
+        unit="ms",
+        at_most=300,
+    ),
+    Row(
+        name="console-scroll",
+        title="console: frames over 50 ms while a column of {cards} cards is scrolled through",
+        measure=console.scrolling,
+        unit="long frames",
+        at_most=3,
     ),
 )

@@ -104,7 +104,12 @@ class Board:
         """Where this task could be moved by `actor` now: every other status, and what it would be refused for (None:
         nothing).
         Changes nothing."""
-        return {status: self._refusal(actor, task, status) for status in TASK_STATUSES if status != task.status}
+        others = [status for status in TASK_STATUSES if status != task.status]
+        try:
+            task.require_writer(actor.id, self.agents.all())
+        except Refusal as refusal:
+            return dict.fromkeys(others, refusal)
+        return {status: self._refusal(actor, task, status) for status in others}
 
     def interrupt(
         self, actor: Agent, agent_id: str, action: str, task_id: str | None, reason: str | None
@@ -209,7 +214,6 @@ class Board:
 
     def _refusal(self, actor: Agent, task: Task, status: str) -> Refusal | None:
         try:
-            task.require_writer(actor.id, self.agents.all())
             self._moved(task, status, Change(by=actor.id, at=self.clock()))
         except Refusal as refusal:
             return refusal

@@ -41,6 +41,7 @@ class Collection(Generic[E]):
         shelf: Callable[[E], str],
         missing: Callable[[str], Refusal],
         closed: re.Pattern[bytes] | None = None,
+        grouped: re.Pattern[bytes] | None = None,
         file_name: str | None = None,
     ) -> None:
         self.files = files
@@ -49,6 +50,7 @@ class Collection(Generic[E]):
         self._shelf = shelf
         self._missing = missing
         self._closed = closed
+        self._grouped = grouped
         self._file_name = file_name
         self._folders: dict[str, Folder[E]] = {}
 
@@ -100,24 +102,31 @@ class Collection(Generic[E]):
         shelf: str | None = None,
         *,
         label: str | None = None,
+        group: str | None = None,
+        offset: int = 0,
         limit: int | None = None,
         since: datetime | None = None,
     ) -> list[E]:
-        """Closed entities, the most recently changed first; parsed anew, so ask for few of many. With `since`, only
-        those changed since then, the least recently changed first."""
-        names = [item for item in self._closed_names(shelf, label) if since is None or item[0] >= since.timestamp()]
+        """Closed entities, the most recently changed first; parsed anew, so ask for few of many: `limit` of
+        them, after the first `offset`. With `since`, only
+        those changed since then, the least recently changed first; with `group`, only those that belong to it."""
+        names = [
+            item for item in self._closed_names(shelf, label, group) if since is None or item[0] >= since.timestamp()
+        ]
         names.sort(key=itemgetter(0), reverse=since is None)
-        return [entity for _, folder, name in names[:limit] if (entity := folder.load(name)) is not None]
+        return [entity for _, folder, name in names[offset:][:limit] if (entity := folder.load(name)) is not None]
 
     def count_closed(self, since: datetime, until: datetime) -> int:
         """How many closed entities were last changed in this period."""
-        return sum(
-            since.timestamp() <= changed <= until.timestamp() for changed, _, _ in self._closed_names(None, None)
-        )
+        return sum(since.timestamp() <= changed <= until.timestamp() for changed, _, _ in self._closed_names())
 
     def closed_counts(self, shelf: str | None = None) -> Counter[str]:
         """How many entities were closed by what."""
         return sum((folder.closed_counts() for folder in self._chosen(shelf)), Counter[str]())
+
+    def group_counts(self) -> Counter[tuple[str, str]]:
+        """How many closed entities belong to what, by what they were closed by."""
+        return sum((folder.group_counts() for folder in self._chosen(None)), Counter[tuple[str, str]]())
 
     def remove(self, entity: E) -> None:
         """Takes back what was added a moment ago and not acknowledged to anybody."""
@@ -136,7 +145,9 @@ class Collection(Generic[E]):
                 raise InvalidId(value=repr(shelf)[:80])
             path = self.base / shelf
             if self._file_name is None:
-                made: Folder[E] = Folder(self.files, path, self._entity_type, closed=self._closed)
+                made: Folder[E] = Folder(
+                    self.files, path, self._entity_type, closed=self._closed, grouped=self._grouped
+                )
             else:
                 only = re.compile(re.escape(self._file_name))
                 made = Folder(self.files, path, self._entity_type, closed=self._closed, named=only, id=shelf)
@@ -146,11 +157,13 @@ class Collection(Generic[E]):
     def _chosen(self, shelf: str | None) -> list[Folder[E]]:
         return [self.folder(name) for name in (self.shelves() if shelf is None else [shelf])]
 
-    def _closed_names(self, shelf: str | None, label: str | None) -> Iterator[tuple[float, Folder[E], str]]:
+    def _closed_names(
+        self, shelf: str | None = None, label: str | None = None, group: str | None = None
+    ) -> Iterator[tuple[float, Folder[E], str]]:
         """When each was last changed (seconds since the epoch), and where it lies."""
         for folder in self._chosen(shelf):
             for name, entry in folder.entries().items():
-                if entry.closed and label in (None, entry.closed):
+                if entry.closed and label in (None, entry.closed) and group in (None, entry.group):
                     yield entry.signature[0] / 1e9, folder, name
 
     def _locate(self, entity_id: str) -> tuple[Folder[E], E] | None:

@@ -47,18 +47,21 @@ Signature = tuple[int, int, int]
 class Entry(NamedTuple, Generic[E]):
     """What the index knows of a file. `closed` says what closed it (`done`, the time it was read at), "" for an open
     one. `entity` is None for a closed file (read mail, a finished task) that only had
-    its header peeked at, and for a file that is still being written."""
+    its header peeked at, and for a file that is still being written. `group` is what a closed one belongs to (the task
+    of an execution), "" for nothing."""
 
     signature: Signature
     entity: E | None
     closed: str
+    group: str = ""
 
 
 class Folder(Generic[E]):
     """The files `*.md` of one directory. Dot-files and other suffixes are not ours.
 
     `closed` is a pattern (with a group of that name) that, found in a file's header, says the file is done with and
-    need not be parsed to be counted out; anything it does not match is parsed. `named` narrows the file names that
+    need not be parsed to be counted out; anything it does not match is parsed. `grouped` likewise (its group is called
+    `group`) says what such a file belongs to. `named` narrows the file names that
     are ours. `defaults` stand in for keys a
     hand-written file leaves out.
     """
@@ -70,6 +73,7 @@ class Folder(Generic[E]):
         entity_type: type[E],
         *,
         closed: re.Pattern[bytes] | None = None,
+        grouped: re.Pattern[bytes] | None = None,
         named: re.Pattern[str] | None = None,
         **defaults: Any,
     ) -> None:
@@ -77,11 +81,13 @@ class Folder(Generic[E]):
         self.path = path
         self.codec = codec(entity_type)
         self._closed = closed
+        self._grouped = grouped
         self._named = named
         self._defaults = defaults
         self._index: dict[str, Entry[E]] = {}
         self._open: list[tuple[str, E]] = []
         self._closed_counts: Counter[str] = Counter()
+        self._group_counts: Counter[tuple[str, str]] = Counter()
         self.version = 0
         """Counts up whenever a scan found the directory changed."""
         self._seen_mtime = -1
@@ -108,6 +114,12 @@ class Folder(Generic[E]):
         with self._mutex:
             self.entries()
             return self._closed_counts
+
+    def group_counts(self) -> Counter[tuple[str, str]]:
+        """The same of those that belong to something: by what they belong to and what closed them."""
+        with self._mutex:
+            self.entries()
+            return self._group_counts
 
     def load(self, name: str) -> E | None:
         """The whole entity. None when the file has gone, or could not be read and now lies in quarantine."""
@@ -183,6 +195,7 @@ class Folder(Generic[E]):
         self._index = index
         self._open = [(name, entry.entity) for name, entry in index.items() if entry.entity and not entry.closed]
         self._closed_counts = Counter(entry.closed for entry in index.values() if entry.closed)
+        self._group_counts = Counter((entry.group, entry.closed) for entry in index.values() if entry.group)
         self._seen_mtime = mtime
         self._trusted = began - mtime > RACY_NS and self.mtime() == mtime and not self._passed_over
 
@@ -209,8 +222,8 @@ class Folder(Generic[E]):
         return self._named is None or self._named.fullmatch(name) is not None
 
     def _entry(self, name: str, signature: Signature) -> Entry[E] | None:
-        if self._closed is not None and (label := self._peek(name, self._closed)):
-            return Entry(signature, None, label)
+        if self._closed is not None and (found := self._peek(name, self._closed)):
+            return Entry(signature, None, *found)
         try:
             entity = self.load(name)
         except StorageError as error:
@@ -224,14 +237,18 @@ class Folder(Generic[E]):
             return Entry(signature, None, "") if (self.path / name).exists() else None
         return Entry(signature, entity, "")
 
-    def _peek(self, name: str, closed: re.Pattern[bytes]) -> str:
+    def _peek(self, name: str, closed: re.Pattern[bytes]) -> tuple[str, str] | None:
+        """What closed a file and what it belongs to; None for one that is open as far as its header tells."""
         try:
             with open(self.path / name, "rb", opener=careful) as file:
                 header, boundary, _ = file.read(PEEK_BYTES).partition(b"\n---")
         except OSError:
-            return ""
+            return None
         found = closed.search(header) if boundary else None
-        return found["closed"].decode(errors="replace") if found else ""
+        if found is None:
+            return None
+        group = self._grouped.search(header) if self._grouped is not None else None
+        return found["closed"].decode(errors="replace"), group["group"].decode(errors="replace") if group else ""
 
     def _still_written(self, status: os.stat_result) -> bool:
         """A file that was just made and is still empty: somebody's `cp` or editor is at work."""

@@ -38,6 +38,8 @@ UNASSIGNED = "_unassigned"
 _FINISHED_TASK = re.compile(
     rb"^status: (?P<closed>done|cancelled(?=.*^interrupt_id: null$))$", re.MULTILINE | re.DOTALL
 )
+_PART_OF = re.compile(rb"^parent_task_id: (?P<group>tsk_[0-9a-f]+)$", re.MULTILINE)
+_FOR_TASK = re.compile(rb"^task_id: (?P<group>tsk_[0-9a-f]+)$", re.MULTILINE)
 _NOT_CONVERSATION = re.compile(r"(?!conversation\.md$).+")
 _ENDED = re.compile(rb"^ended_at: '?(?P<closed>[0-9][^'\r\n]*)", re.MULTILINE)
 _COMPLETED = re.compile(rb"^completed_at: '?(?P<closed>[0-9][^'\r\n]*)", re.MULTILINE)
@@ -109,6 +111,7 @@ class Workspace:
             shelf=lambda task: task.assignee_id or UNASSIGNED,
             missing=lambda task_id: TaskNotFound(task_id=task_id),
             closed=_FINISHED_TASK,
+            grouped=_PART_OF,
         )
 
     @cached_property
@@ -156,6 +159,7 @@ class Workspace:
             shelf=lambda execution: execution.agent_id,
             missing=lambda execution_id: ExecutionNotFound(execution_id=execution_id),
             closed=_COMPLETED,
+            grouped=_FOR_TASK,
         )
 
     def execution_log(self, execution: Execution) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -21,9 +22,9 @@ def moment(value: datetime | None) -> str | None:
     return format_time(value) if value else None
 
 
-def task_card(task: Task, subtasks: Iterable[Task] = ()) -> dict[str, Any]:
-    """A task as the board shows it."""
-    children = list(subtasks)
+def task_card(task: Task, subtasks: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """A task as the board shows it. `subtasks`: of each status how many."""
+    children = subtasks or {}
     return {
         "task_id": task.id,
         "title": task.title,
@@ -38,7 +39,7 @@ def task_card(task: Task, subtasks: Iterable[Task] = ()) -> dict[str, Any]:
             "total": len(task.checklist),
             "completed": sum(bool(item.get("completed")) for item in task.checklist),
         },
-        "subtasks": {"total": len(children), "done": sum(child.status == "done" for child in children)},
+        "subtasks": {"total": sum(children.values()), "done": children.get("done", 0)},
         "approval_status": task.approval_status,
         "blocked_reason": (task.blocked_reason or "")[:PREVIEW_CHARACTERS] or None,
         "completion_result": task.completion_result,
@@ -52,7 +53,7 @@ def task_whole(task: Task, subtasks: Iterable[Task]) -> dict[str, Any]:
     """A task as its own panel shows it."""
     children = list(subtasks)
     return {
-        **task_card(task, children),
+        **task_card(task, Counter(child.status for child in children)),
         "description": shown_text(task.description),
         "checklist_items": [
             {"text": str(item.get("text", "")), "completed": bool(item.get("completed"))} for item in task.checklist

@@ -327,3 +327,17 @@ def test_the_timeline_is_a_picture_of_its_own(team: Team, visitor: Visitor) -> N
 def test_the_console_speaks_the_sessions_language(team: Team, visitor: Visitor) -> None:
     assert visitor.facts()["texts"]["page.board"] == "ボード"
     assert '<html lang="ja">' in visitor.get("/").text
+
+
+def test_a_parent_counts_its_finished_subtasks_too(team: Team, visitor: Visitor) -> None:
+    parent = make(visitor, "parent", "worker-a")["task_id"]
+    children = [make(visitor, f"part {number}", "worker-b", parent_task_id=parent)["task_id"] for number in range(3)]
+    services = team.services
+    worker = services.agents.get("worker-b")
+    services.board.start(worker, children[0])
+    services.board.set_status(worker, children[0], "done")
+    (card,) = [card for card in column(visitor.see("/tasks"), "todo")["tasks"] if card["task_id"] == parent]
+    assert card["subtasks"] == {"total": 3, "done": 1}
+    whole = visitor.see(f"/tasks/{parent}")["task"]
+    assert whole["subtasks"] == {"total": 3, "done": 1}
+    assert {card["task_id"] for card in whole["subtask_cards"]} == set(children)

@@ -127,3 +127,16 @@ def test_a_log_is_followed_and_keeps_what_was_selected(team: Team, person: Perso
     services.executions.finish(execution)
     expect(person.page.locator(".chosen .chip")).to_have_text(person.words("executions.completed"))
     session.end()
+
+
+def test_every_click_on_more_shows_more(team: Team, person: Person) -> None:
+    services = team.services
+    for _ in range(2):
+        services.creation.create(services.agents.owner(), [NewTask(title="one of many")] * 130)
+    column = person.column("backlog")
+    expect(column.locator(".count")).to_have_text("260")
+    for shown in (30, 130, 230, 260):
+        expect(column.locator(".card")).to_have_count(shown)
+        if shown < 260:
+            column.locator(".more").click()
+    expect(column.locator(".more")).to_be_hidden()

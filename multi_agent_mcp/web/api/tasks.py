@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, Task
@@ -24,8 +24,10 @@ def board(ask: Ask) -> dict[str, Any]:
     if wanted is not None:
         require_choice("status", wanted, TASK_STATUSES)
     tasks = ask.services.workspace.tasks
-    open_ones = sorted(tasks.open(ask.asked("assignee")), key=work_order)
-    children = _children(tasks.open())
+    everything = tasks.open()
+    shelf = ask.asked("assignee")
+    open_ones = sorted(everything if shelf is None else tasks.open(shelf), key=work_order)
+    children = _children(everything, tasks.group_counts())
     columns = []
     for status in TASK_STATUSES if wanted is None else (wanted,):
         shown, total = _column(ask, status, [task for task in open_ones if task.status == status])
@@ -39,13 +41,15 @@ def show(ask: Ask) -> dict[str, Any]:
     """One task with everything that belongs to it."""
     services = ask.services
     task = services.board.get(ask.path["task_id"])
-    subtasks = [item for item in services.workspace.tasks.all() if item.parent_task_id == task.id]
-    executions = [item for item in services.workspace.executions.all(task.assignee_id) if item.task_id == task.id]
-    executions.sort(key=lambda item: item.started_at, reverse=True)
+    tasks, executions = services.workspace.tasks, services.workspace.executions
+    subtasks = [item for item in tasks.open() if item.parent_task_id == task.id] + tasks.closed(group=task.id)
+    stretches = [item for item in executions.open() if item.task_id == task.id]
+    stretches += executions.closed(group=task.id, limit=EXECUTIONS_SHOWN)
+    stretches.sort(key=lambda item: item.started_at, reverse=True)
     record = task_whole(task, sorted(subtasks, key=work_order))
     record["dependency_cards"] = [task_card(item) for item in _found(ask, task.dependencies)]
     record["conversations"] = [conversation_head(item) for item in services.conversations.of_task(task.id)]
-    record["executions"] = [execution_row(item) for item in executions[:EXECUTIONS_SHOWN]]
+    record["executions"] = [execution_row(item) for item in stretches[:EXECUTIONS_SHOWN]]
     return {"task": _with_targets(ask, task, record)}
 
 
@@ -94,9 +98,9 @@ def _column(ask: Ask, status: str, open_ones: list[Task]) -> tuple[list[Task], i
     total = len(open_ones) + ask.services.workspace.tasks.closed_counts(shelf)[status]
     shown = open_ones[offset:end]
     if status in FINAL and len(shown) < ask.limit:
-        first = max(offset - len(open_ones), 0)
-        closed = ask.services.workspace.tasks.closed(shelf, label=status, limit=end - len(open_ones))
-        shown += closed[first:]
+        passed = max(offset - len(open_ones), 0)
+        closed = ask.services.workspace.tasks.closed
+        shown += closed(shelf, label=status, offset=passed, limit=ask.limit - len(shown))
     return shown, total
 
 
@@ -107,11 +111,14 @@ def _with_targets(ask: Ask, task: Task, record: dict[str, Any]) -> dict[str, Any
     return record | {"targets": {status: refusal and sentence(refusal) for status, refusal in refusals.items()}}
 
 
-def _children(tasks: Iterable[Task]) -> defaultdict[str, list[Task]]:
-    children: defaultdict[str, list[Task]] = defaultdict(list)
-    for task in tasks:
+def _children(open_ones: Iterable[Task], closed: Mapping[tuple[str, str], int]) -> defaultdict[str, Counter[str]]:
+    """Of each parent how many subtasks of each status it has; the finished ones are counted, not parsed."""
+    children: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for task in open_ones:
         if task.parent_task_id is not None:
-            children[task.parent_task_id].append(task)
+            children[task.parent_task_id][task.status] += 1
+    for (parent_id, status), number in closed.items():
+        children[parent_id][status] += number
     return children
 
 

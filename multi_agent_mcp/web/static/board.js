@@ -20,8 +20,10 @@ async function look() {
   const assignee = filter.value;
   const answer = await api(`/tasks${query({ limit: PAGE, assignee })}`);
   for (const column of answer.columns) {
-    while (column.tasks.length < Math.min(wanted[column.status], column.total)) {
-      const more = await api(`/tasks${query({ status: column.status, assignee, offset: column.tasks.length, limit: 200 })}`);
+    const wish = Math.min(wanted[column.status], column.total);
+    while (column.tasks.length < wish) {
+      const limit = Math.min(wish - column.tasks.length, 200);
+      const more = await api(`/tasks${query({ status: column.status, assignee, offset: column.tasks.length, limit })}`);
       if (!more.columns[0].tasks.length) break;
       column.tasks.push(...more.columns[0].tasks);
     }
