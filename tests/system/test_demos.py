@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -45,6 +47,25 @@ def test_every_step_of_a_demo_happens(tmp_path: Path, env: dict[str, str], scene
         assert text in output
     picture = (tmp_path / "place" / "timeline.svg").read_text(encoding="utf-8")
     assert 'data-id="worker-a"' in picture
+
+
+@pytest.mark.slow
+@pytest.mark.tmux
+def test_the_office_can_be_visited_until_it_is_closed(tmp_path: Path, env: dict[str, str]) -> None:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    with subprocess.Popen(
+        [*COMMAND, "demo", "office", "--directory", str(tmp_path / "place")],
+        cwd=tmp_path,
+        env=env,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        start_new_session=True,
+    ) as demo:
+        assert demo.stdout is not None
+        assert any("/open?ticket=" in line for line in demo.stdout)
+        os.killpg(demo.pid, signal.SIGINT)
+        assert demo.stdout.read().splitlines()[-1] == "every step happened"
 
 
 def test_the_ten_lines_of_the_readme_run_in_an_empty_directory(tmp_path: Path, env: dict[str, str]) -> None:

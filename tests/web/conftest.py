@@ -15,13 +15,19 @@ from tests.system.support import Team
 from tests.web.support import Guest, Visitor, Web
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Playwright
 
     from tests.web.browsing import Person
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )
+
+
+def launched(playwright: Playwright) -> Browser:
+    """The machine's own chromium."""
+    root = ["--no-sandbox"] if os.geteuid() == 0 else []  # chromium refuses to sandbox root's pages
+    return playwright.chromium.launch(executable_path=CHROMIUM, args=root)
 
 
 @pytest.fixture
@@ -50,9 +56,8 @@ def browser() -> Iterator[Browser]:
         pytest.skip("no chromium is installed")
     from playwright.sync_api import sync_playwright
 
-    root = ["--no-sandbox"] if os.geteuid() == 0 else []  # chromium refuses to sandbox root's pages
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=root)
+        started = launched(playwright)
         yield started
         started.close()
 

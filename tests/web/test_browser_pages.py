@@ -8,27 +8,16 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from multi_agent_mcp.cli.demo.story import Story, read_story
-from tests.system.support import REPOSITORY, Team
+from multi_agent_mcp.texts import LANGUAGES
+from tests.system.support import Team
 from tests.web.browsing import DESK, PAGES, PHONE, THEMES, Person
-
-OFFICE = REPOSITORY / "examples" / "office.yaml"
-
-
-@pytest.fixture(params=["en", "ja"])
-def story(bare: Team, request: pytest.FixtureRequest) -> Iterator[Story]:
-    """A team in the middle of its afternoon."""
-    bare.session = "office"
-    bare.make(f"language: {request.param}\n{OFFICE.read_text(encoding='utf-8')}")
-    told = read_story(OFFICE, bare.root, request.param)
-    told.tell()
-    yield told
-    told.end()
+from tests.web.office import furnished
 
 
-@pytest.fixture
-def team(bare: Team, story: Story) -> Team:
-    return bare
+@pytest.fixture(params=LANGUAGES)
+def team(bare: Team, request: pytest.FixtureRequest) -> Iterator[Team]:
+    with furnished(bare, request.param) as told:
+        yield told
 
 
 class Eye:

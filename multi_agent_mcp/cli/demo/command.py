@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from multi_agent_mcp.cli.demo import interrupt, main_job, shiritori
+from multi_agent_mcp.cli.demo import interrupt, main_job, office, shiritori
 from multi_agent_mcp.cli.demo.stage import Stage
 from multi_agent_mcp.cli.door import complain, refuse, say
 from multi_agent_mcp.cli.timeline import picture, write
@@ -25,6 +25,7 @@ SCENES: Mapping[str, tuple[str, Play]] = {
     "main": ("team.yaml", main_job.play),
     "interrupt": ("interrupt.yaml", interrupt.play),
     "shiritori": ("shiritori.yaml", shiritori.play),
+    "office": ("office.yaml", office.play),
 }
 
 
@@ -41,6 +42,7 @@ def demo(
     main: Owner → Admin → two Workers and back, each waiting for the [IPC] line in its pane.
     interrupt: the Owner blocks a running task and the agent stops (UC010).
     shiritori: a task session has its chat session play six rounds with another agent (UC020).
+    office: an afternoon of a team, in the console; goes on until Ctrl-C.
     The session directory is kept, with a picture of what happened (timeline.svg) beside it.
     """
     try:
