@@ -129,7 +129,7 @@ class Middleware:
     def _bound(
         self, call: Call, tool: Tool, arguments: Mapping[str, Any]
     ) -> tuple[types.CallToolResult, tuple[str, ...]]:
-        """The result, and the messages it hands out."""
+        """The result, or an interrupt in its place (also one that came meanwhile), and the messages it hands out."""
         interruptible = tool.name not in EXEMPT_FROM_INTERRUPTS
         log = CallLog(call, tool.name)
         try:
@@ -142,8 +142,14 @@ class Middleware:
         except Exception as error:
             logger.exception("tool %s failed", tool.name)
             outcome = StorageError("internal", reason=type(error).__name__)
-        log.close(f"error {outcome.code}" if isinstance(outcome, Refusal) else "success")
-        return self._told(call, outcome, interruptible=interruptible)
+        said = f"error {outcome.code}" if isinstance(outcome, Refusal) else "success"
+        pending = self._pending_quietly(call)
+        if interruptible and pending.interrupts:
+            log.close(f"{said}, replaced by an interrupt")
+            call.session.give_back(tuple(call.held))
+            return replies.interrupted(self._texts, executed=True), ()
+        log.close(said)
+        return self._told(call, outcome, pending)
 
     def _run(self, call: Call, tool: Tool, arguments: Mapping[str, Any]) -> Answer:
         given = dict(arguments)
@@ -154,14 +160,10 @@ class Middleware:
         return tool.fn(call, **tool.parse(given))
 
     def _told(
-        self, call: Call, outcome: Answer | Refusal, *, interruptible: bool
+        self, call: Call, outcome: Answer | Refusal, pending: Pending
     ) -> tuple[types.CallToolResult, tuple[str, ...]]:
-        """The result with what the agent must be told beside it, or replaced by an interrupt that came meanwhile."""
-        pending = self._pending_quietly(call)
+        """The result with what the agent must be told beside it."""
         held = tuple(call.held)
-        if interruptible and pending.interrupts:
-            call.session.give_back(held)
-            return replies.interrupted(self._texts, executed=True), ()
         if isinstance(outcome, Refusal):
             call.session.give_back(held)
             return replies.failure(outcome, self._texts, **self._notices(call, pending)), ()
