@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.domain.agent import Agent
@@ -14,6 +15,9 @@ from multi_agent_mcp.notify.recorder import Recorder
 from multi_agent_mcp.services.team import Team, add_missing, create_session
 from multi_agent_mcp.store.files import Files
 from multi_agent_mcp.store.workspace import Workspace
+
+settings.register_profile("untimed", deadline=None)  # a loaded machine is no bug
+settings.load_profile("untimed")
 
 TEAM = Team(
     agents=(

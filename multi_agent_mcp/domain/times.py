@@ -25,6 +25,14 @@ def stamp(moment: datetime) -> str:
     return format_time(moment)[:19].translate(_STAMPED)
 
 
+def from_timestamp(seconds: float) -> datetime:
+    """A file's modification time; one that no calendar holds, set by hand, counts as the epoch."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        return datetime.fromtimestamp(0, UTC)
+
+
 def parse_time(value: object) -> datetime | None:
     """What a hand-written header may hold: a string, a YAML timestamp, a date. Naive times are UTC.
 

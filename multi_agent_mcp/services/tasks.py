@@ -117,13 +117,16 @@ class Tasks:
         failed = status != "completed"
         return task, self._report_end(reporter, task, message, failed=failed, status=status, summary=summary)
 
+    def require_tellable(self, summary: str | None) -> None:
+        """Raises `InvalidArguments` or `ContentTooLarge` for a summary that `announce_completion` could not send."""
+        Draft(content=summary or "").require_sound(self.messages.limits.content_bytes)
+
     def announce_completion(self, reporter: Agent, task: Task, result: str, summary: str | None) -> Sent | None:
         """Tells the superior that work on a task has ended, unless that was reported already. None when there is
-        nobody above to tell."""
+        nobody above to tell. The summary is the message's content, which has room for it."""
         try:
             content = summary or self.texts(f"report.{result}", title=task.title)
-            failed = result != "success"
-            return self._report_end(reporter, task, content, failed=failed, result=result, summary=summary)
+            return self._report_end(reporter, task, content, failed=result != "success", result=result)
         except AgentNotFound:
             return None
 

@@ -19,11 +19,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Entity
+from multi_agent_mcp.domain.times import from_timestamp
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.disk import storage_errors
 from multi_agent_mcp.store.enclosure import careful, read_file
@@ -146,7 +146,7 @@ class Folder(Generic[E]):
 
     def decode(self, data: bytes, stem: str, status: os.stat_result) -> E:
         """An entity from a file's bytes; its name and modification time stand in for a missing id and time."""
-        facts = {"id": stem, "created_at": datetime.fromtimestamp(status.st_mtime, UTC), **self._defaults}
+        facts = {"id": stem, "created_at": from_timestamp(status.st_mtime), **self._defaults}
         return self.codec.decode(data, **facts)
 
     def create(self, name: str, entity: E, *, sync: bool = True) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multi_agent_mcp.domain.times import brief, format_time, now, parse_time, stamp
+from multi_agent_mcp.domain.times import brief, format_time, from_timestamp, now, parse_time, stamp
 
 AWARE = st.datetimes(
     min_value=datetime(1, 1, 3), max_value=datetime(9999, 12, 29), timezones=st.timezones()
@@ -74,3 +74,8 @@ def test_the_present_is_in_utc() -> None:
 )
 def test_a_duration_is_told_at_a_glance(seconds: float, told: str) -> None:
     assert brief(timedelta(seconds=seconds)) == told
+
+
+@pytest.mark.parametrize("seconds", [2.0**62, -(2.0**62), float("inf"), float("nan")])
+def test_a_modification_time_of_no_calendar_counts_as_the_epoch(seconds: float) -> None:
+    assert from_timestamp(seconds) == datetime(1970, 1, 1, tzinfo=UTC)

@@ -12,7 +12,14 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.outcomes import progressed
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Refusal, TaskNotFound, Unauthorized
+from multi_agent_mcp.errors import (
+    ContentTooLarge,
+    InvalidArguments,
+    InvalidStatusTransition,
+    Refusal,
+    TaskNotFound,
+    Unauthorized,
+)
 from multi_agent_mcp.services.creation import NewTask
 from multi_agent_mcp.services.sessions import LiveSession
 from tests.conftest import Clock
@@ -354,3 +361,22 @@ def test_a_report_says_what_it_is_about_when_it_says_nothing_else(services: Serv
     bound(services, session, "the house")
     report(services, session, "success")
     assert inbox(services, "admin") == [("task_complete", "worker-a", "Done: the house")]
+
+
+def test_a_long_summary_reaches_the_superior_whole(services: Services, session: LiveSession) -> None:
+    task = bound(services, session)
+    summary = "長い報告。" * 2_000
+    assert report(services, session, "success", summary).completion_summary == summary
+    assert ("task_complete", "worker-a", summary) in inbox(services, "admin")
+    read(services, "admin", whole=True)
+    assert again(services, task).completion_summary == summary
+
+
+def test_a_summary_that_cannot_be_sent_is_refused_before_anything_is_changed(
+    services: Services, session: LiveSession
+) -> None:
+    task = bound(services, session)
+    with pytest.raises(ContentTooLarge):
+        report(services, session, "success", "x" * (1 << 20) + "x")
+    assert again(services, task).status == "in_progress"
+    assert services.executions.running(session.record) is not None
