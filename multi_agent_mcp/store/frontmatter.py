@@ -14,19 +14,18 @@ from datetime import date, datetime
 from types import NoneType, UnionType
 from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
-import yaml
 from frontmatter.default_handlers import YAMLHandler
 
 from multi_agent_mcp.config import NOT_YAML
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.domain.times import format_time, parse_time
+from multi_agent_mcp.store.header import Loader, dump
 
 E = TypeVar("E", bound=Entity)
 
 _BOUNDARY = re.compile(r"^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
 _BLANK_LINE = re.compile(r"\A\r?\n")
 _VALUES_MAX, _DEPTH_MAX = 200_000, 64  # a header beyond that is an accident or a bomb of aliases
-_ENDLESS_LINE = 2**31 - 1  # libyaml folds longer lines, and a folded line is not grep-able
 
 
 class Unreadable(Exception):
@@ -36,31 +35,6 @@ class Unreadable(Exception):
 class Document(NamedTuple):
     header: Mapping[str, Any]
     body: str
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """libyaml's safe loader with YAML 1.2's idea of a plain scalar: a subject `12:30` or `yes` that somebody wrote by
-    hand without quotes is a text, not 750 or true."""
-
-
-class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """libyaml's safe dumper without anchors: `&id001` in a task's history helps nobody. It quotes what either version
-    of YAML would not take for a text: its own idea of a number is not the loader's."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML asks this about every value
-        return True
-
-
-_Loader.yaml_implicit_resolvers = {}
-for _tag, _pattern, _first in (
-    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    # `0042` is a text: PyYAML would take it for octal. So is what has more digits than Python makes a number of.
-    ("int", r"[-+]?(?:0|[1-9][0-9]{0,4299})", list("-+0123456789")),
-    ("float", r"[-+]?[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?", list("-+0123456789")),
-):
-    for _side in (_Loader, _Dumper):
-        _side.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
 
 
 _handler = YAMLHandler(fm_boundary=_BOUNDARY)
@@ -83,7 +57,7 @@ def parse(data: bytes) -> Document:
 
 def _load(header_text: str) -> Mapping[str, Any]:
     try:
-        header = _handler.load(header_text, Loader=_Loader)
+        header = _handler.load(header_text, Loader=Loader)
     except NOT_YAML as error:
         raise Unreadable(f"the front matter is not YAML: {' '.join(str(error).split())[:200]}") from error
     if not isinstance(header, dict):
@@ -108,10 +82,7 @@ def _require_tree(header: Any) -> None:
 
 def render(document: Document) -> bytes:
     """The file's bytes. Raises ValueError for a lone surrogate, which no UTF-8 file can hold."""
-    header = _handler.export(
-        dict(document.header), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_ENDLESS_LINE
-    )
-    return f"---\n{header}\n---\n\n{document.body}".encode()
+    return f"---\n{dump(document.header)}\n---\n\n{document.body}".encode()
 
 
 class Codec(Generic[E]):
