@@ -185,7 +185,7 @@ class Middleware:
                 told["unread_messages"] = unread
         except Refusal as refusal:
             logger.warning("unread mail could not be counted: %s", refusal)
-        if quarantined := mailbox.hot.take_quarantined():
+        if quarantined := mailbox.hot.quarantine.take_news():
             told["quarantined"] = quarantined
         return told
 

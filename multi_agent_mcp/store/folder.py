@@ -13,7 +13,6 @@ import errno
 import logging
 import os
 import re
-import secrets
 import stat
 import threading
 import time
@@ -29,6 +28,7 @@ from multi_agent_mcp.store.disk import storage_errors
 from multi_agent_mcp.store.enclosure import careful, read_file
 from multi_agent_mcp.store.files import Files
 from multi_agent_mcp.store.frontmatter import Unreadable, codec
+from multi_agent_mcp.store.quarantine import Quarantine
 
 E = TypeVar("E", bound=Entity)
 
@@ -38,8 +38,6 @@ RACY_NS = 50_000_000
 SETTLING_SECONDS = 0.1
 EMPTY_FILE_GRACE_SECONDS = 5.0
 PEEK_BYTES = 4096
-
-_REASON = ".reason.txt"
 
 Signature = tuple[int, int, int]
 
@@ -79,6 +77,7 @@ class Folder(Generic[E]):
     ) -> None:
         self.files = files
         self.path = path
+        self.quarantine = Quarantine(files, path)
         self.codec = codec(entity_type)
         self._closed = closed
         self._grouped = grouped
@@ -131,7 +130,7 @@ class Folder(Generic[E]):
             except (FileNotFoundError, IsADirectoryError):
                 return None
             except PermissionError as error:
-                self._set_aside(path, f"not readable: {error.strerror}")
+                self.quarantine.set_aside(path, f"not readable: {error.strerror}")
                 return None
             try:
                 return self.decode(data, path.stem, status)
@@ -141,7 +140,7 @@ class Folder(Generic[E]):
                 if attempt == 0 and time.time() - status.st_mtime < SETTLING_SECONDS:
                     time.sleep(SETTLING_SECONDS)  # a `cp` may be in the middle of it
                     continue
-                self._set_aside(path, str(error))
+                self.quarantine.set_aside(path, str(error))
         return None
 
     def decode(self, data: bytes, stem: str, status: os.stat_result) -> E:
@@ -155,18 +154,6 @@ class Folder(Generic[E]):
 
     def replace(self, name: str, entity: E, *, sync: bool = True) -> None:
         self.files.replace(self.path / name, self.codec.encode(entity), sync=sync)
-
-    def take_quarantined(self) -> int:
-        """How many files were set aside, by whichever process, since the last call. Never raises."""
-        quarantine = self.path / "quarantine"
-        told_path = quarantine / ".told"
-        with self._mutex, contextlib.suppress(OSError, StorageError):
-            reasons = {name for name in os.listdir(quarantine) if name.endswith(_REASON)}  # noqa: PTH208 - only names
-            told = set(read_file(told_path)[0].decode(errors="replace").splitlines()) if told_path.exists() else set()
-            if reasons != told:
-                self.files.replace(told_path, "\n".join(sorted(reasons)).encode(), durable=False)
-            return len(reasons - told)
-        return 0
 
     def passed_over(self) -> list[str]:
         """Files that the disk would not give out just now (EIO)."""
@@ -253,19 +240,6 @@ class Folder(Generic[E]):
     def _still_written(self, status: os.stat_result) -> bool:
         """A file that was just made and is still empty: somebody's `cp` or editor is at work."""
         return status.st_size == 0 and time.time() - status.st_mtime < EMPTY_FILE_GRACE_SECONDS
-
-    def _set_aside(self, path: Path, reason: str) -> None:
-        """Moves an unreadable file to `quarantine/`, with the reason beside it; it never hides or blocks the others."""
-        quarantine = self.path / "quarantine"
-        try:
-            (placed,) = self.files.relocate([(path, quarantine / path.name)])
-        except StorageError:
-            if not os.path.lexists(path):
-                return  # another reader has set it aside
-            # Linux lets nobody link to a stranger's file (fs.protected_hardlinks), but rename it one may.
-            placed = quarantine / f"{path.stem}.{secrets.token_hex(4)}{path.suffix}"
-            self.files.move(path, placed)
-        self.files.replace(placed.with_name(f"{placed.name}{_REASON}"), f"{reason}\n".encode())
 
 
 def _is_bad_sector(error: StorageError) -> bool:

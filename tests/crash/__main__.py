@@ -17,7 +17,7 @@ SAME_AS_BEFORE = ("after fsync", "after fchmod", "after chmod")
 
 def moments_of(names: list[str], *, short: bool) -> list[int]:
     """Which moments to die at. The short form leaves out those at which the disk is as it was at the one before, and of
-    the others takes every second one and the last."""
+    the others takes every third one and the last."""
     if not short:
         return list(range(len(names)))
     distinct = [
@@ -25,7 +25,7 @@ def moments_of(names: list[str], *, short: bool) -> list[int]:
         for number, name in enumerate(names)
         if number == 0 or not (name.startswith("after") or names[number - 1] in SAME_AS_BEFORE)
     ]
-    return sorted({*distinct[::2], len(names) - 1})
+    return sorted({*distinct[::3], len(names) - 1})
 
 
 def tried(operation: Operation, *, short: bool) -> tuple[int, Counter[str], list[str]]:

@@ -106,7 +106,7 @@ def test_files_from_the_future_are_read_and_what_comes_after_them_is_seen(broken
     os.utime(box.path / "torn.md", (ahead, ahead))
     answer = services.reading.read(services.agents.get("worker-a"), Query())
     assert [item["content"] for item in answer["messages"]] == ["first", "second"]
-    assert box.hot.take_quarantined() == 1
+    assert box.hot.quarantine.take_news() == 1
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo", "Pacific/Kiritimati", "Europe/Berlin"])

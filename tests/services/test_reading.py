@@ -227,8 +227,8 @@ def test_what_cannot_be_read_is_counted_once_and_hides_nothing(services: Service
     send(services, "admin", "worker-a", "good")
     mailbox = services.workspace.mailbox("worker-a")
     assert contents(read(services, "worker-a")) == ["good"]
-    assert mailbox.hot.take_quarantined() == 1
-    assert mailbox.hot.take_quarantined() == 0
+    assert mailbox.hot.quarantine.take_news() == 1
+    assert mailbox.hot.quarantine.take_news() == 0
 
 
 def test_two_files_with_one_id_are_both_delivered_one_by_one(services: Services) -> None:

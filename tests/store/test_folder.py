@@ -78,7 +78,7 @@ def test_a_directory_or_a_pipe_or_a_link_named_like_mail_is_left_alone(folder: F
     os.mkfifo(folder.path / "p.md")
     assert names(folder) == {"a.md"}
     assert folder.load("d.md") is None
-    assert folder.take_quarantined() == 0
+    assert folder.quarantine.take_news() == 0
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_what_cannot_be_read_goes_to_quarantine_with_a_reason_and_hides_nothing(
     assert (folder.path / "quarantine" / "bad.md").read_bytes() == content
     assert (folder.path / "quarantine" / "bad.md.reason.txt").read_text().startswith(reason)
     assert not (folder.path / "bad.md").exists()
-    assert folder.take_quarantined() == 1
-    assert folder.take_quarantined() == 0
+    assert folder.quarantine.take_news() == 1
+    assert folder.quarantine.take_news() == 0
 
 
 def test_two_unreadable_files_of_one_name_are_both_kept(folder: Folder[Message]) -> None:
@@ -112,25 +112,25 @@ def test_two_unreadable_files_of_one_name_are_both_kept(folder: Folder[Message])
     kept = {path.read_text() for path in (folder.path / "quarantine").glob("*.md")}
     assert kept == {"first", "second"}
     assert len(list((folder.path / "quarantine").glob("*.reason.txt"))) == 2
-    assert folder.take_quarantined() == 2
+    assert folder.quarantine.take_news() == 2
 
 
 def test_what_another_process_set_aside_is_counted_too(files: Files, folder: Folder[Message]) -> None:
     put(folder.path / "bad.md", "no front matter")
     assert names(mail_folder(files)) == set()
-    assert folder.take_quarantined() == 1
-    assert folder.take_quarantined() == 0
-    assert mail_folder(files).take_quarantined() == 0
+    assert folder.quarantine.take_news() == 1
+    assert folder.quarantine.take_news() == 0
+    assert mail_folder(files).quarantine.take_news() == 0
 
 
 def test_what_was_mended_and_breaks_again_is_counted_again(folder: Folder[Message]) -> None:
     for expected in (1, 1):
         put(folder.path / "bad.md", "no front matter")
         assert names(folder) == set()
-        assert folder.take_quarantined() == expected
+        assert folder.quarantine.take_news() == expected
         for path in (folder.path / "quarantine").iterdir():
             path.unlink()
-        assert folder.take_quarantined() == 0
+        assert folder.quarantine.take_news() == 0
 
 
 def test_many_readers_of_the_same_bad_files_all_get_the_good_ones(files: Files) -> None:
@@ -173,7 +173,7 @@ def test_a_file_nobody_may_read_hides_nothing(unprivileged: Path) -> None:
     put(folder.path / "bad.md", GOOD).chmod(0)
     assert names(folder) == {"good.md"}
     assert (folder.path / "quarantine" / "bad.md").exists()
-    assert folder.take_quarantined() == 1
+    assert folder.quarantine.take_news() == 1
 
 
 def test_a_folder_that_may_not_be_listed_is_a_storage_error(files: Files, folder: Folder[Message]) -> None:

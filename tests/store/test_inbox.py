@@ -207,7 +207,7 @@ def test_an_unreadable_file_among_the_candidates_is_set_aside(inbox: Inbox[Messa
     inbox.deliver(message(1))
     assert inbox.find("nothing") is None
     assert unread_ids(inbox) == {message(1).id}
-    assert inbox.hot.take_quarantined() == 1
+    assert inbox.hot.quarantine.take_news() == 1
 
 
 def test_every_copy_with_the_same_first_digits_is_found(inbox: Inbox[Message]) -> None:

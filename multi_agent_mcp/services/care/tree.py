@@ -12,10 +12,10 @@ from pathlib import Path
 from multi_agent_mcp.services.care.finding import NOTE, PROBLEM, Finding, Patient
 from multi_agent_mcp.store.disk import DIRECTORY_MODE, FILE_MODE
 from multi_agent_mcp.store.enclosure import read_file
+from multi_agent_mcp.store.quarantine import DIRECTORY, REASON_SUFFIX
 
 LEFTOVER_SECONDS = 3600.0
 """A scratch file that is older was left by a process that was killed; the youngest may be somebody's just now."""
-_REASON = ".reason.txt"
 
 
 def links(patient: Patient) -> Iterator[Finding]:
@@ -67,11 +67,11 @@ def unreadable(patient: Patient) -> Iterator[Finding]:
 
 def quarantined(patient: Patient) -> Iterator[Finding]:
     """Files that could not be read, with the reason, and mailboxes of nobody."""
-    for reason in sorted(path for path, _ in _everything(patient) if path.name.endswith(_REASON)):
-        if reason.parent.name != "quarantine":
+    for reason in sorted(path for path, _ in _everything(patient) if path.name.endswith(REASON_SUFFIX)):
+        if reason.parent.name != DIRECTORY:
             continue
         why = read_file(reason)[0].decode(errors="replace").strip()
-        subject = _name(patient, reason).removesuffix(_REASON)
+        subject = _name(patient, reason).removesuffix(REASON_SUFFIX)
         yield Finding("files", PROBLEM, subject, why, "mend it and move it back one directory")
     known = set(patient.agents.registry.all())
     for kind in ("ipc", "notifications"):

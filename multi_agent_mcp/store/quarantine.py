@@ -1,0 +1,48 @@
+"""Where files go that nobody can read: `quarantine/` beside the others, each with its reason (contract §3)."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.store.enclosure import read_file
+from multi_agent_mcp.store.files import Files
+
+DIRECTORY = "quarantine"
+REASON_SUFFIX = ".reason.txt"
+
+
+class Quarantine:
+    """The quarantine of one directory. What lies in it never hides or blocks the others."""
+
+    def __init__(self, files: Files, beside: Path) -> None:
+        self.files = files
+        self.path = beside / DIRECTORY
+        self._mutex = threading.Lock()
+
+    def set_aside(self, path: Path, reason: str) -> None:
+        """Moves a file here and puts the reason beside it; of two readers that do so at once one does it."""
+        try:
+            (placed,) = self.files.relocate([(path, self.path / path.name)])
+        except StorageError:
+            if not os.path.lexists(path):
+                return  # another reader has set it aside
+            # Linux lets nobody link to a stranger's file (fs.protected_hardlinks), but rename it one may.
+            placed = self.path / f"{path.stem}.{secrets.token_hex(4)}{path.suffix}"
+            self.files.move(path, placed)
+        self.files.replace(placed.with_name(f"{placed.name}{REASON_SUFFIX}"), f"{reason}\n".encode())
+
+    def take_news(self) -> int:
+        """How many files were set aside, by whichever process, since the last call. Never raises."""
+        told_path = self.path / ".told"
+        with self._mutex, suppress(OSError, StorageError):
+            reasons = {name for name in os.listdir(self.path) if name.endswith(REASON_SUFFIX)}  # noqa: PTH208 - only names
+            told = set(read_file(told_path)[0].decode(errors="replace").splitlines()) if told_path.exists() else set()
+            if reasons != told:
+                self.files.replace(told_path, "\n".join(sorted(reasons)).encode(), durable=False)
+            return len(reasons - told)
+        return 0
