@@ -94,7 +94,7 @@ def letter(message: Message) -> dict[str, Any]:
 
 
 def shown_text(text: str) -> dict[str, Any]:
-    """An agent's text as safe HTML, and how long it really is; `text` holds it raw as far as it is shown."""
+    """An agent's text as safe HTML, and how long it really is."""
     return {"html": as_html(text), "length": len(text), "truncated": len(text) > CHARACTERS_SHOWN}
 
 
