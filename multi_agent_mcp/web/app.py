@@ -78,7 +78,9 @@ def create_app(console: Console) -> Starlette:
             Route("/api/events", partial(stream, console)),
             *(_api_route(console, *endpoint) for endpoint in ENDPOINTS),
             Route("/timeline.svg", partial(download, console)),
-            *pages.routes(console.services, lambda: console.me, console.access),
+            *pages.routes(
+                console.services, console.access, lambda: {"me": console.me.id, "event": console.live.position}
+            ),
             Mount("/static", StaticFiles(packages=[("multi_agent_mcp.web", "static")])),
         ],
         middleware=[Middleware(Gate, access=console.access, port=console.port, texts=console.words)],
@@ -103,8 +105,9 @@ async def enter(console: Console, request: Request) -> Response:
 
 
 async def stream(console: Console, request: Request) -> Response:
-    """`/api/events`: what changed, as it changes (see `live.py`)."""
-    events = console.live.events(request.headers.get("last-event-id"))
+    """`/api/events`: what changed, as it changes (see `live.py`). A page connects with `since`, the event it was
+    rendered at, and its browser reconnects with `Last-Event-ID`: nothing falls between them."""
+    events = console.live.events(request.headers.get("last-event-id") or request.query_params.get("since"))
     return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 

@@ -62,6 +62,11 @@ class Live:
         """Why changes are only polled for, if so."""
         return self._watch.degraded
 
+    @property
+    def position(self) -> str:
+        """The id of the newest event: a page that is rendered now asks for what comes after it."""
+        return self._id(self._count)
+
     async def close(self) -> None:
         """Ends every open stream: the server is about to stop."""
         async with self._news:
@@ -72,8 +77,9 @@ class Live:
         """The stream of one page, from the event it saw last (None: from now on)."""
         seen = self._count if last_event_id is None else self._seen(last_event_id)
         yield f"retry: {RETRY_MILLISECONDS}\n\n"
-        yield self._event(self._count, self._since(seen))
-        seen = self._count
+        topics = self._since(seen)
+        seen = self._count  # before every yield: what is counted while the page is being told belongs to the next event
+        yield self._event(seen, topics)
         while not self._closed:
             try:
                 await asyncio.wait_for(self._wait_beyond(seen), HEARTBEAT_SECONDS)
@@ -111,6 +117,9 @@ class Live:
         async with self._news:
             await self._news.wait_for(lambda: self._closed or self._count != seen)
 
+    def _id(self, number: int) -> str:
+        return f"{self.boot}-{number}"
+
     def _seen(self, event_id: str) -> int:
         """The number in an event id; -1, before everything, when another server gave it."""
         boot, _, number = event_id.partition("-")
@@ -120,4 +129,4 @@ class Live:
         return [topic for topic, changed_at in self._changed_at.items() if changed_at > seen]
 
     def _event(self, number: int, topics: Iterable[str]) -> str:
-        return f"id: {self.boot}-{number}\nevent: changed\ndata: {json.dumps(list(topics))}\n\n"
+        return f"id: {self._id(number)}\nevent: changed\ndata: {json.dumps(list(topics))}\n\n"

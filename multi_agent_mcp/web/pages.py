@@ -16,7 +16,6 @@ from starlette.routing import Route
 
 from multi_agent_mcp import __version__
 from multi_agent_mcp.bootstrap import Services
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES
 from multi_agent_mcp.texts import CONSOLE, catalogue
@@ -25,12 +24,14 @@ from multi_agent_mcp.web.access import Access
 PAGES = ("board", "agents", "messages", "conversations", "timeline", "executions", "health")
 
 
-def routes(services: Services, me: Callable[[], Agent], access: Access) -> list[Route]:
-    """`/` is the board; every other page has its name for a path."""
-    return [Route("/" if name == "board" else f"/{name}", _page(name, services, me, access)) for name in PAGES]
+def routes(services: Services, access: Access, now: Callable[[], dict[str, Any]]) -> list[Route]:
+    """`/` is the board; every other page has its name for a path. `now` gives the facts that hold at this moment."""
+    return [Route("/" if name == "board" else f"/{name}", _page(name, services, access, now)) for name in PAGES]
 
 
-def _page(name: str, services: Services, me: Callable[[], Agent], access: Access) -> Callable[[Request], Response]:
+def _page(
+    name: str, services: Services, access: Access, now: Callable[[], dict[str, Any]]
+) -> Callable[[Request], Response]:
     def show(request: Request) -> Response:
         cookie = request.cookies[access.cookie_name]
         texts = catalogue(services.texts.language, CONSOLE)
@@ -38,8 +39,8 @@ def _page(name: str, services: Services, me: Callable[[], Agent], access: Access
             "page": name,
             "language": texts.language,
             "session": services.workspace.session,
-            "me": me().id,
             "csrf": access.csrf_token(cookie),
+            **now(),
             "statuses": TASK_STATUSES,
             "priorities": TASK_PRIORITIES,
             "messagePriorities": MESSAGE_PRIORITIES,

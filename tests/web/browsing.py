@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, ConsoleMessage, Dialog, Locator, Request, expect
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Locator, Request, Route, expect
 
 from multi_agent_mcp.texts import CONSOLE, catalogue
 from tests.system.support import PATIENCE_SECONDS
@@ -80,6 +80,17 @@ class Person:
 
     def is_live(self, state: str = "on") -> None:
         expect(self.page.locator("#live")).to_have_attribute("data-state", state)
+
+    @property
+    def cookies(self) -> dict[str, str]:
+        """What lets this person in."""
+        return {cookie["name"]: cookie["value"] for cookie in self.context.cookies()}
+
+    def hold(self, address: str) -> list[Route]:
+        """Requests to the address wait, in the list that is returned, until the test lets them go on."""
+        held: list[Route] = []
+        self.page.route(address, lambda route: held.append(route))
+        return held
 
     def column(self, status: str) -> Locator:
         return self.page.locator(f".column[data-status={status}]")

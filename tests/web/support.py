@@ -160,12 +160,14 @@ class Visitor:
         return facts
 
     @contextmanager
-    def listen(self, last_event_id: str | None = None) -> Iterator[Iterator[tuple[str, list[str]]]]:
+    def listen(
+        self, last_event_id: str | None = None, since: str | None = None
+    ) -> Iterator[Iterator[tuple[str, list[str]]]]:
         """The stream of changes: each event's id and its topics."""
         connection = self._connect()
         headers = self._headers({"Last-Event-ID": last_event_id} if last_event_id else {})
         try:
-            connection.request("GET", "/api/events", headers=headers)
+            connection.request("GET", f"/api/events?since={since}" if since else "/api/events", headers=headers)
             response = connection.getresponse()
             assert response.status == 200
             assert response.headers["content-type"].startswith("text/event-stream")

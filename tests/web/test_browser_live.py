@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from multi_agent_mcp.services.creation import NewTask
 from tests.system.support import Team
 from tests.web.browsing import Person, drag
-from tests.web.support import Web
+from tests.web.support import Visitor, Web
 
 
 def add(team: Team, title: str) -> None:
@@ -53,10 +53,11 @@ def test_nothing_is_lost_while_the_server_is_killed_and_started_again(team: Team
 def test_what_was_typed_is_kept_until_it_has_arrived(team: Team, web: Web, person: Person) -> None:
     person.visit("messages")
     person.button("messages.write").click()
+    form = person.page.locator("dialog[open] form")
+    expect(form).to_be_visible()
     web.stop(signal.SIGKILL)
     person.is_live("off")
     person.answer(receiver_id="worker-a", content="typed with care")
-    form = person.page.locator("dialog[open] form")
     expect(form.locator("[role=alert]")).to_contain_text(person.words("unknown_error"))
     expect(form.locator("[name=content]")).to_have_value("typed with care")
     web.start()
@@ -65,6 +66,52 @@ def test_what_was_typed_is_kept_until_it_has_arrived(team: Team, web: Web, perso
     form.locator("button[type=submit]").click()
     expect(form).to_have_count(0)
     assert [message.content for message in team.mailbox("worker-a")] == ["typed with care"]
+
+
+def test_while_the_server_is_away_what_is_shown_stays_and_every_click_says_why_it_cannot(
+    team: Team, web: Web, person: Person
+) -> None:
+    team.post("owner", "read me in peace")
+    person.visit("messages")
+    person.choose("messages")
+    shown = person.page.locator(".chosen .words")
+    expect(shown).to_have_text("read me in peace")
+    web.stop(signal.SIGKILL)
+    person.is_live("off")
+    person.button("messages.write").click()
+    expect(person.page.locator(".toast.bad")).to_contain_text(person.words("unknown_error"))
+    expect(shown).to_have_text("read me in peace")
+    assert all("ERR_" in trouble for trouble in person.troubles), person.troubles
+    web.start()
+    person.is_live()
+    person.troubles.clear()  # of the connection that was refused meanwhile
+    person.button("messages.write").click()
+    expect(person.page.locator("dialog[open] form")).to_be_visible()
+
+
+def test_what_changes_before_a_page_is_connected_is_on_it(team: Team, web: Web, person: Person) -> None:
+    held = person.hold("**/api/events*")
+    person.page.goto(web.address)
+    expect(person.page.locator("[aria-busy=true]")).to_have_count(0)
+    with Visitor(web.address, person.cookies).listen() as events:
+        next(events)
+        add(team, "in between")
+        while "tasks" not in next(events)[1]:
+            pass
+    held.pop().continue_()
+    expect(person.card("in between")).to_be_visible()
+
+
+def test_a_look_that_failed_is_repeated_as_soon_as_the_page_is_connected(team: Team, web: Web, person: Person) -> None:
+    add(team, "at the second look")
+    held = person.hold("**/api/events*")
+    person.page.route("**/api/tasks*", lambda route: route.abort())
+    person.page.goto(web.address)
+    expect(person.page.locator(".toast.bad")).to_be_visible()
+    person.page.unroute("**/api/tasks*")
+    held.pop().continue_()
+    expect(person.card("at the second look")).to_be_visible()
+    person.troubles.clear()  # of the answer that never came
 
 
 def test_the_picture_is_zoomed_moved_asked_and_saved(team: Team, person: Person, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import expect
 
 from multi_agent_mcp.domain.waiting import OwnerWait
@@ -126,6 +128,29 @@ def test_a_log_is_followed_and_keeps_what_was_selected(team: Team, person: Perso
     assert first.evaluate("element => element.isConnected")
     services.executions.finish(execution)
     expect(person.page.locator(".chosen .chip")).to_have_text(person.words("executions.completed"))
+    session.end()
+
+
+def test_a_long_log_that_grows_while_it_is_fetched_holds_every_line_once(team: Team, person: Person) -> None:
+    services = team.services
+    (task,) = services.creation.create(services.agents.owner(), [NewTask(title="x", assignee_id="worker-a")])
+    session = services.sessions.open("worker-a", "task")
+    execution = services.executions.begin(session.record, task.id)
+    person.visit("executions", f"#{execution.id}")
+    lines = person.page.locator(".log span")
+    expect(lines).to_have_count(1)
+    held = person.hold("**/log?offset=*")
+    for number in range(600):  # more than one answer holds
+        services.executions.log(execution, f"Tool call: number {number}")
+    services.executions.finish(execution)
+    expect(person.page.locator(".rows .chip")).to_have_text(person.words("executions.completed"))
+    held.pop(0).continue_()
+    expect(lines).to_have_count(501)
+    person.page.unroute("**/log?offset=*")  # lets go whatever is held
+    expect(person.page.locator(".chosen .chip")).to_have_text(person.words("executions.completed"))
+    expect(lines.last).to_contain_text("completed")
+    numbers = re.findall(r"number (\d+)", person.page.locator(".log").inner_text())
+    assert [int(number) for number in numbers] == list(range(600))
     session.end()
 
 

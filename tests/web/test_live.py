@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Callable, Iterator
 
@@ -10,8 +11,8 @@ import pytest
 from multi_agent_mcp.domain.waiting import OwnerWait
 from multi_agent_mcp.services.creation import NewTask
 from multi_agent_mcp.services.drafts import Draft
-from multi_agent_mcp.web.live import TOPICS
-from tests.system.support import Team
+from multi_agent_mcp.web.live import TOPICS, Live
+from tests.system.support import PATIENCE_SECONDS, Team
 from tests.web.support import Visitor, Web
 
 Events = Iterator[tuple[str, list[str]]]
@@ -89,6 +90,35 @@ def test_a_page_that_reconnects_is_told_what_changed_meanwhile(team: Team, visit
         _, topics = next(events)
     assert "messages" in topics
     assert "tasks" not in topics
+
+
+def test_a_page_that_connects_late_is_told_what_changed_since_it_was_rendered(team: Team, visitor: Visitor) -> None:
+    rendered = visitor.facts()["event"]
+    with visitor.listen() as other:
+        next(other)
+        team.post("worker-a")
+        until(other, "messages")
+    with visitor.listen(since=rendered) as events:
+        _, topics = next(events)
+    assert topics == ["messages"]
+
+
+def test_what_changes_while_a_page_is_being_told_is_told_next(team: Team) -> None:
+    async def told() -> list[str]:
+        async with Live(team.path) as live:
+            events = live.events(None)
+            await anext(events)
+            first = await anext(events)  # the stream is held here, as by a page that reads slowly
+            position = live.position
+            await asyncio.to_thread(team.post, "worker-a")
+            while live.position == position:
+                await asyncio.sleep(0)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                return [first, await anext(events)]
+
+    first, second = asyncio.run(told())
+    assert "data: []" in first
+    assert 'data: ["messages"]' in second
 
 
 def test_after_a_restart_a_page_looks_at_everything_again(web: Web, visitor: Visitor) -> None:

@@ -1,6 +1,6 @@
 // Conversations between agents, live, with the delegation and the task they belong to.
 
-import { age, api, at, attempt, chip, face, h, keyed, prose, query, statusChip, t, visible, watch, who } from "./core.js";
+import { age, api, at, chip, face, h, keyed, prose, query, statusChip, t, visible, watch, who } from "./core.js";
 import { choosing, row } from "./split.js";
 
 const PAGE = 50;
@@ -28,9 +28,7 @@ async function look() {
 }
 
 async function show(id) {
-  let answer;
-  if (!await attempt(async () => { answer = await api(`/conversations/${id}${query({ limit: 200 })}`); })) return null;
-  const { conversation, messages, context, task } = answer;
+  const { conversation, messages, context, task } = await api(`/conversations/${id}${query({ limit: 200 })}`);
   return [
     h("h2", null, h("bdi", null, purposeOf(conversation))),
     h("p", { class: "between" }, who(conversation.initiator_id), " ↔ ", who(conversation.target_agent_id), " ", chip(`conversation-${conversation.status}`, t(`conversations.${conversation.status}`)),
@@ -46,6 +44,5 @@ async function show(id) {
 }
 
 more.addEventListener("click", () => { wanted += 100; again(); });
-const chosen = choosing(show);
+const chosen = choosing(["conversations", "tasks"], show);
 const again = watch(["conversations"], look);
-watch(["conversations", "tasks"], chosen.look);

@@ -261,6 +261,7 @@ export function menu(button, items, label) {
 // ---- live: a page is told which topics changed, and looks at them anew
 
 const listeners = new Map();
+const failed = new Set(); // looks to be repeated as soon as the console answers again
 const title = document.title;
 
 // Calls `look` now and whenever one of the topics changed; never twice at once, never one too few.
@@ -272,7 +273,8 @@ export function watch(topics, look) {
     running = true;
     do {
       again = false;
-      try { await look(); } catch (error) { toast(t("failed", { reason: error.message }), "bad"); }
+      if (await attempt(look)) failed.delete(run);
+      else failed.add(run);
     } while (again);
     running = false;
   };
@@ -283,9 +285,12 @@ export function watch(topics, look) {
 
 function connect() {
   const sign = document.getElementById("live");
-  const source = new EventSource("/api/events");
+  const source = new EventSource(`/api/events${query({ since: facts.event })}`);
   const say = (state) => { sign.textContent = t(`live.${state}`); sign.dataset.state = state; };
-  source.addEventListener("open", () => say("on"));
+  source.addEventListener("open", () => {
+    say("on");
+    for (const look of failed) look();
+  });
   source.addEventListener("error", () => say(source.readyState === EventSource.CLOSED ? "closed" : "off"));
   source.addEventListener("changed", (event) => {
     const looks = new Set(JSON.parse(event.data).flatMap((topic) => listeners.get(topic) ?? []));

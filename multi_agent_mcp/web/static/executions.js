@@ -1,6 +1,6 @@
 // Executions and their logs, followed while they run.
 
-import { age, api, at, attempt, chip, face, h, keyed, query, t, took, visible, watch, who } from "./core.js";
+import { age, api, at, chip, face, h, keyed, query, t, took, visible, watch, who } from "./core.js";
 import { choosing, row } from "./split.js";
 
 const PAGE = 50;
@@ -26,8 +26,7 @@ async function look() {
 // Lines are only added: what was selected in the log stays selected.
 async function show(id) {
   const known = followed.id === id ? followed : { id, next: null, log: h("pre", { class: "log", tabindex: "0" }), head: h("div") };
-  let answer;
-  if (!await attempt(async () => { answer = await api(`/executions/${id}/log${query({ offset: known.next })}`); })) return null;
+  const answer = await api(`/executions/${id}/log${query({ offset: known.next })}`);
   followed = known;
   const { execution, lines, total } = answer;
   const { log } = known;
@@ -40,7 +39,7 @@ async function show(id) {
       h("a", { href: `/#${execution.task_id}` }, execution.task_id), h("span", { class: "hint" }, `${at(execution.started_at)} · ${took(execution.duration_seconds)}`)),
     execution.error_message ? h("p", { class: "reason" }, visible(execution.error_message)) : "");
   if (atEnd) requestAnimationFrame(() => { log.scrollTop = log.scrollHeight; });
-  if (known.next < total) queueMicrotask(chosen.look);
+  if (known.next < total) chosen.look();
   return [known.head, log];
 }
 
@@ -48,9 +47,8 @@ const tone = (line) => (/interrupt/.test(line) ? "stop" : /error|failed/i.test(l
 
 whose.addEventListener("change", () => again());
 more.addEventListener("click", () => { wanted += 100; again(); });
-const chosen = choosing(show);
+const chosen = choosing(["executions"], show);
 const again = watch(["executions"], look);
-watch(["executions"], chosen.look);
 watch(["agents"], async () => {
   const { agents } = await api("/agents");
   const now = whose.value;

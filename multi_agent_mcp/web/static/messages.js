@@ -51,8 +51,7 @@ function letterRow(letter) {
 // ---- one message, its way, and what these two wrote before and after
 
 async function show(id) {
-  let message, copies;
-  if (!await attempt(async () => { ({ message, copies } = await api(`/messages/${id}`)); })) return null;
+  const { message, copies } = await api(`/messages/${id}`);
   const thread = await api(`/messages${query({ between: `${message.sender_id},${message.receiver_id}`, limit: 20 })}`);
   if (message.receiver_id === facts.me && !message.read_at) markRead(message);
   const subject = visible(message.subject);
@@ -110,9 +109,8 @@ whose.addEventListener("change", () => { location.hash = address({ whose: whose.
 document.getElementById("write").addEventListener("click", () => compose());
 more.addEventListener("click", () => { wanted += 100; again(); });
 
-const chosen = choosing(show);
+const chosen = choosing(["messages"], show);
 const again = watch(["messages"], look);
-watch(["messages"], chosen.look);
 watch(["agents"], async () => {
   const { agents } = await api("/agents");
   whose.replaceChildren(...agents.map(({ id }) => h("option", { value: id, selected: id === settings().whose }, id)));

@@ -1,35 +1,46 @@
 // Two panes: a list and what is chosen in it. What is chosen stands in the address, so that it can be linked to.
 
-import { t, h } from "./core.js";
+import { h, t, watch } from "./core.js";
 
 const split = document.getElementById("split");
 const chosen = document.getElementById("chosen");
 const nothing = chosen.firstElementChild;
 
-// `show(id)` resolves to the nodes of the chosen thing, or to null when it is there no more.
-export function choosing(show) {
+// `show(id)` resolves to the nodes of the chosen thing; it is looked at anew when one of the topics changed. Where that
+// fails, what is shown of the same thing stays.
+export function choosing(topics, show) {
   let current = null;
+  let shown = null;
 
-  const look = async () => {
-    const id = current;
-    const nodes = id ? await show(id) : null;
-    if (id !== current) return; // another one was chosen meanwhile
-    split.classList.toggle("has-chosen", Boolean(nodes));
-    if (!nodes) { chosen.replaceChildren(nothing); return; }
+  const present = (id, nodes) => {
+    shown = id;
+    split.classList.toggle("has-chosen", Boolean(id));
+    if (!id) { chosen.replaceChildren(nothing); return; }
     const back = h("button", { type: "button", class: "ghost back", onclick: () => { location.hash = ""; } }, `← ${t("close")}`);
     chosen.replaceChildren(back, ...nodes.filter(Boolean));
   };
-  const follow = () => {
-    current = named();
-    mark();
-    look();
+  const look = async () => {
+    const id = current;
+    try {
+      const nodes = id ? await show(id) : [];
+      if (id === current) present(id, nodes); // else another one was chosen meanwhile
+    } catch (error) {
+      if (id === current && id !== shown) present(null);
+      throw error;
+    }
   };
   const mark = () => {
     for (const link of document.querySelectorAll(".rows a")) link.setAttribute("aria-current", String(link.dataset.id === current));
   };
+  const again = watch(topics, look);
+  const follow = () => {
+    current = named();
+    mark();
+    again();
+  };
   addEventListener("hashchange", follow);
   queueMicrotask(follow);
-  return { look, mark, current: () => current };
+  return { look: again, mark };
 }
 
 // `#id`, or `#…&id=…` beside other settings of the page.

@@ -1,9 +1,9 @@
 // Writing a message as the Owner.
 
-import { api, ask, facts, t, toast } from "./core.js";
+import { api, ask, attempt, facts, t, toast } from "./core.js";
 
 // Opens the form; `given` may hold receiver_id, subject and message_type. Resolves once it was sent or dropped.
-export async function compose(given = {}) {
+export const compose = (given = {}) => attempt(async () => {
   const { agents } = await api("/agents");
   const others = agents.filter((agent) => agent.id !== facts.me).map((agent) => [agent.id, agent.id]);
   const send = sender(given.message_type);
@@ -17,7 +17,7 @@ export async function compose(given = {}) {
     const told = Object.entries(delivery).map(([agent, { state }]) => `${agent}: ${t(`state.${state}`)}`).join(", ");
     toast(t("messages.sent_to", { delivery: told }));
   });
-}
+});
 
 // The key lets a second try, after an answer that got lost, send nothing twice; other words are another message.
 function sender(message_type) {
