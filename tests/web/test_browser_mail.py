@@ -31,6 +31,22 @@ def test_a_message_is_written_and_its_way_is_followed(team: Team, person: Person
     expect(person.page.locator(".way .state-read")).to_have_count(1)
 
 
+def test_why_a_message_got_no_further_is_said_in_words_and_what_has_none_says_itself(
+    team: Team, person: Person
+) -> None:
+    team.post("worker-a")
+    (message,) = team.mailbox("worker-a")
+    diary = team.services.workspace.doorbells("worker-a")
+    for reason in ("a_screen_of_mine", "failed_OSError", "<b>"):
+        facts = {"at": "2026-11-21T00:00:00Z", "messages": [message.id]}
+        diary.append(state="deferred", reason=reason, **facts)
+    person.visit("messages", f"#box=all&id={message.id}")
+    told = person.page.locator(".way .hint")
+    broken = person.words("reason.failed", error="OSError")
+    expect(told).to_have_text([person.words("reason.no_pane"), "a_screen_of_mine", broken, "<b>"])
+    expect(told.first).to_have_attribute("title", "no_pane")
+
+
 def test_a_message_is_read_and_answered_and_the_title_counts(team: Team, person: Person) -> None:
     person.visit("messages")
     team.post("owner", "Which database?")

@@ -87,7 +87,14 @@ export function way(copy) {
   return h("ol", { class: "way" }, copy.steps.map((step) => h("li", { class: `state-${step.state}` },
     h("b", null, t(`state.${step.state}`)),
     h("small", { title: at(step.at) }, step === copy.steps[0] ? at(step.at) : `+${later(Date.parse(step.at) - begin)}`),
-    step.reason && h("small", { class: "hint" }, visible(step.reason)))));
+    step.reason && h("small", { class: "hint", title: visible(step.reason) }, why(step.reason)))));
+}
+
+// A reason in words; one that nobody has described (a host's screen that a profile of one's own names) says itself.
+function why(code) {
+  const broken = /^failed_(.+)$/s.exec(code);
+  if (broken) return t("reason.failed", { error: visible(broken[1]) });
+  return `reason.${code}` in facts.texts ? t(`reason.${code}`) : visible(code);
 }
 
 function later(milliseconds) {

@@ -1,0 +1,92 @@
+"""Why a message got no further: every reason the doorbell gives has a sentence for a person."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from importlib import import_module
+from string import Formatter
+
+import pytest
+
+from multi_agent_mcp.notify.hosts import load_profiles
+from multi_agent_mcp.notify.reasons import meaning
+from multi_agent_mcp.notify.screens import TYPEABLE, UNKNOWN
+from multi_agent_mcp.texts import CONSOLE, LANGUAGES, catalogue
+from tests.test_layers import layer, modules
+
+CARRIERS = {"Delivery": 1, "Standing": 0, "Sight": 0}
+"""What carries a reason to the diary, and which of its arguments that is. A sight's state is one unless it is harmless
+(`TYPEABLE`) or nobody's word (`unknown` is told as `unknown_screen` or `other_program`)."""
+GIVES_REASONS = ("str | None", "Look | str", "Visit | str")
+"""What functions of `notify/` return that say why they could not."""
+
+
+def codes_of(module: str, given: ast.expr | None) -> Iterator[str]:
+    """The texts an expression may be: literals, constants by name, either branch, what a function beside it returns."""
+    match given:
+        case ast.Constant(value=str(text)):
+            yield text
+        case ast.Name(id=name) if name.isupper():
+            yield getattr(import_module(module), name)
+        case ast.IfExp(body=one, orelse=other):
+            yield from (*codes_of(module, one), *codes_of(module, other))
+        case ast.BoolOp(values=values):
+            for value in values:
+                yield from codes_of(module, value)
+        case ast.Call(func=ast.Name(id=name)):
+            for function in functions(module):
+                if function.name == name:
+                    yield from returned(module, function)
+
+
+def functions(module: str) -> Iterator[ast.FunctionDef]:
+    return (node for node in ast.walk(modules()[module]) if isinstance(node, ast.FunctionDef))
+
+
+def returned(module: str, function: ast.FunctionDef) -> Iterator[str]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Return):
+            yield from codes_of(module, node.value)
+        elif isinstance(node, ast.Dict):  # a table of what is wrong when what holds
+            for key in node.keys:
+                yield from codes_of(module, key)
+
+
+def carried(module: str) -> Iterator[str]:
+    for node in ast.walk(modules()[module]):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CARRIERS:
+            place = CARRIERS[node.func.id]
+            yield from codes_of(module, node.args[place] if len(node.args) > place else None)
+
+
+def shown() -> Iterator[str]:
+    """What the hosts' profiles call the screens that are not typed into."""
+    for profile in load_profiles().named.values():
+        yield from (view.state for view in profile.views)
+        yield from profile.composer.modes if profile.composer else ()
+
+
+def reasons() -> set[str]:
+    """Every reason that stands in the code as a word; only `failed_{error}` is made up when it happens."""
+    found = {code for module in modules() for code in carried(module)}
+    for module in modules():
+        if layer(module) == "notify":
+            for function in functions(module):
+                if function.returns is not None and ast.unparse(function.returns) in GIVES_REASONS:
+                    found |= set(returned(module, function))
+    return (found | set(shown())) - {*TYPEABLE, UNKNOWN}
+
+
+def test_the_words_of_the_doorbell_are_seen() -> None:
+    assert {"no_pane", "human_typing", "pane_gone", "vim_normal", "codex_failed", "already_sent"} <= reasons()
+    assert {code for code in reasons() if meaning(code) != code} > {"no_hook", "shell", "draft"}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_reason_has_a_sentence_and_every_sentence_a_reason(language: str) -> None:
+    texts = catalogue(language, CONSOLE)
+    told = {key.removeprefix("reason.") for key in sorted(texts.keys()) if key.startswith("reason.")}
+    assert told == reasons() | {"failed"}
+    named = {code: {name for _, name, _, _ in Formatter().parse(texts(f"reason.{code}")) if name} for code in told}
+    assert {code: names for code, names in named.items() if names} == {"failed": {"error"}}
