@@ -79,8 +79,10 @@ export async function attempt(act) {
 }
 
 export function toast(text, kind = "good") {
+  const toasts = document.getElementById("toasts");
   const element = h("p", { class: `toast ${kind}` }, visible(text));
-  document.getElementById("toasts").append(element);
+  for (const same of [...toasts.children].filter((one) => one.isEqualNode(element))) same.remove(); // said once is enough
+  toasts.append(element);
   setTimeout(() => element.remove(), kind === "bad" ? 9000 : 5000);
 }
 
