@@ -31,6 +31,38 @@ def test_a_message_is_written_and_its_way_is_followed(team: Team, person: Person
     expect(person.page.locator(".way .state-read")).to_have_count(1)
 
 
+def test_all_that_two_agents_wrote_is_reached_by_keyboard(team: Team, person: Person) -> None:
+    services = team.services
+    admin = services.agents.get("admin")
+    for number in range(130):
+        services.messages.send(admin, Draft(content=f"number {number}", receiver_id="worker-a"))
+    person.visit("messages", "#box=all")
+    person.choose("messages")
+    letters = person.page.locator(".thread li")
+    expect(letters).to_have_count(20)
+    earlier = person.button("messages.earlier")
+    earlier.focus()
+    person.page.keyboard.press("Enter")
+    expect(letters).to_have_count(120)
+    expect(earlier).to_be_focused()
+    person.page.keyboard.press("Enter")
+    expect(letters).to_have_count(130)
+    expect(earlier).to_have_count(0)
+    expect(person.page.locator(".chosen :focus")).to_have_text(person.words("messages.beginning"))
+    person.page.keyboard.press("Shift+Tab")
+    person.page.keyboard.press("Enter")
+    expect(person.page.locator(".chosen .words")).to_have_text("number 0")
+    expect(letters).to_have_count(130)
+    expect(letters.last.locator("a")).to_be_focused()
+
+
+def test_a_letter_of_somebody_who_is_no_agent_is_shown(team: Team, person: Person) -> None:
+    header = ["id: letter-1", "sender_id: a,stranger", "receiver_id: worker-a", "message_type: request"]
+    team.drop(team.path / "ipc" / "worker-a" / "note.md", "\n".join(["---", *header, "---", "", "hello"]))
+    person.visit("messages", "#box=all&id=letter-1")
+    expect(person.page.locator(".chosen .words")).to_have_text("hello")
+
+
 def test_why_a_message_got_no_further_is_said_in_words_and_what_has_none_says_itself(
     team: Team, person: Person
 ) -> None:
@@ -136,12 +168,14 @@ def test_a_log_is_followed_and_keeps_what_was_selected(team: Team, person: Perso
     person.visit("executions", f"#{execution.id}")
     lines = person.page.locator(".log span")
     expect(lines).to_have_count(1)
-    first = lines.first.element_handle()
+    lines.first.select_text()
+    selected = person.page.evaluate("getSelection().toString().trim()")
+    assert "Starting" in selected
     for number in range(3):
         services.executions.log(execution, f"Tool call: number {number}")
     expect(lines).to_have_count(4)
     expect(lines.last).to_contain_text("number 2")
-    assert first.evaluate("element => element.isConnected")
+    assert person.page.evaluate("getSelection().toString().trim()") == selected
     services.executions.finish(execution)
     expect(person.page.locator(".chosen .chip")).to_have_text(person.words("executions.completed"))
     session.end()

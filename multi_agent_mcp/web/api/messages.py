@@ -66,7 +66,7 @@ def _filters(ask: Ask) -> dict[str, Any]:
         one, comma, other = between.partition(",")
         if not comma:
             raise InvalidArguments(reason="between names two agents, with a comma")
-        return {"between": (ask.services.agents.get(one).id, ask.services.agents.get(other).id)}
+        return {"between": (one, other)}  # whoever wrote a file by hand need not be an agent
     box = ask.asked("box") or "inbox"
     if box not in BOXES:
         raise InvalidArguments(reason=f"box is one of {', '.join(BOXES)}")

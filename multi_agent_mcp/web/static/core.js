@@ -150,7 +150,6 @@ export function keyed(parent, items, keyOf, render) {
   const known = new Map([...parent.children].map((node) => [node.dataset.key, node]));
   const focused = parent.contains(document.activeElement) ? document.activeElement : null;
   const focusedKey = focused?.closest("[data-key]")?.dataset.key;
-  const mark = focused?.dataset.mark;
   const nodes = items.map((item) => {
     const key = keyOf(item);
     const says = JSON.stringify(item);
@@ -161,14 +160,25 @@ export function keyed(parent, items, keyOf, render) {
     shownItems.set(node, says);
     return node;
   });
+  settle(parent, nodes);
+  if (focused && !focused.isConnected && focusedKey) {
+    const again = document.querySelector(`[data-key="${CSS.escape(focusedKey)}"]`);
+    (focused.dataset.mark ? marked(again, focused) : again)?.focus();
+  }
+}
+
+// These nodes and no others. One that stays is not moved: what is selected, scrolled and focused in it stays so.
+export function settle(parent, nodes) {
+  const staying = new Set(nodes);
+  for (const node of [...parent.children]) if (!staying.has(node)) node.remove();
   nodes.forEach((node, index) => {
     if (parent.children[index] !== node) parent.insertBefore(node, parent.children[index] ?? null);
   });
-  while (parent.children.length > nodes.length) parent.lastChild.remove();
-  if (focused && !focused.isConnected && focusedKey) {
-    const again = document.querySelector(`[data-key="${CSS.escape(focusedKey)}"]`);
-    (mark ? again?.querySelector(`[data-mark="${CSS.escape(mark)}"]`) : again)?.focus();
-  }
+}
+
+// What has taken the place of an element that had the focus: the one with the same mark.
+export function marked(parent, { dataset }) {
+  return dataset.mark ? parent?.querySelector(`[data-mark="${CSS.escape(dataset.mark)}"]`) : null;
 }
 
 // ---- dialogs

@@ -5,11 +5,12 @@ import { choosing, row } from "./split.js";
 import { compose } from "./writing.js";
 
 const PAGE = 50;
+const THREAD = 20;
 const list = document.getElementById("letters");
 const more = document.getElementById("more");
 const whose = document.getElementById("whose");
 let wanted = PAGE;
-let letters = [];
+let thread = { between: null, wanted: THREAD };
 
 // ---- what the list shows stands in the address: #box=…&whose=…&id=…
 
@@ -19,20 +20,25 @@ const settings = () => {
 };
 const address = (changes) => `#${new URLSearchParams(Object.entries({ ...settings(), ...changes }).filter(([, value]) => value))}`;
 
-async function look() {
-  const { box, whose: agent } = settings();
-  let found = [];
+// The newest `number` of the messages that fit, a page at a time; and whether earlier ones follow.
+async function newest(filters, number) {
+  const found = [];
   let page;
   do {
-    const before = found.at(-1)?.id;
-    page = await api(`/messages${query({ box, agent: box === "all" ? null : agent, before, limit: Math.min(wanted - found.length, 200) })}`);
+    const limit = Math.min(number - found.length, 200);
+    page = await api(`/messages${query({ ...filters, before: found.at(-1)?.id, limit })}`);
     found.push(...page.messages);
-  } while (page.more && found.length < wanted);
-  letters = found;
+  } while (page.more && found.length < number);
+  return { letters: found, earlier: page.more };
+}
+
+async function look() {
+  const { box, whose: agent } = settings();
+  const { letters, earlier } = await newest({ box, agent: box === "all" ? null : agent }, wanted);
   keyed(list, letters, (letter) => letter.id, letterRow);
   list.setAttribute("aria-busy", "false");
   if (!letters.length) list.replaceChildren(h("li", { class: "empty" }, t("empty")));
-  more.hidden = !page.more;
+  more.hidden = !earlier;
   for (const button of document.querySelectorAll("#boxes button")) button.setAttribute("aria-pressed", String(button.dataset.box === box));
   whose.hidden = box === "all";
   whose.value = agent;
@@ -52,13 +58,13 @@ function letterRow(letter) {
 
 async function show(id) {
   const { message, copies } = await api(`/messages/${id}`);
-  const thread = await api(`/messages${query({ between: `${message.sender_id},${message.receiver_id}`, limit: 20 })}`);
+  const said = await betweenThem(message);
   if (message.receiver_id === facts.me && !message.read_at) markRead(message);
   const subject = visible(message.subject);
   return [
     h("div", { class: "acts" },
       h("h2", { class: "grow" }, h("bdi", null, subject || t("messages.no_subject"))),
-      message.sender_id !== facts.me && h("button", { type: "button", class: "primary", onclick: () => compose({ receiver_id: message.sender_id, subject: t("messages.quote", { subject }).slice(0, 500), message_type: "response" }) }, t("messages.reply"))),
+      message.sender_id !== facts.me && h("button", { type: "button", class: "primary", "data-mark": "reply", onclick: () => compose({ receiver_id: message.sender_id, subject: t("messages.quote", { subject }).slice(0, 500), message_type: "response" }) }, t("messages.reply"))),
     h("p", { class: "between" }, who(message.sender_id), " → ", who(message.receiver_id), " ", chip("kind", message.message_type),
       ["urgent", "high"].includes(message.priority) && chip(`priority-${message.priority}`, t(`priority.${message.priority}`)),
       message.signature !== "signed" && chip(`signature-${message.signature}`, t(`messages.signature.${message.signature}`)), h("span", { class: "hint" }, at(message.created_at))),
@@ -66,9 +72,23 @@ async function show(id) {
     h("div", { class: "words" }, prose(message.content)),
     h("h3", null, t("messages.steps")),
     ...copies.filter((copy) => copy.id === message.id || copies.length === 1).map((copy) => way(copy)),
-    thread.messages.length > 1 && h("h3", null, t("messages.thread", { one: message.sender_id, other: message.receiver_id })),
-    thread.messages.length > 1 && h("ol", { class: "thread" }, thread.messages.map((letter) => h("li", { class: letter.id === id ? "this" : "" },
-      h("a", { href: address({ id: letter.id }) }, face(letter.sender_id), h("bdi", { class: "grow" }, visible(letter.subject || letter.preview) || t("messages.no_subject")), chip(`state-${letter.state}`, t(`state.${letter.state}`)), age(letter.created_at))))),
+    ...said,
+  ];
+}
+
+// What two agents wrote to each other, newest first; how much of it is shown stays from one of their letters to the next.
+async function betweenThem({ id, sender_id: one, receiver_id: other }) {
+  const between = [one, other].sort().join();
+  if (thread.between !== between) thread = { between, wanted: THREAD };
+  const { letters, earlier } = await newest({ between }, thread.wanted);
+  if (letters.length < 2) return [];
+  const whole = !earlier && thread.wanted > THREAD;
+  return [
+    h("h3", null, t("messages.thread", { one, other })),
+    h("ol", { class: "thread" }, letters.map((letter) => h("li", { class: letter.id === id ? "this" : "" },
+      h("a", { href: address({ id: letter.id }), "data-mark": letter.id }, face(letter.sender_id), h("bdi", { class: "grow" }, visible(letter.subject || letter.preview) || t("messages.no_subject")), chip(`state-${letter.state}`, t(`state.${letter.state}`)), age(letter.created_at))))),
+    earlier && h("button", { type: "button", class: "ghost more", "data-mark": "earlier", onclick: () => { thread.wanted += 100; chosen.look(); } }, t("messages.earlier")),
+    whole && h("p", { class: "hint", tabindex: "-1", "data-mark": "earlier" }, t("messages.beginning")),
   ];
 }
 

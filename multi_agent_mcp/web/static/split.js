@@ -1,6 +1,6 @@
 // Two panes: a list and what is chosen in it. What is chosen stands in the address, so that it can be linked to.
 
-import { h, t, watch } from "./core.js";
+import { h, marked, settle, t, watch } from "./core.js";
 
 const split = document.getElementById("split");
 const chosen = document.getElementById("chosen");
@@ -16,8 +16,10 @@ export function choosing(topics, show) {
     shown = id;
     split.classList.toggle("has-chosen", Boolean(id));
     if (!id) { chosen.replaceChildren(nothing); return; }
-    const back = h("button", { type: "button", class: "ghost back", onclick: () => { location.hash = ""; } }, `← ${t("close")}`);
-    chosen.replaceChildren(back, ...nodes.filter(Boolean));
+    const focused = chosen.contains(document.activeElement) ? document.activeElement : null;
+    const back = h("button", { type: "button", class: "ghost back", "data-mark": "back", onclick: () => { location.hash = ""; } }, `← ${t("close")}`);
+    settle(chosen, [back, ...nodes.filter(Boolean)]);
+    if (focused && !focused.isConnected) marked(chosen, focused)?.focus();
   };
   const look = async () => {
     const id = current;
