@@ -59,9 +59,9 @@ def as_json(name: str, value: Any) -> str:
     level = [value]
     for _ in range(NESTING_MAX):
         level = [item for value in level for item in _parts(value)]
-    if level:
-        raise InvalidArguments(reason=f"{name} is nested more than {NESTING_MAX} levels deep")
-    return text
+        if not level:
+            return text
+    raise InvalidArguments(reason=f"{name} is nested more than {NESTING_MAX} levels deep")
 
 
 def _parts(value: Any) -> list[Any]:

@@ -14,7 +14,7 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.store.header import dump, dump_slowly
 
 KEYS = st.sampled_from(
-    ["id", "sender_id", "created_at", "read_at", "subject", "metadata", "y", "no", "null", "x y", ""]
+    ["id", "sender_id", "created_at", "signature", "metadata", "y", "no", "null", "x y", "", "w" * 100, "long " * 26]
 )
 MOMENTS = st.datetimes(timezones=st.just(UTC)).map(format_time)
 WORDS = st.text(alphabet="abefnostuxyNOTYE0129_-.:+~ \u017f\u212a", max_size=12)
@@ -27,6 +27,7 @@ VALUES: st.SearchStrategy[Any] = st.one_of(
     IDS,
     MOMENTS,
     st.text(),
+    st.lists(WORDS).map(" ".join),
     st.just({}),
     st.just([]),
     st.just(uuid.UUID(int=1).hex),
