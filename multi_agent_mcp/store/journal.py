@@ -16,7 +16,7 @@ ROTATE_BYTES = 1 << 20
 
 class Journal:
     """Lines that cannot be read are skipped. One that `rotates` (what it holds is derived) becomes `….1` past a
-    megabyte, and a new one is begun; whoever appends to it holds a lock."""
+    megabyte, and a new one is begun."""
 
     def __init__(self, files: Files, path: Path, *, rotates: bool = False) -> None:
         self.files = files
@@ -25,9 +25,16 @@ class Journal:
         self._older = path.with_name(f"{path.name}.1")
 
     def append(self, **facts: Any) -> None:
-        self.files.append(self.path, json.dumps(facts, ensure_ascii=False))
-        if self.rotates and self.path.stat().st_size > ROTATE_BYTES:
-            self.path.replace(self._older)
+        """Adds a line. Raises `StorageError`."""
+        end = self.files.append(self.path, json.dumps(facts, ensure_ascii=False))
+        if self.rotates and end > ROTATE_BYTES:
+            self._rotate()
+
+    def _rotate(self) -> None:
+        """Of several who found it full only one moves it: the next would move what was begun anew over it."""
+        with self.files.locked(f"journal-{self.path.stem}"), storage_errors(self.path):
+            if self.path.exists() and self.path.stat().st_size > ROTATE_BYTES:
+                self.files.move(self.path, self._older)
 
     def newest_first(self, *, without: bytes | None = None) -> Iterator[dict[str, Any]]:
         """The entries; lines that hold the bytes `without` are passed over unparsed."""

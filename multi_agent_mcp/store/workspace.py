@@ -58,6 +58,7 @@ class Workspace:
         self.files = Files(self.path)
         self._mailboxes: dict[str, Mailbox] = {}
         self._notices: dict[str, Notices] = {}
+        self._doorbells: dict[str, Journal] = {}
 
     @property
     def settings_path(self) -> Path:
@@ -181,4 +182,7 @@ class Workspace:
 
     def doorbells(self, agent_id: AgentId | str) -> Journal:
         """What happened to this agent's doorbell; derived, may be deleted."""
-        return Journal(self.files, self.path / ".doorbell" / f"{agent_id}.jsonl", rotates=True)
+        if agent_id not in self._doorbells:
+            path = self.path / ".doorbell" / f"{agent_id}.jsonl"
+            self._doorbells[agent_id] = Journal(self.files, path, rotates=True)
+        return self._doorbells[agent_id]

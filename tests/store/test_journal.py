@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from multi_agent_mcp.store import journal as journal_module
@@ -42,6 +44,16 @@ def test_a_journal_that_rotates_begins_anew_and_still_tells_what_was_before(
     assert kept == list(range(29, 29 - len(kept), -1))
     assert 10 < len(kept) < 30
     assert sorted(path.name for path in files.base.glob("x.*")) == ["x.jsonl", "x.jsonl.1"]
+
+
+def test_of_those_who_find_a_journal_full_at_once_one_rotates_it(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sender holds no lock when it notes that nobody can be rung. It was refused with a plain `FileNotFoundError`
+    when another one had just rotated the diary, and the diary just begun was moved over the full one."""
+    monkeypatch.setattr(journal_module, "ROTATE_BYTES", 400)
+    path = files.base / "x.jsonl"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: Journal(files, path, rotates=True).append(n=number), range(800)))
+    assert path.with_name("x.jsonl.1").stat().st_size > 400
 
 
 def test_a_journal_of_what_people_did_is_never_cut(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
