@@ -65,8 +65,8 @@ class Gate:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(HEADERS)
-                if not scope["path"].startswith("/static/"):
-                    headers["Cache-Control"] = "no-store"
+                # Modules import each other by plain names: a browser asks each time whether its copy is still right.
+                headers["Cache-Control"] = "no-cache" if scope["path"].startswith("/static/") else "no-store"
             await send(message)
 
         await answer(scope, receive, guarded)

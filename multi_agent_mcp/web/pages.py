@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from functools import cache
-from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -14,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from multi_agent_mcp import __version__
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES
@@ -46,13 +43,13 @@ def _page(
             "messagePriorities": MESSAGE_PRIORITIES,
             "texts": {key: texts(key) for key in sorted(texts.keys())},
         }
-        return HTMLResponse(_template(name, t=texts, pages=PAGES, facts=_embedded(facts), version=__version__, **facts))
+        return HTMLResponse(_template(name, t=texts, pages=PAGES, facts=_embedded(facts), **facts))
 
     return show
 
 
 def _template(name: str, **values: Any) -> str:
-    return _environment().get_template(f"{name}.html").render(assets=_assets_version(), **values)
+    return _environment().get_template(f"{name}.html").render(**values)
 
 
 @cache
@@ -60,16 +57,6 @@ def _environment() -> Environment:
     return Environment(
         loader=PackageLoader("multi_agent_mcp.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-
-
-@cache
-def _assets_version() -> str:
-    """Changes with any asset, so that browsers may keep them."""
-    digest = hashlib.sha256()
-    folder = resources.files("multi_agent_mcp.web").joinpath("static")
-    for asset in sorted(folder.iterdir(), key=lambda item: item.name):
-        digest.update(asset.read_bytes())
-    return digest.hexdigest()[:10]
 
 
 def _embedded(facts: dict[str, Any]) -> str:

@@ -39,6 +39,12 @@ def test_without_a_cookie_nothing_is_shown(web: Web, path: str) -> None:
     assert "worker-a" not in reply.text
 
 
+def test_a_browser_asks_each_time_whether_its_copy_of_a_module_is_still_right(visitor: Visitor) -> None:
+    first = visitor.get("/static/core.js")
+    assert first.headers["cache-control"] == "no-cache"
+    assert visitor.get("/static/core.js", If_None_Match=first.headers["etag"]).status == 304
+
+
 @pytest.mark.parametrize("cookie", ["", "x", "1.2.3", "9999999999.abc." + "0" * 64])
 def test_a_made_up_cookie_is_refused(web: Web, visitor: Visitor, cookie: str) -> None:
     (name,) = visitor.cookies

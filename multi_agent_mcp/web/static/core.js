@@ -26,13 +26,12 @@ export function h(name, properties, ...children) {
 }
 
 const SVG = "http://www.w3.org/2000/svg";
-const assets = new URL(import.meta.url).search;
 export function icon(name) {
   const element = document.createElementNS(SVG, "svg");
   element.setAttribute("class", "icon");
   element.setAttribute("aria-hidden", "true");
   const use = document.createElementNS(SVG, "use");
-  use.setAttribute("href", `/static/icons.svg${assets}#${name}`);
+  use.setAttribute("href", `/static/icons.svg#${name}`);
   element.append(use);
   return element;
 }
