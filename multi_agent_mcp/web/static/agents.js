@@ -1,6 +1,9 @@
 // The team as a tree: who lives, what they do, who waits for whom; and how to stop them.
 
-import { age, api, ask, attempt, chip, facts, face, h, icon, keyed, statusChip, t, toast, visible, watch } from "./core.js";
+import { age, api, attempt, chip, face, facts, h, icon, statusChip, t, toast, visible } from "./core.js";
+import { ask } from "./dialogs.js";
+import { keyed } from "./lists.js";
+import { watch } from "./live.js";
 import { compose } from "./writing.js";
 
 const team = document.getElementById("agents");

@@ -1,6 +1,9 @@
 // The board: columns by status, live; tasks are moved by dragging, by keyboard and by menu.
 
-import { age, announce, api, ask, attempt, chip, facts, face, h, icon, keyed, menu, query, t, toast, visible, watch, who } from "./core.js";
+import { age, announce, api, attempt, chip, face, facts, h, icon, query, t, toast, visible, who } from "./core.js";
+import { ask, menu } from "./dialogs.js";
+import { keyed } from "./lists.js";
+import { watch } from "./live.js";
 import { carry, dragged, lift } from "./moving.js";
 import { openTask } from "./task.js";
 
@@ -11,7 +14,7 @@ const filter = document.getElementById("filter");
 const wanted = Object.fromEntries(facts.statuses.map((status) => [status, PAGE]));
 let agents = [];
 
-export const tasks = new Map();
+const tasks = new Map();
 const titleOf = (task) => visible(task.title);
 
 // ---- looking
@@ -83,7 +86,7 @@ function marks(task) {
   return all.length ? h("div", { class: "marks" }, all) : null;
 }
 
-export function progress(value) {
+function progress(value) {
   return h("div", { class: "progress", role: "progressbar", "aria-valuenow": value, "aria-valuemin": 0, "aria-valuemax": 100, "aria-label": t("board.progress"), vars: { "--value": `${value}%` } });
 }
 
@@ -106,13 +109,13 @@ function showRequests(waiting) {
 
 // ---- changing
 
-export async function decide(task, approve) {
+async function decide(task, approve) {
   const act = (given) => api(`/tasks/${task.task_id}/decision`, { approve, reason: given.reason || null });
   if (approve) await attempt(() => act({}));
   else await ask(t("board.why_rejected"), [reasonField()], t("board.reject"), act);
 }
 
-export async function move(task, status) {
+async function move(task, status) {
   const stops = (status === "blocked" || status === "cancelled");
   const note = stops && task.assignee_id && task.assignee_id !== facts.me ? t("board.will_interrupt", { agent: task.assignee_id }) : null;
   const act = async (given) => {
@@ -126,14 +129,14 @@ export async function move(task, status) {
   else await attempt(() => act({}));
 }
 
-export async function pause(task) {
+async function pause(task) {
   await attempt(async () => {
     await api(`/agents/${task.assignee_id}/interrupt`, { action: "pause", task_id: task.task_id });
     toast(t("board.paused", { agent: task.assignee_id }));
   });
 }
 
-export async function assign(task) {
+async function assign(task) {
   const options = [["", t("board.unassigned")], ...agents.map((agent) => [agent.id, agent.id])];
   const field = { name: "assignee_id", label: t("board.assignee"), kind: "choice", options, value: task.assignee_id ?? "" };
   await ask(titleOf(task), [field], t("board.assignee"), async (given) => {
@@ -144,13 +147,13 @@ export async function assign(task) {
 
 const reasonField = () => ({ name: "reason", label: t("board.reason"), kind: "long", rows: 3, hint: t("board.reason_hint") });
 
-export function moves(task) {
+function moves(task) {
   return Object.entries(task.targets).map(([status, why]) => ({
     text: t(`status.${status}`), why, kind: `status-${status}`, act: () => move(task, status),
   }));
 }
 
-export function otherActs(task) {
+function otherActs(task) {
   const stoppable = task.status === "in_progress" && task.assignee_id && task.assignee_id !== facts.me;
   return [
     ...(stoppable ? [{ text: t("board.pause"), act: () => pause(task) }] : []),

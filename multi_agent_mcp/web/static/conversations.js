@@ -1,6 +1,8 @@
 // Conversations between agents, live, with the delegation and the task they belong to.
 
-import { age, api, at, chip, face, h, keyed, prose, query, statusChip, t, visible, watch, who } from "./core.js";
+import { age, api, at, chip, face, h, prose, query, statusChip, t, visible, who } from "./core.js";
+import { keyed } from "./lists.js";
+import { watch } from "./live.js";
 import { choosing, row } from "./split.js";
 
 const PAGE = 50;

@@ -1,4 +1,4 @@
-// What every page shares: words, elements made without markup, the API, live changes, dialogs.
+// What every page shares: words, elements made without markup, the API, times and faces.
 
 export const facts = JSON.parse(document.getElementById("facts").textContent);
 
@@ -91,11 +91,11 @@ export function announce(text) {
 
 // ---- time
 
-export function seconds(of) {
+function seconds(of) {
   return (Date.now() - Date.parse(of)) / 1000;
 }
 
-export function ago(of) {
+function ago(of) {
   const past = Math.max(seconds(of), 0);
   if (past < 2) return t("ago.now");
   if (past < 60) return t("ago.seconds", { n: Math.floor(past) });
@@ -123,7 +123,7 @@ export function took(value) {
 // ---- agents' faces
 
 // Neighbours in the alphabet are far apart on the colour wheel (the golden angle).
-export function hue(id) {
+function hue(id) {
   let sum = 7;
   for (const character of id) sum = (sum * 31 + character.codePointAt(0)) % 100003;
   return Math.round(sum * 137.508) % 360;
@@ -141,195 +141,3 @@ export function who(id) {
 
 export const chip = (kind, text) => h("span", { class: `chip ${kind}` }, text);
 export const statusChip = (status) => chip(`status-${status}`, t(`status.${status}`));
-
-// ---- lists that change in place: a node is kept as long as its item says the same
-
-const shownItems = new WeakMap();
-export function keyed(parent, items, keyOf, render) {
-  const known = new Map([...parent.children].map((node) => [node.dataset.key, node]));
-  const focused = parent.contains(document.activeElement) ? document.activeElement : null;
-  const focusedKey = focused?.closest("[data-key]")?.dataset.key;
-  const nodes = items.map((item) => {
-    const key = keyOf(item);
-    const says = JSON.stringify(item);
-    const old = known.get(key);
-    if (old && shownItems.get(old) === says) return old;
-    const node = render(item);
-    node.dataset.key = key;
-    shownItems.set(node, says);
-    return node;
-  });
-  settle(parent, nodes);
-  if (focused && !focused.isConnected && focusedKey) {
-    const again = document.querySelector(`[data-key="${CSS.escape(focusedKey)}"]`);
-    (focused.dataset.mark ? marked(again, focused) : again)?.focus();
-  }
-}
-
-// These nodes and no others. One that stays is not moved: what is selected, scrolled and focused in it stays so.
-export function settle(parent, nodes) {
-  const staying = new Set(nodes);
-  for (const node of [...parent.children]) if (!staying.has(node)) node.remove();
-  nodes.forEach((node, index) => {
-    if (parent.children[index] !== node) parent.insertBefore(node, parent.children[index] ?? null);
-  });
-}
-
-// What has taken the place of an element that had the focus: the one with the same mark.
-export function marked(parent, { dataset }) {
-  return dataset.mark ? parent?.querySelector(`[data-mark="${CSS.escape(dataset.mark)}"]`) : null;
-}
-
-// ---- dialogs
-
-export function dialog(title, ...content) {
-  const box = h(
-    "dialog", { "aria-label": visible(title), class: "sheet" },
-    h("header", null, h("h2", null, visible(title)),
-      h("button", { class: "ghost square", type: "button", "aria-label": t("close"), onclick: () => box.close() }, icon("close"))),
-    h("div", { class: "body" }, ...content),
-  );
-  box.addEventListener("close", () => box.remove());
-  // A click beside it closes it, but never a form: what was typed would be gone.
-  box.addEventListener("click", (event) => event.target === box && !box.querySelector("form") && box.close());
-  document.body.append(box);
-  box.showModal();
-  return box;
-}
-
-// A small form. fields: [{name, label, kind: "text"|"long"|"choice", value, options, hint, required}]. `act(values)` is
-// what it is for: should it fail, the form says why and keeps what was typed. Resolves to whether it was done.
-export function ask(title, fields, submit, act, note) {
-  return new Promise((resolve) => {
-    let done = false;
-    const trouble = h("p", { class: "reason", role: "alert", hidden: true });
-    const form = h(
-      "form", { method: "dialog", class: "form" },
-      note && h("p", { class: "note" }, note),
-      fields.map((field) => h("label", null, h("span", null, field.label), input(field),
-        field.hint && h("small", { class: "hint" }, field.hint))),
-      trouble,
-      h("footer", null,
-        h("button", { class: "ghost", type: "button", onclick: () => box.close() }, t("cancel")),
-        h("button", { class: "primary", type: "submit" }, submit)),
-    );
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
-      try {
-        await act(Object.fromEntries(new FormData(form)));
-        done = true;
-        box.close();
-      } catch (error) {
-        trouble.textContent = visible(t("failed", { reason: error.message }));
-        trouble.hidden = false;
-      }
-    });
-    const box = dialog(title, form);
-    box.classList.add("small");
-    box.addEventListener("close", () => resolve(done));
-    form.querySelector("input, textarea, select")?.focus();
-  });
-}
-
-function input(field) {
-  const shared = { name: field.name, required: field.required };
-  if (field.kind === "long") return h("textarea", { ...shared, rows: field.rows ?? 4 }, field.value ?? "");
-  if (field.kind === "choice") {
-    const options = field.options.map(([value, text]) => h("option", { value, selected: value === field.value }, text));
-    return h("select", shared, options);
-  }
-  return h("input", { ...shared, type: "text", value: field.value ?? "", maxlength: field.most, autocomplete: "off" });
-}
-
-// A menu below a button: [{text, why, act}]; what cannot be chosen says why.
-export function menu(button, items, label) {
-  document.querySelector(".menu")?.hidePopover();
-  const list = h("div", { class: "menu", role: "menu", popover: "auto", "aria-label": label },
-    items.map((item) => h("button", {
-      type: "button", role: "menuitem", "aria-disabled": item.why ? "true" : undefined, class: item.kind,
-      onclick: () => { if (!item.why) { list.hidePopover(); item.act(); } },
-    }, h("span", null, item.text), item.why && h("small", null, visible(item.why)))));
-  document.body.append(list);
-  const place = button.getBoundingClientRect();
-  list.addEventListener("toggle", (event) => {
-    if (event.newState === "closed") { list.remove(); if (button.isConnected) button.focus(); }
-  });
-  list.addEventListener("keydown", (event) => {
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    const all = [...list.children];
-    all[(all.indexOf(document.activeElement) + step + all.length) % all.length].focus();
-  });
-  list.showPopover();
-  const left = Math.min(place.left, innerWidth - list.offsetWidth - 8);
-  const top = place.bottom + list.offsetHeight > innerHeight ? place.top - list.offsetHeight - 4 : place.bottom + 4;
-  list.style.left = `${Math.max(left, 8)}px`;
-  list.style.top = `${Math.max(top, 8)}px`;
-  (list.querySelector("[role=menuitem]:not([aria-disabled])") ?? list.firstChild).focus();
-}
-
-// ---- live: a page is told which topics changed, and looks at them anew
-
-const listeners = new Map();
-const failed = new Set(); // looks to be repeated as soon as the console answers again
-const title = document.title;
-
-// Calls `look` now and whenever one of the topics changed; never twice at once, never one too few.
-export function watch(topics, look) {
-  let running = false;
-  let again = false;
-  const run = async () => {
-    if (running) { again = true; return; }
-    running = true;
-    do {
-      again = false;
-      if (await attempt(look)) failed.delete(run);
-      else failed.add(run);
-    } while (again);
-    running = false;
-  };
-  for (const topic of topics) listeners.set(topic, [...(listeners.get(topic) ?? []), run]);
-  run();
-  return run;
-}
-
-function connect() {
-  const sign = document.getElementById("live");
-  const source = new EventSource(`/api/events${query({ since: facts.event })}`);
-  const say = (state) => { sign.textContent = t(`live.${state}`); sign.dataset.state = state; };
-  source.addEventListener("open", () => {
-    say("on");
-    for (const look of failed) look();
-  });
-  source.addEventListener("error", () => say(source.readyState === EventSource.CLOSED ? "closed" : "off"));
-  source.addEventListener("changed", (event) => {
-    const looks = new Set(JSON.parse(event.data).flatMap((topic) => listeners.get(topic) ?? []));
-    for (const look of looks) look();
-  });
-  addEventListener("pagehide", () => source.close());
-}
-
-async function frame() {
-  const session = await api("/session");
-  document.title = session.unread ? `(${session.unread}) ${title}` : title;
-  badge("messages", session.unread);
-  badge("board", session.requests);
-}
-
-export function badge(page, number) {
-  const element = document.getElementById(`badge-${page}`);
-  element.textContent = number > 99 ? "99+" : number;
-  element.hidden = !number;
-}
-
-document.getElementById("theme").addEventListener("click", () => {
-  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  const now = document.documentElement.dataset.theme ?? (dark ? "dark" : "light");
-  const next = now === "dark" ? "light" : "dark";
-  document.documentElement.dataset.theme = next;
-  localStorage.setItem("theme", next);
-});
-
-watch(["messages", "tasks"], frame);
-connect();

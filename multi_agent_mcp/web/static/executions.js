@@ -1,6 +1,8 @@
 // Executions and their logs, followed while they run.
 
-import { age, api, at, chip, face, h, keyed, query, t, took, visible, watch, who } from "./core.js";
+import { age, api, at, chip, face, h, query, t, took, visible, who } from "./core.js";
+import { keyed } from "./lists.js";
+import { watch } from "./live.js";
 import { choosing, row } from "./split.js";
 
 const PAGE = 50;

@@ -1,6 +1,7 @@
 // What doctor finds, and what helps.
 
-import { api, chip, h, t, visible, watch } from "./core.js";
+import { api, chip, h, t, visible } from "./core.js";
+import { watch } from "./live.js";
 
 const findings = document.getElementById("findings");
 

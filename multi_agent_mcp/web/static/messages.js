@@ -1,6 +1,9 @@
 // Everybody's mail, newest first; the Owner's own is read and answered here.
 
-import { age, api, at, attempt, badge, chip, facts, face, h, keyed, prose, query, t, visible, watch, who } from "./core.js";
+import { age, api, at, attempt, chip, face, facts, h, prose, query, t, visible, who } from "./core.js";
+import { badge } from "./frame.js";
+import { keyed } from "./lists.js";
+import { watch } from "./live.js";
 import { choosing, row } from "./split.js";
 import { compose } from "./writing.js";
 
@@ -102,7 +105,7 @@ function references(message) {
 }
 
 // stored → rung → submitted → read, each with its time after the first.
-export function way(copy) {
+function way(copy) {
   const begin = Date.parse(copy.steps[0].at);
   return h("ol", { class: "way" }, copy.steps.map((step) => h("li", { class: `state-${step.state}` },
     h("b", null, t(`state.${step.state}`)),

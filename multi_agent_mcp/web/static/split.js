@@ -1,6 +1,8 @@
 // Two panes: a list and what is chosen in it. What is chosen stands in the address, so that it can be linked to.
 
-import { h, marked, settle, t, watch } from "./core.js";
+import { h, t } from "./core.js";
+import { marked, settle } from "./lists.js";
+import { watch } from "./live.js";
 
 const split = document.getElementById("split");
 const chosen = document.getElementById("chosen");

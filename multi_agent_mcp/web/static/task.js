@@ -1,6 +1,8 @@
 // One task in a sheet: everything the board has no room for, kept up to date while it is open.
 
-import { age, api, at, attempt, dialog, h, icon, menu, prose, statusChip, chip, t, visible, watch, who } from "./core.js";
+import { age, api, at, attempt, chip, h, prose, statusChip, t, visible, who } from "./core.js";
+import { dialog, menu } from "./dialogs.js";
+import { watch } from "./live.js";
 
 let shown = null;
 let refresh = null;

@@ -1,6 +1,7 @@
 // One picture of the session; the server draws the period that is asked for, so it stays sharp at any zoom.
 
-import { api, attempt, query, t, visible, watch } from "./core.js";
+import { api, query, visible } from "./core.js";
+import { watch } from "./live.js";
 
 const ZOOM = 1.6;
 const SHORTEST = 200; // milliseconds

@@ -1,6 +1,7 @@
 // Writing a message as the Owner.
 
-import { api, ask, attempt, facts, t, toast } from "./core.js";
+import { api, attempt, facts, t, toast } from "./core.js";
+import { ask } from "./dialogs.js";
 
 // Opens the form; `given` may hold receiver_id, subject and message_type. Resolves once it was sent or dropped.
 export const compose = (given = {}) => attempt(async () => {

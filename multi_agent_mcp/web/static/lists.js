@@ -1,0 +1,37 @@
+// Lists that change in place: a node is kept as long as its item says the same.
+
+const shownItems = new WeakMap();
+export function keyed(parent, items, keyOf, render) {
+  const known = new Map([...parent.children].map((node) => [node.dataset.key, node]));
+  const focused = parent.contains(document.activeElement) ? document.activeElement : null;
+  const focusedKey = focused?.closest("[data-key]")?.dataset.key;
+  const nodes = items.map((item) => {
+    const key = keyOf(item);
+    const says = JSON.stringify(item);
+    const old = known.get(key);
+    if (old && shownItems.get(old) === says) return old;
+    const node = render(item);
+    node.dataset.key = key;
+    shownItems.set(node, says);
+    return node;
+  });
+  settle(parent, nodes);
+  if (focused && !focused.isConnected && focusedKey) {
+    const again = document.querySelector(`[data-key="${CSS.escape(focusedKey)}"]`);
+    (focused.dataset.mark ? marked(again, focused) : again)?.focus();
+  }
+}
+
+// These nodes and no others. One that stays is not moved: what is selected, scrolled and focused in it stays so.
+export function settle(parent, nodes) {
+  const staying = new Set(nodes);
+  for (const node of [...parent.children]) if (!staying.has(node)) node.remove();
+  nodes.forEach((node, index) => {
+    if (parent.children[index] !== node) parent.insertBefore(node, parent.children[index] ?? null);
+  });
+}
+
+// What has taken the place of an element that had the focus: the one with the same mark.
+export function marked(parent, { dataset }) {
+  return dataset.mark ? parent?.querySelector(`[data-mark="${CSS.escape(dataset.mark)}"]`) : null;
+}

@@ -1,0 +1,43 @@
+// The live connection: a page is told which topics changed, and looks at them anew.
+
+import { attempt, facts, query, t } from "./core.js";
+
+const listeners = new Map();
+const failed = new Set(); // looks to be repeated as soon as the console answers again
+
+// Calls `look` now and whenever one of the topics changed; never twice at once, never one too few.
+export function watch(topics, look) {
+  let running = false;
+  let again = false;
+  const run = async () => {
+    if (running) { again = true; return; }
+    running = true;
+    do {
+      again = false;
+      if (await attempt(look)) failed.delete(run);
+      else failed.add(run);
+    } while (again);
+    running = false;
+  };
+  for (const topic of topics) listeners.set(topic, [...(listeners.get(topic) ?? []), run]);
+  run();
+  return run;
+}
+
+function connect() {
+  const sign = document.getElementById("live");
+  const source = new EventSource(`/api/events${query({ since: facts.event })}`);
+  const say = (state) => { sign.textContent = t(`live.${state}`); sign.dataset.state = state; };
+  source.addEventListener("open", () => {
+    say("on");
+    for (const look of failed) look();
+  });
+  source.addEventListener("error", () => say(source.readyState === EventSource.CLOSED ? "closed" : "off"));
+  source.addEventListener("changed", (event) => {
+    const looks = new Set(JSON.parse(event.data).flatMap((topic) => listeners.get(topic) ?? []));
+    for (const look of looks) look();
+  });
+  addEventListener("pagehide", () => source.close());
+}
+
+connect();
