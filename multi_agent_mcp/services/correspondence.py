@@ -7,7 +7,6 @@ from datetime import datetime
 from itertools import islice
 
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.names import agent_id as parse_agent_id
 from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.errors import MessageNotFound
 from multi_agent_mcp.store.skim import Letter, Skim, position
@@ -69,10 +68,6 @@ class Correspondence:
         if message is None:
             raise MessageNotFound(message_id=message_id)
         return message
-
-    def count_unread(self, agent_id: str) -> int:
-        """How many messages wait for an agent. Raises `InvalidId`."""
-        return len(self.workspace.mailbox(parse_agent_id(agent_id)).unread())
 
     def _find(self, message_id: str) -> tuple[Letter[Message], Message]:
         found = self._skim.find(self._skim.everything(self._mailboxes()), message_id)

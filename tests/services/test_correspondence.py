@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from multi_agent_mcp.bootstrap import Services
-from multi_agent_mcp.errors import InvalidId, MessageNotFound
+from multi_agent_mcp.errors import MessageNotFound
 from tests.conftest import Clock
 from tests.services.support import by_hand, read, send, unread
 
@@ -88,9 +88,3 @@ def test_an_unknown_message_is_refused(talk: Services, unknown: str) -> None:
         talk.correspondence.get(unknown)
     with pytest.raises(MessageNotFound):
         talk.correspondence.page(before=unknown)
-
-
-def test_unread_mail_is_counted_and_a_path_is_no_agent(talk: Services) -> None:
-    assert talk.correspondence.count_unread("admin") == 2
-    with pytest.raises(InvalidId):
-        talk.correspondence.count_unread("../ipc/admin")
