@@ -13,8 +13,7 @@ import typer
 from multi_agent_mcp.cli.door import Json, Root, Session, desk, table
 from multi_agent_mcp.domain.plain import named, one_line
 from multi_agent_mcp.domain.timeline import Arrow, Bar, Mark, Timeline
-from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.domain.times import asked_time
 from multi_agent_mcp.store.disk import storage_errors
 from multi_agent_mcp.texts import Texts
 
@@ -40,7 +39,7 @@ def timeline(
 ) -> None:
     """Tell who sent what when, how tasks went and where interrupts came, or draw it as an SVG."""
     with desk(root, session, as_json=as_json) as opened:
-        found = opened.services.timeline.of(_time("--from", start), _time("--to", end))
+        found = opened.services.timeline.of(asked_time("--from", start), asked_time("--to", end))
         if svg == STDOUT:
             sys.stdout.write(picture(found, opened.services.texts, width))
             return
@@ -102,12 +101,3 @@ def _task(bar: Bar) -> Iterator[Row]:
         turns.append((bar.end, bar.outcome))
     for at, status in turns:
         yield at, (bar.agent_id or "-", f"task {status}", bar.title, "", "", "")
-
-
-def _time(option: str, value: str | None) -> datetime | None:
-    if value is None:
-        return None
-    moment = parse_time(value)
-    if moment is None:
-        raise InvalidArguments(reason=f"{option} {value!r:.60} is not a time such as 2026-11-21T21:46:01Z")
-    return moment

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from multi_agent_mcp.errors import InvalidArguments
+
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _STAMPED = str.maketrans({"-": None, ":": None, "T": "_"})
 
@@ -51,6 +53,15 @@ def parse_time(value: object) -> datetime | None:
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day, tzinfo=UTC)
     return None
+
+
+def asked_time(name: str, given: str | None) -> datetime | None:
+    """The point in time that is asked for as `name` (an option, a parameter); None: none is. Raises
+    `InvalidArguments`, showing at most 60 characters of what was given."""
+    found = parse_time(given)
+    if given is not None and found is None:
+        raise InvalidArguments("bad_time", name=name, value=repr(given)[:60])
+    return found
 
 
 def told(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multi_agent_mcp.domain.times import brief, format_time, from_timestamp, now, parse_time, stamp
+from multi_agent_mcp.domain.times import asked_time, brief, format_time, from_timestamp, now, parse_time, stamp
+from multi_agent_mcp.errors import InvalidArguments
 
 AWARE = st.datetimes(
     min_value=datetime(1, 1, 3), max_value=datetime(9999, 12, 29), timezones=st.timezones()
@@ -51,6 +52,15 @@ def test_a_date_is_its_first_moment() -> None:
 @pytest.mark.parametrize("value", [None, "", "yesterday", 1732225561, True, [], "2026-13-01T00:00:00"])
 def test_what_is_no_time_is_none(value: object) -> None:
     assert parse_time(value) is None
+
+
+def test_a_time_that_is_asked_for_is_read_or_refused_with_its_name() -> None:
+    assert asked_time("--to", None) is None
+    assert asked_time("--to", "2026-11-21") == datetime(2026, 11, 21, tzinfo=UTC)
+    with pytest.raises(InvalidArguments) as refused:
+        asked_time("--to", "tomorrow" * 1000)
+    assert refused.value.values["name"] == "--to"
+    assert len(refused.value.values["value"]) == 60
 
 
 def test_a_moment_that_utc_cannot_hold_is_none_rather_than_an_error() -> None:

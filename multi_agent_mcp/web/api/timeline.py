@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.domain.times import asked_time
 from multi_agent_mcp.web.asking import Ask
 from multi_agent_mcp.web.records import moment
 from multi_agent_mcp.web.timeline import draw, plot
@@ -19,7 +18,8 @@ WIDTH_MAX = 8_000
 def show(ask: Ask) -> dict[str, Any]:
     """The period `?from=` to `?to=` (default: the whole session) as an SVG `?width=` pixels wide, its clock in `?zone=`
     (default: UTC), in the colours of `?theme=light|dark` (default: the reader's system)."""
-    timeline = ask.services.timeline.of(_moment(ask, "from"), _moment(ask, "to"))
+    start, end = (asked_time(name, ask.asked(name)) for name in ("from", "to"))
+    timeline = ask.services.timeline.of(start, end)
     width = ask.number("width", WIDTH, most=WIDTH_MAX)
     theme = ask.asked("theme")
     dark = None if theme not in ("light", "dark") else theme == "dark"
@@ -30,16 +30,6 @@ def show(ask: Ask) -> dict[str, Any]:
         "to": moment(timeline.end),
         "plot": {"left": left, "right": right},
     }
-
-
-def _moment(ask: Ask, name: str) -> datetime | None:
-    given = ask.asked(name)
-    if given is None:
-        return None
-    found = parse_time(given)
-    if found is None:
-        raise InvalidArguments(reason=f"{name} is no time (ISO 8601)")
-    return found
 
 
 def _zone(ask: Ask) -> tzinfo:
