@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -31,17 +32,20 @@ SHOWN = ("operations", "letters acknowledged", "kills", "servers started", "deat
 def main() -> int:
     given = _arguments()
     seed = given.seed or f"{random.SystemRandom().getrandbits(32):08x}"
-    with tempfile.TemporaryDirectory(prefix="soak-") as directory:
-        base = Path(directory)
-        team = Team(base, quiet_environment(base))
-        agents = _members(team, given.agents)
-        with Nursery(base, team.env) as nursery:
-            stage = Stage(team, agents, nursery, served=(os.cpu_count() or 1) * SERVED_PER_CORE)
-            _play(stage, seed, given.minutes * 60)
-        wrong = [*stage.ledger.wrong, *complaints(stage), *_doctored(stage)]
-        report = _report(stage, seed, wrong)
+    base = Path(tempfile.mkdtemp(prefix="soak-"))  # removed at the end of a clean run only
+    team = Team(base, quiet_environment(base))
+    agents = _members(team, given.agents)
+    with Nursery(base, team.env) as nursery:
+        stage = Stage(team, agents, nursery, served=(os.cpu_count() or 1) * SERVED_PER_CORE)
+        _play(stage, seed, given.minutes * 60)
+    wrong = [*stage.ledger.wrong, *complaints(stage), *_doctored(stage)]
+    report = _report(stage, seed, wrong)
     print(json.dumps(report, ensure_ascii=False, indent=2) if given.json else _lines(report))  # noqa: T201
-    return 1 if wrong else 0
+    if wrong:
+        print(f"the files are kept in {base}", file=sys.stderr)  # noqa: T201
+        return 1
+    shutil.rmtree(base)
+    return 0
 
 
 def _arguments() -> argparse.Namespace:

@@ -21,7 +21,9 @@ def letter(tag: str, size: int) -> str:
 def tag_of(content: str) -> str | None:
     """The tag of a letter; None for what is none, or is not whole."""
     tag, _, size = content.partition("\n")[0].rpartition(" ")
-    return tag if size.isdigit() and content == letter(tag, int(size)) else None
+    if not size.isdecimal() or int(size) > len(content):  # somebody else's number, perhaps too large to be a length
+        return None
+    return tag if content == letter(tag, int(size)) else None
 
 
 @dataclass(frozen=True)
