@@ -41,7 +41,8 @@ class Enclosure:
 
     def __init__(self, base: Path) -> None:
         self.base = base
-        self._inside: dict[Path, tuple[int, int]] = {}
+        self._inside: dict[str, tuple[int, int]] = {}
+        """By name: a new `Path` takes longer to hash and to compare than the stat(2)."""
 
     def require(self, directory: Path) -> None:
         """Raises `StorageError` when a symbolic link on the way to the directory leads out of `base`; a directory that
@@ -53,10 +54,10 @@ class Enclosure:
                 self.require(directory.parent)
             return
         identity = status.st_dev, status.st_ino
-        if self._inside.get(directory) == identity:
+        if self._inside.get(str(directory)) == identity:
             return
         real, inside = os.path.realpath(directory), os.path.realpath(self.base.parent)
         allowed = os.path.join(inside, self.base.name)  # noqa: PTH118 - beside realpath, which pathlib has no equal for
         if real != allowed and not real.startswith(allowed + os.sep):
             raise StorageError("leads_out", path=directory.name)
-        self._inside[directory] = identity
+        self._inside[str(directory)] = identity

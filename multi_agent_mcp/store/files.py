@@ -59,15 +59,16 @@ class Files:
 
         With `sync=False` the caller fsyncs the directory itself, after several files.
         """
+        directory = path.parent
         with storage_errors(path):
-            self.enclosure.require(path.parent)
+            self.enclosure.require(directory)
             scratch = self._written(data)
             try:
                 self._place(scratch, path)
             finally:
                 scratch.unlink(missing_ok=True)
             if sync:
-                sync_directory(path.parent)
+                sync_directory(directory)
 
     def replace(self, path: Path, data: bytes, *, sync: bool = True, durable: bool = True) -> None:
         """Replaces a file's content atomically. `durable=False` is for derived facts: whole, but not fsynced."""
