@@ -25,6 +25,7 @@ from multi_agent_mcp.notify.base import LINE_GONE, Finisher, Notifier
 from multi_agent_mcp.notify.lines import doorbell_line
 from multi_agent_mcp.store.disk import storage_errors
 from multi_agent_mcp.store.journal import Journal
+from multi_agent_mcp.store.locks import SERVING
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
@@ -77,8 +78,8 @@ class Doorbell:
 
     def serve(self, agent_id: str, purpose: str) -> FileLock | None:
         """Takes the lock that says "this agent's server of this purpose rings"; None when another one has it."""
-        lock = self.workspace.files.lock(_serving(agent_id, purpose))
-        with storage_errors(self.workspace.files.locks):
+        lock = self.workspace.locks.lock(_serving(agent_id, purpose))
+        with storage_errors(self.workspace.locks.path):
             try:
                 lock.acquire(timeout=PROBE_SECONDS)
             except Timeout:
@@ -104,7 +105,7 @@ class Doorbell:
         agent = replace(self.workspace.registry.get(agent_id), **(place or {}))
         if (refused := self._out_of_reach(agent)) is not None:
             return refused, Due()
-        with self.workspace.files.locked(f"doorbell-{agent_id}"):
+        with self.workspace.locks.held(f"doorbell-{agent_id}"):
             last = self._last_ring(agent)
             if (resting := self._resting(agent_id, last)) is not None:
                 return None, Due(after=resting)
@@ -131,7 +132,7 @@ class Doorbell:
         if not isinstance(self.notifier, Finisher):
             return None
         agent = replace(self.workspace.registry.get(agent_id), **(place or {}))
-        with self.workspace.files.locked(f"doorbell-{agent_id}"):
+        with self.workspace.locks.held(f"doorbell-{agent_id}"):
             began, last = self.clock(), self._last_ring(agent)
             delivery = self.notifier.finish(agent)
             if delivery.reason == LINE_GONE:
@@ -142,14 +143,14 @@ class Doorbell:
 
     def _unread(self, agent_id: str) -> list[Waiting]:
         mailbox = self.workspace.mailbox(agent_id)
-        with self.workspace.files.locked(mailbox.lock):  # not amid a reading, with half of it marked read
+        with self.workspace.locks.held(mailbox.lock):  # not amid a reading, with half of it marked read
             heads = sorted((head for _, head in mailbox.unread()), key=reading_order)
         return [Waiting(head.id, head.sender_id, head.message_type) for head in heads]
 
     def _meant_for(self, agent_id: str, purpose: str | None, waiting: list[Waiting]) -> list[Waiting]:
         """Leaves out what the agent's other living session is to be rung about."""
         other = {"task": "chat", "chat": "task"}.get(purpose or "")
-        if other is None or not self.workspace.files.is_locked(_serving(agent_id, other)):
+        if other is None or not self.workspace.locks.is_held(_serving(agent_id, other)):
             return waiting
         return [message for message in waiting if message.purpose == purpose]
 
@@ -210,11 +211,11 @@ class Doorbell:
 
 def is_served(workspace: Workspace, agent_id: str) -> bool:
     """Whether a server of the agent lives, and so its host."""
-    return any(workspace.files.is_locked(_serving(agent_id, purpose)) for purpose in PURPOSES)
+    return any(workspace.locks.is_held(_serving(agent_id, purpose)) for purpose in PURPOSES)
 
 
 def _serving(agent_id: str, purpose: str) -> str:
-    return f"serving-{agent_id}-{purpose}"
+    return f"{SERVING}-{agent_id}-{purpose}"
 
 
 def _not_noted(diary: Journal, about: Sequence[str], reason: str | None) -> list[str]:

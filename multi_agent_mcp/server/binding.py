@@ -150,7 +150,7 @@ class Binding:
         if self._watch is not None:
             self._watch.__enter__()
         mailbox = self.services.workspace.mailbox(agent_id)
-        with self.services.workspace.files.locked(mailbox.lock):
+        with self.services.workspace.locks.held(mailbox.lock):
             mailbox.archive_read()
         return place
 

@@ -56,7 +56,7 @@ class Dashboard:
 
     def write(self) -> None:
         """Rewrites `dashboard.md`; of two writers at once the later data wins."""
-        with self.workspace.files.locked("dashboard"):
+        with self.workspace.locks.held("dashboard"):
             text = as_markdown(self.data())
             self.workspace.files.replace(self.workspace.dashboard_path, text.encode(), durable=False)
 

@@ -111,7 +111,7 @@ class Delegations:
         delegation = self._wanted(agent, session, target, delegation_id)
         if delegation is None:
             return self.conversations.begin(agent, target, first_words, purpose=purpose)
-        with self.workspace.files.locked(f"starting-{agent.id}"):  # a host may call twice at once
+        with self.workspace.locks.held(f"starting-{agent.id}"):  # a host may call twice at once
             started = self.workspace.delegations.update(
                 delegation.id, lambda found: self._started(found, session, new_id("cnv"))
             )

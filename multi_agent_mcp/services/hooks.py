@@ -74,7 +74,7 @@ class Hooks:
         tool is denied until the interrupt has been read. Raises `AgentNotFound`.
         """
         agent = self.workspace.registry.get(agent_id)
-        with self.workspace.files.locked(_lock(agent_id)):
+        with self.workspace.locks.held(_lock(agent_id)):
             seen = self._seen(agent_id)  # first: what comes meanwhile is then looked at again
             state = Told.of(hookstate.read_state(str(self.workspace.path), agent_id, purpose))
             news = self._news(agent_id, purpose)
@@ -91,7 +91,7 @@ class Hooks:
         mailbox = self.workspace.mailbox(agent_id)
         if not mailbox.unread():
             return None, Due()
-        with self.workspace.files.locked(_lock(agent_id)), self.workspace.files.locked(f"doorbell-{agent_id}"):
+        with self.workspace.locks.held(_lock(agent_id)), self.workspace.locks.held(f"doorbell-{agent_id}"):
             state = Told.of(hookstate.read_state(str(self.workspace.path), agent_id, purpose))
             mail = self._mail(agent_id, purpose)
             last = max(filter(None, [state.ring, self._rung_elsewhere(agent_id)]), key=_moment, default=None)

@@ -63,7 +63,7 @@ class Notifications:
         """The unread notifications for this purpose, newest first, marked read: as many as `fits` says can be handed
         over. The others are told next time. `hold` is told of them before they are marked, as with mail."""
         inbox = self.workspace.notices(agent_id)
-        with self.workspace.files.locked(inbox.lock):
+        with self.workspace.locks.held(inbox.lock):
             mine = self._unread(agent_id, purpose, fresh=True)
             mine.sort(key=lambda item: _age(item[1]), reverse=True)
             answer = [as_answer(notice) for _, notice in mine]

@@ -118,7 +118,7 @@ class Reading:
 
         Raises `PollingBlocked` for a waiting Owner who polls, `MessageNotFound` for an unknown id.
         """
-        with self.workspace.files.locked(self.workspace.mailbox(agent.id).lock):
+        with self.workspace.locks.held(self.workspace.mailbox(agent.id).lock):
             handover = self.select(agent, query)
             self._mark(handover, hold)
         dashboard_updated = self.reports.dashboard_after(agent, handover.fresh)
@@ -142,7 +142,7 @@ class Reading:
 
     def complete(self, handover: Handover) -> None:
         """Marks read what was printed: a reader that dies while printing has consumed nothing."""
-        with self.workspace.files.locked(self.workspace.mailbox(handover.reader.id).lock):
+        with self.workspace.locks.held(self.workspace.mailbox(handover.reader.id).lock):
             self._mark(handover, None)
         self.reports.dashboard_after(handover.reader, handover.fresh)
 

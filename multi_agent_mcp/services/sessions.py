@@ -81,7 +81,7 @@ class Sessions:
         Returns how many messages that were.
         """
         recovered = 0
-        with self.workspace.files.locked(f"recover-{agent_id}"):
+        with self.workspace.locks.held(f"recover-{agent_id}"):
             for session in self.workspace.sessions.open(agent_id):
                 if session.ended_at is None and not is_alive(session.pid, session.pid_started_at):
                     recovered += self.hand_back(session)
@@ -95,9 +95,9 @@ class Sessions:
         if not session.unconfirmed:
             return 0
         mailbox, notices = self.workspace.mailbox(session.agent_id), self.workspace.notices(session.agent_id)
-        with self.workspace.files.locked(mailbox.lock):
+        with self.workspace.locks.held(mailbox.lock):
             returned = mailbox.give_back(session.unconfirmed)
-        with self.workspace.files.locked(notices.lock):
+        with self.workspace.locks.held(notices.lock):
             returned += notices.give_back(session.unconfirmed)
         self.waiting.restore(session.agent_id, session.unconfirmed)
         return returned

@@ -55,7 +55,7 @@ class Undertakings:
         try:
             if not self.intents.left_behind():
                 return 0
-            with self.workspace.files.locked("intents"):
+            with self.workspace.locks.held("intents"):
                 return sum(self._finished(intent) for intent in self.intents.left_behind())
         except Refusal as refusal:
             logger.warning("what a killed process left could not be finished: %s", refusal)

@@ -17,6 +17,7 @@ from filelock import Timeout
 
 from multi_agent_mcp.services.hooks import Hooks
 from multi_agent_mcp.store import hookstate
+from multi_agent_mcp.store.locks import WAITER
 from multi_agent_mcp.store.process import host_of, is_alive, started_at
 from multi_agent_mcp.store.watch import Changes, Watch
 
@@ -94,7 +95,7 @@ class Waiter:
     def _alone(self) -> Iterator[bool]:
         """Holds the lock that makes it the only one. A waiter of another host, which is about to notice that its host
         has gone, is waited for; one of our own host does the work already."""
-        lock = self.workspace.files.lock(waiter_lock(self.agent_id, self.purpose))
+        lock = self.workspace.locks.lock(waiter_lock(self.agent_id, self.purpose))
         deadline = time.monotonic() + PREDECESSOR_SECONDS
         while True:
             try:
@@ -119,4 +120,4 @@ class Waiter:
 
 def waiter_lock(agent_id: str, purpose: str) -> str:
     """The lock that an armed waiter holds. Ids hold no dots."""
-    return f"waiter-{agent_id}" if purpose == "task" else f"waiter-{agent_id}.{purpose}"
+    return f"{WAITER}-{agent_id}" if purpose == "task" else f"{WAITER}-{agent_id}.{purpose}"

@@ -113,7 +113,7 @@ class Waiting:
             return False  # a broken hierarchy releases nothing; unlock_owner_wait still does
 
     def _locked(self, owner_id: str) -> AbstractContextManager[None]:
-        return self.workspace.files.locked(f"owner-wait-{owner_id}")
+        return self.workspace.locks.held(f"owner-wait-{owner_id}")
 
 
 def _name(owner_id: str) -> str:

@@ -78,7 +78,7 @@ class Collection(Generic[E]):
         An entity whose shelf changes is rewritten where it lies and then moved: its content is the truth, the shelf
         only follows.
         """
-        with self.files.locked(self._lock(entity_id)):
+        with self.files.locks.held(self._lock(entity_id)):
             located = self._locate(entity_id)
             if located is None:
                 raise self._missing(entity_id)

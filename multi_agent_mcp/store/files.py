@@ -14,18 +14,12 @@ the same microseconds would lose.
 from __future__ import annotations
 
 import errno
-import fcntl
 import logging
 import os
 import secrets
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
-from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.disk import (
     FILE_MODE,
     make_directory,
@@ -35,9 +29,8 @@ from multi_agent_mcp.store.disk import (
     write_all,
 )
 from multi_agent_mcp.store.enclosure import Enclosure
+from multi_agent_mcp.store.locks import Locks
 
-LOCK_SECONDS = 10.0
-LOCK_POLL_SECONDS = 0.002
 WITHOUT_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 """How link(2) says that this file system has no hard links, or not for this file (fs.protected_hardlinks)."""
 PLACES = 16
@@ -51,8 +44,8 @@ class Files:
     def __init__(self, base: Path) -> None:
         self.base = base
         self.scratch = base / ".tmp"
-        self.locks = base / ".locks"
         self.enclosure = Enclosure(base)
+        self.locks = Locks(base / ".locks", self.enclosure)
 
     def create(self, path: Path, data: bytes, *, sync: bool = True) -> None:
         """Puts a new file in place, exclusively. Raises `FileExistsError`, never overwrites.
@@ -146,49 +139,6 @@ class Files:
                 scratch.unlink(missing_ok=True)
         return True
 
-    def lock(self, name: str) -> FileLock:
-        """A lock between processes (and threads). Use it once: `with files.locked(name)` does."""
-        with storage_errors(self.locks):
-            self.enclosure.require(self.locks)
-            make_directory(self.locks)
-        return FileLock(
-            str(self.locks / f"{name}.lock"),
-            timeout=LOCK_SECONDS,
-            mode=FILE_MODE,
-            thread_local=False,
-            poll_interval=LOCK_POLL_SECONDS,
-        )
-
-    def is_locked(self, name: str) -> bool:
-        """Whether somebody holds the lock `name`, asked without being in anybody's way: several may ask at once."""
-        try:
-            descriptor = os.open(self.locks / f"{name}.lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError:
-            return False  # nobody has ever held it, or nobody can
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False  # a file system without flock(2): nobody can be known to hold it
-        finally:
-            os.close(descriptor)
-        return False
-
-    @contextmanager
-    def locked(self, name: str) -> Iterator[None]:
-        """Holds the lock `name`; raises `StorageError` after ten seconds."""
-        with storage_errors(self.locks / name):
-            lock = self.lock(name)
-            try:
-                lock.acquire()
-            except Timeout as error:
-                raise StorageError("lock_timeout", name=name) from error
-        try:
-            yield
-        finally:
-            lock.release()
-
     def _written(self, data: bytes, *, durable: bool = True) -> Path:
         path = self.scratch / f"{os.getpid()}.{secrets.token_hex(8)}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -220,7 +170,7 @@ class Files:
             if error.errno not in WITHOUT_LINKS:
                 raise
             logger.debug("%s: no hard links (%s); renamed under a lock instead", target, error.strerror)
-            with self.locked(f"place-{zlib.crc32(bytes(target)) % PLACES:02x}"):
+            with self.locks.held(f"place-{zlib.crc32(bytes(target)) % PLACES:02x}"):
                 if os.path.lexists(target):
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
                 self._rename(source, target)

@@ -32,7 +32,7 @@ class Journal:
 
     def _rotate(self) -> None:
         """Of several who found it full only one moves it: the next would move what was begun anew over it."""
-        with self.files.locked(f"journal-{self.path.stem}"), storage_errors(self.path):
+        with self.files.locks.held(f"journal-{self.path.stem}"), storage_errors(self.path):
             if self.path.exists() and self.path.stat().st_size > ROTATE_BYTES:
                 self.files.move(self.path, self._older)
 

@@ -58,7 +58,7 @@ class Registry:
 
     def add(self, agent: Agent) -> Agent:
         """Raises `AlreadyExists` for a known id; a removed agent is taken back with its files and its key."""
-        with self.files.locked("agents"):
+        with self.files.locks.held("agents"):
             records = self._read_or_restore()
             known = records["agents"].get(agent.id)
             if known is not None and known.get("status") != "removed":
@@ -70,7 +70,7 @@ class Registry:
 
     def update(self, agent_id: str, **changed: Any) -> Agent:
         """Sets these fields of one agent and leaves every other field as it is on disk."""
-        with self.files.locked("agents"):
+        with self.files.locks.held("agents"):
             records = self._read_or_restore()
             if agent_id not in records["agents"]:
                 raise AgentNotFound(agent_id=agent_id)
@@ -82,7 +82,7 @@ class Registry:
 
     def create(self) -> None:
         """Makes an empty registry if there is none."""
-        with self.files.locked("agents"):
+        with self.files.locks.held("agents"):
             if not self.path.exists() and not self._backup.exists():
                 self._write({"agents": {}})
 

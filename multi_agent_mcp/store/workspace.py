@@ -56,6 +56,7 @@ class Workspace:
         self.session = session
         self.path = root / session
         self.files = Files(self.path)
+        self.locks = self.files.locks
         self._mailboxes: dict[str, Mailbox] = {}
         self._notices: dict[str, Notices] = {}
         self._doorbells: dict[str, Journal] = {}

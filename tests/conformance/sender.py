@@ -58,7 +58,7 @@ class Senders:
         end, tried = time.monotonic() + PATIENCE_SECONDS, 0
         while time.monotonic() < end:
             try:
-                with self.workspace.files.locked(f"doorbell-{agent_id}"):
+                with self.workspace.locks.held(f"doorbell-{agent_id}"):
                     if tried and log.holds(line):
                         return
                     outcome = self.notifier.ring(self.workspace.registry.get(agent_id), line)

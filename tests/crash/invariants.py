@@ -89,7 +89,7 @@ def ailing(services: Services) -> Iterator[str]:
 
 def blocking(services: Services) -> Iterator[str]:
     """Locks that nobody holds and that are not free, and everyday work that cannot be done."""
-    for path in services.workspace.files.locks.glob("*.lock"):
+    for path in services.workspace.locks.path.glob("*.lock"):
         descriptor = os.open(path, os.O_RDWR)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -176,8 +176,8 @@ def test_a_disk_that_fails_half_way_through_a_broadcast_leaves_nothing(
 
 
 def test_a_message_is_sent_although_no_lock_can_be_had_for_its_doorbell(services: Services) -> None:
-    shutil.rmtree(services.workspace.files.locks)
-    services.workspace.files.locks.write_text("in the way")
+    shutil.rmtree(services.workspace.locks.path)
+    services.workspace.locks.path.write_text("in the way")
     sent = send(services, "admin", "worker-a")
     assert sent.delivery["worker-a"] == Delivery("stored", "storage_error")
     assert len(mail(services)) == 1

@@ -16,6 +16,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.services.care.doctor import Doctor
 from multi_agent_mcp.services.care.finding import Finding
 from multi_agent_mcp.services.creation import NewTask
+from multi_agent_mcp.services.waiter import waiter_lock
 from tests.services.support import by_hand, contents, mail, read, send, unread
 
 
@@ -131,9 +132,19 @@ def test_a_key_that_is_not_the_registered_one_is_found(services: Services, docto
 
 
 def test_a_lock_somebody_sits_on_is_found(services: Services, doctor: Doctor) -> None:
-    with services.workspace.files.locked("agents"):
+    with services.workspace.locks.held("agents"):
         assert [finding.subject for finding in found(doctor, "locks")] == ["agents"]
     assert found(doctor, "locks") == []
+
+
+def test_a_lock_that_says_a_server_or_a_waiter_lives_is_no_finding(services: Services, doctor: Doctor) -> None:
+    """It was, with the advice to stop the process that holds it."""
+    server = services.doorbell.serve("worker-a", "chat")
+    assert server is not None
+    with services.workspace.locks.held(waiter_lock("worker-a", "chat")):
+        assert len(services.workspace.locks.all_held()) == 2
+        assert found(doctor, "locks") == []
+    server.release()
 
 
 def test_repairing_loses_nothing_that_can_be_read(services: Services, owner: Agent, doctor: Doctor) -> None:

@@ -142,9 +142,8 @@ def remains(stage: Stage) -> Iterator[str]:
     for path in files.scratch.glob("*"):
         if int(path.name.partition(".")[0]) not in stage.ledger.killed:
             yield f"{path.name} was left by a process that was not killed"
-    for path in files.locks.glob("*.lock"):
-        if files.is_locked(path.stem):
-            yield f"the lock {path.stem} is held"
+    for name in files.locks.all_held():
+        yield f"the lock {name} is held"
     for intent in (stage.team.path / ".intents").glob("*"):
         yield f"{intent.name} was not carried out"
     yield from processes(stage)

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store import files as files_module
 from multi_agent_mcp.store.disk import make_directory
 from multi_agent_mcp.store.files import Files
-from tests.store.support import in_processes, put, umask
+from tests.store.support import put, umask
 
 
 def leftovers(files: Files) -> list[Path]:
@@ -157,49 +156,7 @@ def test_everything_is_private_to_the_user_even_under_a_careless_umask(files: Fi
         files.replace(files.base / "dashboard" / "dashboard.md", b"hello")
         files.append(files.base / "audit" / "x.jsonl", "{}")
         files.relocate([(files.base / "ipc" / "worker-a" / "x.md", files.base / "ipc" / "archive" / "x.md")])
-        with files.locked("agents"):
+        with files.locks.held("agents"):
             found = list(modes(files.base))
     assert {path.name for path, mode in found if path.is_dir() and mode != 0o700} == set()
     assert {path.name for path, mode in found if path.is_file() and mode != 0o600} == set()
-
-
-def test_a_lock_keeps_others_out_and_is_refused_after_a_while(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files_module, "LOCK_SECONDS", 0.02)
-    with files.locked("agents"), pytest.raises(StorageError) as refusal, files.locked("agents"):
-        pytest.fail("two held the lock")
-    assert refusal.value.key == "error.lock_timeout"
-    with files.locked("agents"):
-        pass
-
-
-def test_locks_of_different_names_do_not_meet(files: Files) -> None:
-    with files.locked("a"), files.locked("b"):
-        assert len(list(files.locks.iterdir())) == 2
-
-
-def test_a_lock_directory_that_cannot_be_made_is_a_storage_error(files: Files) -> None:
-    put(files.locks, "in the way")
-    with pytest.raises(StorageError), files.locked("agents"):
-        pytest.fail("there was no lock")
-
-
-def _count_up(base: Path, times: int) -> None:
-    files = Files(base)
-    for _ in range(times):
-        with files.locked("counter"):
-            number = int((base / "counter").read_text())
-            files.replace(base / "counter", str(number + 1).encode(), durable=False)
-
-
-def test_a_lock_holds_between_processes(files: Files) -> None:
-    put(files.base / "counter", "0")
-    in_processes(_count_up, (files.base, 50), (files.base, 50), (files.base, 50))
-    assert (files.base / "counter").read_text() == "150"
-
-
-def test_an_error_inside_a_lock_gives_the_lock_back(files: Files) -> None:
-    with pytest.raises(ZeroDivisionError), files.locked("agents"):
-        _ = 1 / 0
-    assert not files.lock("agents").is_locked
-    with files.locked("agents"):
-        pass

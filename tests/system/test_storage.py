@@ -125,7 +125,7 @@ def test_mail_that_cannot_be_marked_read_stays_unread(team: Team, in_the_way: st
 
 
 def test_a_message_is_stored_also_where_no_lock_can_be_had_for_its_doorbell(team: Team) -> None:
-    team.services.workspace.files.lock("any")
+    team.services.workspace.locks.lock("any")
     _file_for_directory(team.path / ".locks")
     assert team.delivery("worker-a") == ("stored", "storage_error")
     assert len(team.unread("worker-a")) == 1

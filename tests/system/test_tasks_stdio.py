@@ -423,7 +423,7 @@ class TestMiddleware:
             results.append(await worker.raw("read_messages"))
 
         async with anyio.create_task_group() as group:
-            with team.services.workspace.files.locked(lock):
+            with team.services.workspace.locks.held(lock):
                 group.start_soon(read)
                 await worker.call("list_agents")  # sent after it, answered while it waits
                 interrupt_by_hand(team, "worker-a", "meanwhile.md")

@@ -8,6 +8,7 @@ from functools import partial
 
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.care.finding import NOTE, PROBLEM, Finding, Patient
+from multi_agent_mcp.store.locks import LIFELONG
 from multi_agent_mcp.store.process import is_alive
 from multi_agent_mcp.store.watch import Watch
 
@@ -27,13 +28,13 @@ def sessions(patient: Patient) -> Iterator[Finding]:
 
 
 def locks(patient: Patient) -> Iterator[Finding]:
-    """Locks that are held at this moment: normally for a millisecond. The kernel takes them back from dead processes;
+    """Locks that are held for a moment normally, and were not let go. The kernel takes them back from dead processes;
     only a file system without flock(2) can leave an orphan, and says so by refusing locks (`lock_timeout`)."""
-    files = patient.workspace.files
-    held = [path.stem for path in sorted(files.locks.glob("*.lock")) if files.is_locked(path.stem)]
+    locks = patient.workspace.locks
+    held = [name for name in locks.all_held() if not name.startswith(LIFELONG)]
     if held:
         time.sleep(HELD_SECONDS)
-    for name in filter(files.is_locked, held):
+    for name in filter(locks.is_held, held):
         finding = f"held for {HELD_SECONDS:.0f} s and longer"
         yield Finding("locks", NOTE, name, finding, "look again; a process that hangs has it: stop that one")
 

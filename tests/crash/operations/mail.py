@@ -143,7 +143,7 @@ def with_old_mail(services: Services) -> Facts:
 
 def archive(deed: Deed) -> None:
     box = deed.services.workspace.mailbox("worker-a")
-    with deed.services.workspace.files.locked(box.lock):
+    with deed.services.workspace.locks.held(box.lock):
         deed.acknowledge({"moved": box.archive_read(keep=3, above=5)})
 
 
