@@ -70,7 +70,7 @@ class Correspondence:
         return message
 
     def _find(self, message_id: str) -> tuple[Letter[Message], Message]:
-        found = self._skim.find(self._skim.everything(self._mailboxes()), message_id)
+        found = self._skim.find(self._mailboxes(), message_id)
         if found is None:
             raise MessageNotFound(message_id=message_id)
         return found

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -58,11 +58,16 @@ class Skim(Generic[R]):
                 found.sort(key=age, reverse=True)
                 yield from (head for head in found if before is None or (second, *age(head)) < before)
 
-    def find(self, letters: list[Letter[R]], entity_id: str) -> tuple[Letter[R], R] | None:
-        """The letter with this id and its head: by its name if we named it, else among all the heads."""
+    def find(self, inboxes: Sequence[Inbox[R]], entity_id: str) -> tuple[Letter[R], R] | None:
+        """The letter with this id and its head: by its name if we named it, else among the heads of all that may be
+        it. What lies in an archive under a name of our form was named by its id when it was moved there; in the hot
+        directory it may be somebody's copy of another file."""
+        letters = self.everything(inboxes)
         ours = set(fitting((letter.name for letter in letters), entity_id))
-        likely = [letter for letter in letters if letter.name in ours]
-        for letter in (*likely, *letters):
+        hot = {inbox.hot.path for inbox in inboxes}
+        likely = (letter for letter in letters if letter.name in ours)
+        others = (letter for letter in letters if letter.folder.path in hot or not OUR_NAME.fullmatch(letter.name))
+        for letter in chain(likely, others):
             known = self._head(letter)
             if known is not None and known[1].id == entity_id:
                 return letter, known[1]

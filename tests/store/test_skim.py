@@ -112,18 +112,37 @@ def test_a_letter_is_found_under_whatever_name_it_lies(skim: Skim[Message], inbo
     inbox.deliver(message(1))
     put(inbox.path / "note.md", "---\nid: note-1\n---\n\nhello")
     put(inbox.path / file_name(message(9)), "---\nid: another\n---\n\nunder the name of nine")
-    letters = skim.everything([inbox])
     for entity_id in (message(1).id, "note-1", "another"):
-        found = skim.find(letters, entity_id)
+        found = skim.find([inbox], entity_id)
         assert found is not None
         assert found[1].id == entity_id
-    assert skim.find(letters, message(9).id) is None
+    assert skim.find([inbox], message(9).id) is None
+
+
+def test_an_archived_letter_is_believed_its_name_and_looked_at_only_where_it_may_be_the_one(
+    skim: Skim[Message], inbox: Inbox[Message]
+) -> None:
+    inbox.deliver(message(1))
+    inbox.mark_read([file_name(message(1))], NOON)
+    inbox.archive_read(keep=0, above=0)
+    (month,) = (inbox.path / "archive").iterdir()
+    never_read = month / file_name(message(2))
+    put(never_read, "no message: whoever reads it sets it aside")
+    put(month / "note.md", "---\nid: note-1\ncreated_at: 2026-11-21T12:00:00Z\n---\n\nhello")
+    for entity_id in (message(1).id, "note-1"):
+        found = skim.find([inbox], entity_id)
+        assert found is not None
+        assert found[1].id == entity_id
+    assert skim.find([inbox], message(3).id) is None
+    assert never_read.exists()
+    assert skim.find([inbox], message(2).id) is None
+    assert not never_read.exists()
 
 
 def test_heads_go_on_below_a_position(skim: Skim[Message], inbox: Inbox[Message]) -> None:
     for number in range(4):
         inbox.deliver(message(number, created_at=NOON + timedelta(microseconds=number)))
     letters = skim.everything([inbox])
-    found = skim.find(letters, message(2).id)
+    found = skim.find([inbox], message(2).id)
     assert found is not None
     assert [head.content for head in skim.heads(letters, position(*found))] == ["text 1", "text 0"]
