@@ -181,6 +181,23 @@ def test_a_log_is_followed_and_keeps_what_was_selected(team: Team, person: Perso
     session.end()
 
 
+def test_executions_are_everybodys_or_those_of_one_agent(team: Team, person: Person) -> None:
+    services = team.services
+    for agent_id in ("worker-a", "worker-b"):
+        (task,) = services.creation.create(services.agents.owner(), [NewTask(title="x", assignee_id=agent_id)])
+        session = services.sessions.open(agent_id, "task")
+        services.executions.begin(session.record, task.id)
+        session.end()
+    person.visit("executions")
+    whose, rows = person.page.locator("#whose"), person.page.locator(".rows bdi")
+    expect(whose.locator("option:checked")).to_have_text(person.words("executions.everybody"))
+    expect(rows).to_have_count(2)
+    whose.select_option("worker-b")
+    expect(rows).to_have_text(["worker-b"])
+    whose.select_option("")
+    expect(rows).to_have_count(2)
+
+
 def test_a_long_log_that_grows_while_it_is_fetched_holds_every_line_once(team: Team, person: Person) -> None:
     services = team.services
     (task,) = services.creation.create(services.agents.owner(), [NewTask(title="x", assignee_id="worker-a")])
