@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from multi_agent_mcp.domain.entity import EPOCH, Entity
 from multi_agent_mcp.errors import ConversationNotActive, NotParticipant
-
-ConversationStatus = Literal["pending", "active", "ended"]
-DelegationStatus = Literal["pending", "taken", "started"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from multi_agent_mcp.domain.entity import EPOCH, Entity
-
-NotificationType = Literal["interrupt", "status_change", "message", "chat_session_notification"]
-InterruptAction = Literal["blocked", "cancel", "pause", "check_chat"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,21 +22,17 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Entity
-from multi_agent_mcp.domain.times import from_timestamp
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.disk import storage_errors
-from multi_agent_mcp.store.enclosure import careful, read_file
+from multi_agent_mcp.store.enclosure import careful
+from multi_agent_mcp.store.entity_files import EntityFiles
 from multi_agent_mcp.store.files import Files
-from multi_agent_mcp.store.frontmatter import Unreadable, codec
-from multi_agent_mcp.store.quarantine import Quarantine
 
 E = TypeVar("E", bound=Entity)
 
 logger = logging.getLogger(__name__)
 
 RACY_NS = 50_000_000
-SETTLING_SECONDS = 0.1
-EMPTY_FILE_GRACE_SECONDS = 5.0
 PEEK_BYTES = 4096
 
 Signature = tuple[int, int, int]
@@ -44,9 +40,8 @@ Signature = tuple[int, int, int]
 
 class Entry(NamedTuple, Generic[E]):
     """What the index knows of a file. `closed` says what closed it (`done`, the time it was read at), "" for an open
-    one. `entity` is None for a closed file (read mail, a finished task) that only had
-    its header peeked at, and for a file that is still being written. `group` is what a closed one belongs to (the task
-    of an execution), "" for nothing."""
+    one. `entity` is None for a closed file (read mail, a finished task) that only had its header peeked at, and for one
+    that is still being written. `group` is what a closed one belongs to (the task of an execution), "" for nothing."""
 
     signature: Signature
     entity: E | None
@@ -54,14 +49,12 @@ class Entry(NamedTuple, Generic[E]):
     group: str = ""
 
 
-class Folder(Generic[E]):
+class Folder(EntityFiles[E]):
     """The files `*.md` of one directory. Dot-files and other suffixes are not ours.
 
     `closed` is a pattern (with a group of that name) that, found in a file's header, says the file is done with and
     need not be parsed to be counted out; anything it does not match is parsed. `grouped` likewise (its group is called
-    `group`) says what such a file belongs to. `named` narrows the file names that
-    are ours. `defaults` stand in for keys a
-    hand-written file leaves out.
+    `group`) says what such a file belongs to. `named` narrows the file names that are ours.
     """
 
     def __init__(
@@ -75,14 +68,10 @@ class Folder(Generic[E]):
         named: re.Pattern[str] | None = None,
         **defaults: Any,
     ) -> None:
-        self.files = files
-        self.path = path
-        self.quarantine = Quarantine(files, path)
-        self.codec = codec(entity_type)
+        super().__init__(files, path, entity_type, **defaults)
         self._closed = closed
         self._grouped = grouped
         self._named = named
-        self._defaults = defaults
         self._index: dict[str, Entry[E]] = {}
         self._open: list[tuple[str, E]] = []
         self._closed_counts: Counter[str] = Counter()
@@ -120,53 +109,11 @@ class Folder(Generic[E]):
             self.entries()
             return self._group_counts
 
-    def load(self, name: str) -> E | None:
-        """The whole entity. None when the file has gone, or could not be read and now lies in quarantine."""
-        path = self.path / name
-        for attempt in range(2):
-            self._require_inside()
-            try:
-                data, status = _read(path)
-            except (FileNotFoundError, IsADirectoryError):
-                return None
-            except PermissionError as error:
-                self.quarantine.set_aside(path, f"not readable: {error.strerror}")
-                return None
-            try:
-                return self.decode(data, path.stem, status)
-            except Unreadable as error:
-                if self._still_written(status):
-                    return None
-                if attempt == 0 and time.time() - status.st_mtime < SETTLING_SECONDS:
-                    time.sleep(SETTLING_SECONDS)  # a `cp` may be in the middle of it
-                    continue
-                self.quarantine.set_aside(path, str(error))
-        return None
-
-    def decode(self, data: bytes, stem: str, status: os.stat_result) -> E:
-        """An entity from a file's bytes; its name and modification time stand in for a missing id and time."""
-        facts = {"id": stem, "created_at": from_timestamp(status.st_mtime), **self._defaults}
-        return self.codec.decode(data, **facts)
-
-    def create(self, name: str, entity: E, *, sync: bool = True) -> None:
-        """Exclusive and durable; raises `FileExistsError`."""
-        self.files.create(self.path / name, self.codec.encode(entity), sync=sync)
-
-    def replace(self, name: str, entity: E, *, sync: bool = True) -> None:
-        self.files.replace(self.path / name, self.codec.encode(entity), sync=sync)
-
     def passed_over(self) -> list[str]:
         """Files that the disk would not give out just now (EIO)."""
         with self._mutex:
             self.entries(fresh=True)
             return sorted(self._passed_over)
-
-    def mtime(self) -> int:
-        """The directory's own modification time in nanoseconds; 0 while there is none."""
-        try:
-            return self.path.stat().st_mtime_ns
-        except FileNotFoundError:
-            return 0
 
     def _scan(self, mtime: int) -> None:
         began = time.time_ns()
@@ -186,12 +133,8 @@ class Folder(Generic[E]):
         self._seen_mtime = mtime
         self._trusted = began - mtime > RACY_NS and self.mtime() == mtime and not self._passed_over
 
-    def _require_inside(self) -> None:
-        with storage_errors(self.path):
-            self.files.enclosure.require(self.path)
-
     def _listing(self) -> Iterator[tuple[str, Signature]]:
-        self._require_inside()
+        self.require_inside()
         try:
             with storage_errors(self.path, FileNotFoundError), os.scandir(self.path) as directory:
                 for item in directory:
@@ -237,17 +180,8 @@ class Folder(Generic[E]):
         group = self._grouped.search(header) if self._grouped is not None else None
         return found["closed"].decode(errors="replace"), group["group"].decode(errors="replace") if group else ""
 
-    def _still_written(self, status: os.stat_result) -> bool:
-        """A file that was just made and is still empty: somebody's `cp` or editor is at work."""
-        return status.st_size == 0 and time.time() - status.st_mtime < EMPTY_FILE_GRACE_SECONDS
-
 
 def _is_bad_sector(error: StorageError) -> bool:
     """Whether the disk failed for this one file; what fails for any (no descriptors, no memory) is no reason to count
     it out."""
     return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EIO
-
-
-def _read(path: Path) -> tuple[bytes, os.stat_result]:
-    with storage_errors(path, FileNotFoundError, PermissionError, IsADirectoryError):
-        return read_file(path)
