@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+_TEXT, _DISPUTED = "tag:yaml.org,2002:str", "tag:yaml.org,2002:disputed"
 _ENDLESS_LINE = 2**31 - 1  # libyaml folds longer lines, and a folded line is not grep-able
 
 
@@ -18,7 +19,16 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
 
 class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
     """libyaml's safe dumper without anchors: `&id001` in a task's history helps nobody. It quotes what either version
-    of YAML would not take for a text: its own idea of a number is not the loader's."""
+    of YAML would not take for a text: its own idea of a number is not the loader's. What the loader knows by its tag
+    only (a date, an infinity in somebody's own key) is written with it."""
+
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
+        """What a plain value would be taken for: nothing at all where the two versions disagree."""
+        tag: str = super().resolve(kind, value, implicit)
+        if kind is not yaml.ScalarNode or not implicit[0] or tag == _TEXT:
+            return tag
+        ours = Loader.yaml_implicit_resolvers.get(value[:1], ())
+        return tag if any(name == tag and form.match(value) for name, form in ours) else _DISPUTED
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML asks this about every value
         return True

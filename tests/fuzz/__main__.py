@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import traceback
+from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
@@ -17,6 +18,7 @@ from tests.fuzz.targets import TARGETS
 
 EXAMPLES_A_ROUND = 40
 GRACE_SECONDS = 120
+KEPT = Path(".cache") / "fuzz"  # inputs that broke something: `python -m tests.fuzz.guided TARGET FILE` tries one again
 
 
 def main() -> int:
@@ -63,9 +65,11 @@ def rounds(name: str, seconds: float) -> tuple[int, str]:
 
 def guided(name: str, seconds: float) -> tuple[int, str]:
     """libFuzzer leads; it ends its process itself, so it has one of its own."""
-    command = [sys.executable, "-m", "tests.fuzz.guided", name, f"-max_total_time={int(seconds) or 1}"]
+    KEPT.mkdir(parents=True, exist_ok=True)
+    limits = [f"-max_total_time={int(seconds) or 1}", f"-artifact_prefix={KEPT}/{name}-"]
+    command = [sys.executable, "-m", "tests.fuzz.guided", name, *limits]
     done = subprocess.run(command, capture_output=True, check=False, timeout=seconds + GRACE_SECONDS)
-    said = (done.stdout + done.stderr).decode(errors="replace")
+    said = (done.stderr + done.stdout).decode(errors="replace")  # Python's traceback is on the latter
     tried = max([int(number) for number in re.findall(r"^#(\d+)\s", said, re.MULTILINE)], default=0)
     return tried, "" if done.returncode == 0 else f"\n{said[-6000:]}"
 

@@ -339,6 +339,29 @@ def test_unknown_keys_of_any_kind_can_be_shown_as_json(written: str) -> None:
     json.dumps(as_plain(task), allow_nan=False)
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("!!timestamp 2026-11-21", "!!timestamp 2026-11-21 10:00:00", "[!!timestamp 2026-11-21]"),
+        *(
+            "1.5e999",
+            "-1.5e999",
+            "!!float .inf",
+            "!!int 0x1F",
+            "!!bool yes",
+            "!!set {a, b}",
+            "!!binary aGk=",
+            "2.0",
+            "~",
+        ),
+    ],
+)
+def test_unknown_keys_of_any_kind_are_the_same_after_a_rewrite(written: str) -> None:
+    read = codec(Task).decode(f"---\nid: t\nmine: {written}\n---\n\n".encode())
+    again = codec(Task).decode(codec(Task).encode(read))
+    assert (again, type(again.extra["mine"])) == (read, type(read.extra["mine"]))
+
+
 @pytest.mark.parametrize("written", [".nan", "nan", "-inf", "1.5e999"])
 def test_a_duration_that_is_no_number_counts_as_unknown(written: str) -> None:
     assert codec(Execution).decode(f"---\nid: e\nduration_seconds: {written}\n---\n".encode()).duration_seconds is None
