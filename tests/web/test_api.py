@@ -298,6 +298,7 @@ def test_a_log_is_followed_from_where_one_was(team: Team, visitor: Visitor) -> N
         services.executions.log(execution, f"line {number}")
     (row,) = visitor.see("/executions")["executions"]
     assert (row["execution_id"], row["status"]) == (execution.id, "running")
+    assert row["task_title"] == services.board.get(task_id).title
     log = visitor.see(f"/executions/{execution.id}/log")
     services.executions.log(execution, "one more")
     more = visitor.see(f"/executions/{execution.id}/log?offset={log['next_offset']}")

@@ -189,13 +189,30 @@ def test_executions_are_everybodys_or_those_of_one_agent(team: Team, person: Per
         services.executions.begin(session.record, task.id)
         session.end()
     person.visit("executions")
-    whose, rows = person.page.locator("#whose"), person.page.locator(".rows bdi")
+    whose, rows = person.page.locator("#whose"), person.page.locator(".rows .first bdi")
     expect(whose.locator("option:checked")).to_have_text(person.words("executions.everybody"))
     expect(rows).to_have_count(2)
     whose.select_option("worker-b")
     expect(rows).to_have_text(["worker-b"])
     whose.select_option("")
     expect(rows).to_have_count(2)
+
+
+def test_every_execution_is_reached_however_many_there_are(team: Team, person: Person) -> None:
+    services = team.services
+    (task,) = services.creation.create(services.agents.owner(), [NewTask(title="Again", assignee_id="worker-a")])
+    session = services.sessions.open("worker-a", "task")
+    for _ in range(205):
+        services.executions.finish(services.executions.begin(session.record, task.id))
+    session.end()
+    person.visit("executions")
+    rows, more = person.page.locator(".rows li"), person.page.locator("#more")
+    for shown in (50, 150, 205):
+        expect(rows).to_have_count(shown)
+        if shown < 205:
+            more.click()
+    expect(more).to_be_hidden()
+    expect(rows.last).to_contain_text("Again")
 
 
 def test_a_long_log_that_grows_while_it_is_fetched_holds_every_line_once(team: Team, person: Person) -> None:

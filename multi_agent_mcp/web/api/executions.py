@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.web.asking import Ask
 from multi_agent_mcp.web.records import execution_row
 
@@ -18,7 +19,8 @@ def page(ask: Ask) -> dict[str, Any]:
     running = sorted(executions.open(shelf), key=lambda item: (item.started_at, item.id), reverse=True)
     found = running + executions.closed(shelf, limit=end)
     total = len(running) + executions.closed_counts(shelf).total()
-    return {"executions": [execution_row(item) for item in found[end - ask.limit : end]], "total": total}
+    rows = [_row(ask, item) for item in found[end - ask.limit : end]]
+    return {"executions": rows, "total": total}
 
 
 def log(ask: Ask) -> dict[str, Any]:
@@ -31,9 +33,15 @@ def log(ask: Ask) -> dict[str, Any]:
     lines = found.lines[:LOG_LINES]
     first = where["offset"] if follows else found.total - len(lines)
     return {
-        "execution": execution_row(execution),
+        "execution": _row(ask, execution),
         "lines": lines,
         "offset": first,
         "next_offset": first + len(lines),
         "total": found.total,
     }
+
+
+def _row(ask: Ask, execution: Execution) -> dict[str, Any]:
+    """An execution with what its task is called; null when the task is gone."""
+    task = ask.services.workspace.tasks.find(execution.task_id)
+    return execution_row(execution) | {"task_title": task.title if task else None}

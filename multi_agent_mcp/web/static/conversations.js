@@ -1,7 +1,7 @@
 // Conversations between agents, live, with the delegation and the task they belong to.
 
 import { age, api, at, chip, face, h, prose, query, statusChip, t, visible, who } from "./core.js";
-import { keyed } from "./lists.js";
+import { counted, keyed } from "./lists.js";
 import { watch } from "./live.js";
 import { choosing, row } from "./split.js";
 
@@ -14,7 +14,7 @@ let wanted = PAGE;
 const purposeOf = (item) => visible(item.purpose ?? "") || t("conversations.no_purpose");
 
 async function look() {
-  const answer = await api(`/conversations${query({ limit: Math.min(wanted, 200) })}`);
+  const answer = await counted("/conversations", "conversations", wanted);
   keyed(list, answer.conversations, (item) => item.conversation_id, (item) => row(item.conversation_id, `#${item.conversation_id}`, item.status !== "ended",
     face(item.initiator_id),
     h("span", { class: "first" }, h("bdi", null, `${item.initiator_id} ↔ ${item.target_agent_id}`), chip(`conversation-${item.status}`, t(`conversations.${item.status}`))),
@@ -22,7 +22,7 @@ async function look() {
     h("span", { class: "second" }, h("bdi", null, purposeOf(item)))));
   list.setAttribute("aria-busy", "false");
   if (!answer.conversations.length) list.replaceChildren(h("li", { class: "empty" }, t("empty")));
-  more.hidden = answer.conversations.length >= Math.min(answer.total, 200);
+  more.hidden = answer.conversations.length >= answer.total;
   waiting.hidden = !answer.delegations.length;
   waiting.replaceChildren(h("h2", null, t("conversations.waiting", { n: answer.delegations.length })), h("ul", null, answer.delegations.map((item) => h("li", null,
     who(item.agent_id), " → ", who(item.target_agent_id), h("bdi", { class: "grow" }, purposeOf(item)), age(item.created_at)))));

@@ -116,7 +116,6 @@ setInterval(() => {
 }, 5000);
 
 export function took(value) {
-  if (value === null || value === undefined) return "–";
   return value < 60 ? t("ago.seconds", { n: value.toFixed(1) }) : t("ago.minutes", { n: (value / 60).toFixed(1) });
 }
 

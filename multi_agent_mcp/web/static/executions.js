@@ -1,7 +1,7 @@
 // Executions and their logs, followed while they run.
 
 import { age, api, at, chip, face, h, query, t, took, visible, who } from "./core.js";
-import { keyed } from "./lists.js";
+import { counted, keyed } from "./lists.js";
 import { watch } from "./live.js";
 import { choosing, row } from "./split.js";
 
@@ -13,15 +13,15 @@ let wanted = PAGE;
 let followed = { id: null };
 
 async function look() {
-  const answer = await api(`/executions${query({ agent: whose.value, limit: Math.min(wanted, 200) })}`);
+  const answer = await counted("/executions", "executions", wanted, { agent: whose.value });
   keyed(list, answer.executions, (item) => item.execution_id, (item) => row(item.execution_id, `#${item.execution_id}`, item.status === "running",
     face(item.agent_id),
     h("span", { class: "first" }, h("bdi", null, item.agent_id), chip(`execution-${item.status}`, t(`executions.${item.status}`))),
     age(item.started_at),
-    h("span", { class: "second" }, `${item.task_id} · ${took(item.duration_seconds)}`)));
+    h("span", { class: "second" }, h("bdi", null, visible(item.task_title ?? item.task_id)), lasted(item))));
   list.setAttribute("aria-busy", "false");
   if (!answer.executions.length) list.replaceChildren(h("li", { class: "empty" }, t("empty")));
-  more.hidden = answer.executions.length >= Math.min(answer.total, 200);
+  more.hidden = answer.executions.length >= answer.total;
   chosen.mark();
 }
 
@@ -38,13 +38,15 @@ async function show(id) {
   known.head.replaceChildren(
     h("h2", null, t("executions.log", { execution: execution.execution_id })),
     h("p", { class: "between" }, who(execution.agent_id), " ", chip(`execution-${execution.status}`, t(`executions.${execution.status}`)), " ",
-      h("a", { href: `/#${execution.task_id}` }, execution.task_id), h("span", { class: "hint" }, `${at(execution.started_at)} · ${took(execution.duration_seconds)}`)),
+      h("a", { href: `/#${execution.task_id}` }, h("bdi", null, visible(execution.task_title ?? execution.task_id))),
+      h("span", { class: "hint" }, at(execution.started_at), lasted(execution))),
     execution.error_message ? h("p", { class: "reason" }, visible(execution.error_message)) : "");
   if (atEnd) requestAnimationFrame(() => { log.scrollTop = log.scrollHeight; });
   if (known.next < total) chosen.look();
   return [known.head, log];
 }
 
+const lasted = (execution) => (execution.duration_seconds === null ? "" : ` · ${took(execution.duration_seconds)}`);
 const tone = (line) => (/interrupt/.test(line) ? "stop" : /error|failed/i.test(line) ? "bad" : "");
 
 whose.addEventListener("change", () => again());

@@ -1,5 +1,21 @@
 // Lists that change in place: a node is kept as long as its item says the same.
 
+import { api, query } from "./core.js";
+
+const MOST = 200; // what one answer holds (asking.py)
+
+// The first `number` things of a list that is counted, as one answer.
+export async function counted(path, name, number, filters = {}) {
+  const found = [];
+  let answer;
+  do {
+    const limit = Math.min(number - found.length, MOST);
+    answer = await api(`${path}${query({ ...filters, offset: found.length, limit })}`);
+    found.push(...answer[name]);
+  } while (answer[name].length && found.length < Math.min(number, answer.total));
+  return { ...answer, [name]: found };
+}
+
 const shownItems = new WeakMap();
 export function keyed(parent, items, keyOf, render) {
   const known = new Map([...parent.children].map((node) => [node.dataset.key, node]));
