@@ -342,3 +342,4 @@ def test_a_parent_counts_its_finished_subtasks_too(team: Team, visitor: Visitor)
     whole = visitor.see(f"/tasks/{parent}")["task"]
     assert whole["subtasks"] == {"total": 3, "done": 1}
     assert {card["task_id"] for card in whole["subtask_cards"]} == set(children)
+    assert visitor.see(f"/tasks/{children[0]}")["task"]["parent_title"] == whole["title"]

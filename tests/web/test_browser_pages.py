@@ -29,6 +29,7 @@ class Eye:
         self._pictures = pictures
 
     def look(self, person: Person, name: str, theme: str) -> None:
+        expect(person.page.locator("[aria-busy=true]")).to_have_count(0)  # another window, another timeline
         place = f"{name}-{self._language}-{theme}-{person.width}"
         person.page.screenshot(path=self._pictures / f"{place}.png")
         wrong = {kind: found for kind, found in person.look("everythingAsked").items() if found}

@@ -78,7 +78,7 @@ def test_a_task_moved_to_blocked_stops_its_agent_and_the_report_comes_back(
 
         sheet = person.open_card(TITLE)
         expect(sheet).to_contain_text("指示により中断しました。")
-        expect(sheet.locator(".history")).to_contain_text("completion_result")
+        expect(sheet.locator(".history")).to_contain_text(person.words("board.result"))
         assert agent.wait(PATIENCE_SECONDS) == 0
     (task,) = team.services.workspace.tasks.all()
     assert (task.status, task.completion_result, task.blocked_reason) == ("blocked", "blocked", REASON)

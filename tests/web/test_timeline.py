@@ -121,6 +121,12 @@ def test_each_of_them_tells_more_on_hovering() -> None:
     assert "read +2.0 s" in draw(session(), texts=EN)
 
 
+def test_the_legend_calls_a_status_what_the_board_calls_it() -> None:
+    written = {element.text for element in parsed(draw(session(), texts=catalogue("ja"))).iter()}
+    assert "進行中" in written
+    assert "in_progress" not in written
+
+
 def _namespace(root: Element) -> str:
     return root.tag.removesuffix("svg")
 

@@ -47,6 +47,8 @@ def show(ask: Ask) -> dict[str, Any]:
     stretches += executions.closed(group=task.id, limit=EXECUTIONS_SHOWN)
     stretches.sort(key=lambda item: item.started_at, reverse=True)
     record = task_whole(task, sorted(subtasks, key=work_order))
+    parents = _found(ask, [task.parent_task_id] if task.parent_task_id else [])
+    record["parent_title"] = next((item.title for item in parents), None)
     record["dependency_cards"] = [task_card(item) for item in _found(ask, task.dependencies)]
     record["conversations"] = [conversation_head(item) for item in services.conversations.of_task(task.id)]
     record["executions"] = [execution_row(item) for item in stretches[:EXECUTIONS_SHOWN]]

@@ -67,7 +67,7 @@ function details(task) {
     ["board.created", at(task.created_at)],
     task.started_at && ["board.started", at(task.started_at)],
     task.completed_at && ["board.finished", at(task.completed_at)],
-    task.parent_task_id && ["board.parent", h("a", { href: `#${task.parent_task_id}` }, task.parent_task_id)],
+    task.parent_task_id && ["board.parent", h("a", { href: `#${task.parent_task_id}` }, h("bdi", null, visible(task.parent_title ?? task.parent_task_id)))],
     [null, h("code", null, task.task_id)],
   ].filter(Boolean);
   return h("dl", { class: "details" }, rows.map(([key, value]) => h("div", null, h("dt", null, key ? t(key) : "id"), h("dd", null, value))));
@@ -87,12 +87,17 @@ function history(entries) {
     entry.reason && h("p", { class: "hint" }, h("bdi", null, visible(entry.reason))))));
 }
 
+const LABELS = {
+  assignee_id: "board.assignee", completion_result: "board.result", description: "board.description", priority: "board.priority", progress: "board.progress", title: "board.title",
+};
+
 function changes(entry) {
   const told = new Set(["at", "by", "reason", "message_id", "conversation_id", "intent_id"]);
   const words = { status: (value) => (value ? t(`status.${value}`) : "–") };
   return Object.entries(entry).filter(([key]) => !told.has(key)).map(([key, value]) => {
     const say = words[key] ?? ((one) => one ?? "–");
     if (key === "status" && Array.isArray(value)) return visible(value.filter((one, index) => index || one).map(say).join(" → "));
-    return visible(`${key} ${Array.isArray(value) ? value.map(say).join(" → ") : say(value)}`);
+    const label = key in LABELS ? t(LABELS[key]) : key;
+    return visible(`${label} ${Array.isArray(value) ? value.map(say).join(" → ") : say(value)}`);
   }).join(", ");
 }

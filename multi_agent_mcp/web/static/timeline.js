@@ -111,5 +111,8 @@ picture.addEventListener("click", (event) => {
 
 document.querySelector("#periods button").setAttribute("aria-pressed", "true");
 const again = watch(["messages", "tasks", "notifications", "conversations", "agents"], look);
-addEventListener("resize", () => again());
+addEventListener("resize", () => {
+  picture.setAttribute("aria-busy", "true");
+  again();
+});
 document.getElementById("theme").addEventListener("click", () => again());

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from multi_agent_mcp.domain.timeline import Timeline
-from multi_agent_mcp.texts import Texts
+from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
 from multi_agent_mcp.web.timeline.arrows import family, shaft
 from multi_agent_mcp.web.timeline.palette import FAMILIES, STATUSES
 from multi_agent_mcp.web.timeline.svg import element, width, words
@@ -44,9 +44,13 @@ def _entries(timeline: Timeline, texts: Texts) -> Iterator[tuple[str, str]]:
         yield element("circle", cx=12, cy=0, r=6, class_="tl-sign"), texts("timeline.interrupt")
     statuses = {span.status for bar in timeline.bars for span in bar.spans}
     statuses |= {bar.outcome for bar in timeline.bars if bar.outcome}
+    status_words = catalogue(texts.language, CONSOLE)
     for name in STATUSES:
         if name in statuses:
-            yield element("rect", x=2, y=-5, width=18, height=10, rx=3, class_=f"tl-fill-{name}"), name
+            yield (
+                element("rect", x=2, y=-5, width=18, height=10, rx=3, class_=f"tl-fill-{name}"),
+                status_words(f"status.{name}"),
+            )
     if timeline.lives:
         yield element("rect", x=2, y=-2, width=18, height=4, rx=2, class_="tl-life"), texts("timeline.session")
     if timeline.talks:
