@@ -64,6 +64,8 @@ class Person:
         """Goes on at another window, or in other light."""
         self.page.set_viewport_size({"width": size[0], "height": size[1]})
         self.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+        # the page is told of its new size with the next frame
+        self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     @property
     def width(self) -> int:

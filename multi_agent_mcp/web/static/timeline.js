@@ -9,16 +9,18 @@ const picture = document.getElementById("picture");
 const tip = document.getElementById("tip");
 let period = { from: null, to: null }; // null: from the beginning, until now
 let shown = null; // the period of the picture on the page, in milliseconds, and where in it time runs, in its pixels
+let turned = false; // the window has another size than the picture was asked for
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 const iso = (milliseconds) => (milliseconds === null ? null : new Date(milliseconds).toISOString());
 
 async function look() {
+  turned = false;
   const asked = { from: iso(period.from), to: iso(period.to), zone, theme: document.documentElement.dataset.theme };
   const answer = await api(`/timeline${query({ ...asked, width: picture.clientWidth - 2 })}`);
   shown = { from: Date.parse(answer.from), to: Date.parse(answer.to), plot: answer.plot };
   picture.innerHTML = answer.svg; // drawn by us, every text in it escaped (drawing.py)
-  picture.setAttribute("aria-busy", "false");
+  picture.setAttribute("aria-busy", String(turned));
   document.getElementById("save").href = `/timeline.svg${query({ ...asked, width: 1600 })}`;
 }
 
@@ -112,6 +114,7 @@ picture.addEventListener("click", (event) => {
 document.querySelector("#periods button").setAttribute("aria-pressed", "true");
 const again = watch(["messages", "tasks", "notifications", "conversations", "agents"], look);
 addEventListener("resize", () => {
+  turned = true;
   picture.setAttribute("aria-busy", "true");
   again();
 });
