@@ -34,6 +34,9 @@ class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mis
         return True
 
 
+for _tag in ("omap", "pairs"):  # the lists of mappings that they are; as pairs they could not be written back
+    Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", Loader.construct_yaml_seq)
+
 Loader.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
