@@ -26,9 +26,11 @@ def test_a_message_is_written_and_its_way_is_followed(team: Team, person: Person
     person.page.locator(".rows a").click()
     expect(person.page.locator(".chosen .words em")).to_have_text("look")
     expect(person.page.locator(".way .state-read")).to_have_count(0)
+    words = person.page.locator(".chosen .words em").element_handle()
     services = team.services
     services.reading.read(services.agents.get("worker-a"), Query())
     expect(person.page.locator(".way .state-read")).to_have_count(1)
+    assert words.evaluate("element => element.isConnected"), "what was selected in it is lost"
 
 
 def test_all_that_two_agents_wrote_is_reached_by_keyboard(team: Team, person: Person) -> None:
@@ -154,8 +156,10 @@ def test_a_conversation_is_followed_as_it_is_held(team: Team, person: Person) ->
     talk, _ = services.conversations.begin(*two, "りんご", purpose="しりとり")
     person.page.locator(".rows a").click()
     expect(person.page.locator(".bubble")).to_have_text(["りんご"])
+    first = person.page.locator(".bubble").element_handle()
     services.conversations.say(two[1], talk.id, Draft(content="ごりら"))
     expect(person.page.locator(".bubble")).to_have_text(["りんご", "ごりら"])
+    assert first.evaluate("element => element.isConnected"), "what was selected in it is lost"
     services.conversations.end(two[0], talk.id)
     expect(person.page.locator(".chosen .chip").first).to_have_text(person.words("conversations.ended"))
 

@@ -10,6 +10,7 @@ const list = document.getElementById("conversations");
 const more = document.getElementById("more");
 const waiting = document.getElementById("waiting");
 let wanted = PAGE;
+let followed = { id: null };
 
 const purposeOf = (item) => visible(item.purpose ?? "") || t("conversations.no_purpose");
 
@@ -29,8 +30,13 @@ async function look() {
   chosen.mark();
 }
 
+// What was said stays where it is, and so does what somebody selected in it.
 async function show(id) {
   const { conversation, messages, context, task } = await api(`/conversations/${id}${query({ limit: 200 })}`);
+  if (followed.id !== id) followed = { id, talk: h("ol", { class: "talk" }) };
+  keyed(followed.talk, messages, (message) => message.id, (message) => h("li", { class: message.sender_id === conversation.initiator_id ? "one" : "other" },
+    h("div", { class: "by" }, who(message.sender_id), age(message.created_at)),
+    h("div", { class: "bubble" }, prose(message.content))));
   return [
     h("h2", null, h("bdi", null, purposeOf(conversation))),
     h("p", { class: "between" }, who(conversation.initiator_id), " ↔ ", who(conversation.target_agent_id), " ", chip(`conversation-${conversation.status}`, t(`conversations.${conversation.status}`)),
@@ -39,9 +45,7 @@ async function show(id) {
       task && h("div", null, h("dt", null, t("conversations.task")), h("dd", null, statusChip(task.status), " ", h("a", { href: `/#${task.task_id}` }, h("bdi", null, visible(task.title))))),
       conversation.delegation_id && h("div", null, h("dt", null, t("conversations.delegation")), h("dd", null, h("code", null, conversation.delegation_id)))),
     context && context.length > 0 && h("section", null, h("h3", null, t("conversations.context")), prose(context)),
-    h("ol", { class: "talk" }, messages.map((message) => h("li", { class: message.sender_id === conversation.initiator_id ? "one" : "other" },
-      h("div", { class: "by" }, who(message.sender_id), age(message.created_at)),
-      h("div", { class: "bubble" }, prose(message.content))))),
+    followed.talk,
   ];
 }
 

@@ -14,6 +14,7 @@ const more = document.getElementById("more");
 const whose = document.getElementById("whose");
 let wanted = PAGE;
 let thread = { between: null, wanted: THREAD };
+let opened = { id: null };
 
 // ---- what the list shows stands in the address: #box=…&whose=…&id=…
 
@@ -63,6 +64,7 @@ async function show(id) {
   const { message, copies } = await api(`/messages/${id}`);
   const said = await betweenThem(message);
   if (message.receiver_id === facts.me && !message.read_at) markRead(message);
+  if (opened.id !== id) opened = { id, words: h("div", { class: "words" }, prose(message.content)) }; // it never changes
   const subject = visible(message.subject);
   return [
     h("div", { class: "acts" },
@@ -72,7 +74,7 @@ async function show(id) {
       ["urgent", "high"].includes(message.priority) && chip(`priority-${message.priority}`, t(`priority.${message.priority}`)),
       message.signature !== "signed" && chip(`signature-${message.signature}`, t(`messages.signature.${message.signature}`)), h("span", { class: "hint" }, at(message.created_at))),
     references(message),
-    h("div", { class: "words" }, prose(message.content)),
+    opened.words,
     h("h3", null, t("messages.steps")),
     ...copies.filter((copy) => copy.id === message.id || copies.length === 1).map((copy) => way(copy)),
     ...said,
