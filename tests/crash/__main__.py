@@ -1,8 +1,9 @@
 """`python -m tests.crash [--short] [--without-links] [OPERATION…]`: kills every writing operation at every call that
-changes the disk, and prints at how many moments."""
+changes the disk, looks at what is left, and prints at how many moments. Exit code 1 when anything is wrong."""
 
 from __future__ import annotations
 
+import argparse
 import gc
 import importlib
 import sys
@@ -46,26 +47,40 @@ def tried(operation: Operation, *, short: bool) -> tuple[int, Counter[str], list
         return len(moments), kinds, wrong
 
 
-def main(arguments: list[str]) -> int:
-    short = "--short" in arguments
-    if "--without-links" in arguments:
+def main() -> int:
+    given = _arguments()
+    if given.without_links:
         without_links()
     for module in IMPORTED_LATE:  # once here, not in every child
         importlib.import_module(module)
     gc.freeze()  # what was imported is never collected, nor copied by a child's collector
-    wanted = [name for name in arguments if not name.startswith("--")]
     points, failed, kinds = 0, 0, Counter[str]()
-    for operation in OPERATIONS.values():
-        if wanted and operation.name not in wanted:
-            continue
-        count, calls, wrong = tried(operation, short=short)
+    for operation in given.operations or OPERATIONS.values():
+        count, calls, wrong = tried(operation, short=given.short)
         points, failed, kinds = points + count, failed + len(wrong), kinds + calls
-        print(f"{operation.name:32} {count:5} kill points, {sum(calls.values()):4} calls, {len(wrong)} complaints")  # noqa: T201
+        told = f"{operation.name:32} {count:5} kill points, {sum(calls.values()):4} calls, {len(wrong)} complaints"
+        print(told, flush=True)  # noqa: T201
         for line in wrong:
             print(f"    {line}")  # noqa: T201
     print(f"{points} kill points tried, {failed} complaints; calls: {dict(kinds)}")  # noqa: T201
     return 1 if failed else 0
 
 
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/crash", description=__doc__)
+    parser.add_argument("--short", action="store_true", help="a third of the moments at which the disk differs")
+    parser.add_argument("--without-links", action="store_true", help="as on a file system without hard links")
+    parser.add_argument(
+        "operations", nargs="*", metavar="OPERATION", type=_operation, help=f"some of {', '.join(OPERATIONS)}"
+    )
+    return parser.parse_args()
+
+
+def _operation(name: str) -> Operation:
+    if name not in OPERATIONS:
+        raise argparse.ArgumentTypeError(f"there is no operation {name}")
+    return OPERATIONS[name]
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

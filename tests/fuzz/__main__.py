@@ -25,7 +25,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--with", dest="engine", choices=("atheris", "hypothesis"))
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"some of {', '.join(TARGETS)}")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", type=_target, help=f"some of {', '.join(TARGETS)}")
     given = parser.parse_args()
     names = given.targets or list(TARGETS)
     engine = given.engine or ("atheris" if importlib.util.find_spec("atheris") else "hypothesis")
@@ -37,6 +37,12 @@ def main() -> int:
         print(f"{name:20} {tried:8} inputs{complaint}", flush=True)  # noqa: T201
     print(f"{inputs} inputs with {engine}, {found} of {len(names)} targets broken")  # noqa: T201
     return 1 if found else 0
+
+
+def _target(name: str) -> str:
+    if name not in TARGETS:
+        raise argparse.ArgumentTypeError(f"there is no target {name}")
+    return name
 
 
 def rounds(name: str, seconds: float) -> tuple[int, str]:
