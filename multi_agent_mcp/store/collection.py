@@ -107,9 +107,9 @@ class Collection(Generic[E]):
         limit: int | None = None,
         since: datetime | None = None,
     ) -> list[E]:
-        """Closed entities, the most recently changed first; parsed anew, so ask for few of many: `limit` of
-        them, after the first `offset`. With `since`, only
-        those changed since then, the least recently changed first; with `group`, only those that belong to it."""
+        """Closed entities, the most recently changed first; parsed anew, so ask for few of many: `limit` of them, after
+        the first `offset`. With `since`, only those changed since then, the least recently changed first; with `group`,
+        only those that belong to it."""
         names = [
             item for item in self._closed_names(shelf, label, group) if since is None or item[0] >= since.timestamp()
         ]

@@ -17,6 +17,8 @@ from urllib.parse import unquote, urlsplit
 
 from starlette.types import ASGIApp
 
+from multi_agent_mcp.domain.execution import Execution
+from multi_agent_mcp.services.creation import NewTask
 from multi_agent_mcp.web.access import Access
 from multi_agent_mcp.web.app import Console, create_app
 from multi_agent_mcp.web.live import Live
@@ -39,6 +41,16 @@ class Reply:
         answer = json.loads(self.text)
         assert isinstance(answer, dict)
         return answer
+
+
+@contextmanager
+def at_work(team: Team, agent_id: str = "worker-a") -> Iterator[Execution]:
+    """An agent's task session that has begun with a task; it ends afterwards, with its execution if that still runs."""
+    services = team.services
+    (task,) = services.creation.create(services.agents.owner(), [NewTask(title="x", assignee_id=agent_id)])
+    session = services.sessions.open(agent_id, "task")
+    yield services.executions.begin(session.record, task.id)
+    session.end()
 
 
 class Web:

@@ -12,6 +12,7 @@ from multi_agent_mcp.services.drafts import Draft
 from multi_agent_mcp.services.reading import Query
 from tests.system.support import Team, wait_until
 from tests.web.browsing import Person
+from tests.web.support import at_work
 
 
 def test_a_message_is_written_and_its_way_is_followed(team: Team, person: Person) -> None:
@@ -165,33 +166,27 @@ def test_a_conversation_is_followed_as_it_is_held(team: Team, person: Person) ->
 
 
 def test_a_log_is_followed_and_keeps_what_was_selected(team: Team, person: Person) -> None:
-    services = team.services
-    (task,) = services.creation.create(services.agents.owner(), [NewTask(title="x", assignee_id="worker-a")])
-    session = services.sessions.open("worker-a", "task")
-    execution = services.executions.begin(session.record, task.id)
-    person.visit("executions", f"#{execution.id}")
-    lines = person.page.locator(".log span")
-    expect(lines).to_have_count(1)
-    lines.first.select_text()
-    selected = person.page.evaluate("getSelection().toString().trim()")
-    assert "Starting" in selected
-    for number in range(3):
-        services.executions.log(execution, f"Tool call: number {number}")
-    expect(lines).to_have_count(4)
-    expect(lines.last).to_contain_text("number 2")
-    assert person.page.evaluate("getSelection().toString().trim()") == selected
-    services.executions.finish(execution)
-    expect(person.page.locator(".chosen .chip")).to_have_text(person.words("executions.completed"))
-    session.end()
+    executions = team.services.executions
+    with at_work(team) as execution:
+        person.visit("executions", f"#{execution.id}")
+        lines = person.page.locator(".log span")
+        expect(lines).to_have_count(1)
+        lines.first.select_text()
+        selected = person.page.evaluate("getSelection().toString().trim()")
+        assert "Starting" in selected
+        for number in range(3):
+            executions.log(execution, f"Tool call: number {number}")
+        expect(lines).to_have_count(4)
+        expect(lines.last).to_contain_text("number 2")
+        assert person.page.evaluate("getSelection().toString().trim()") == selected
+        executions.finish(execution)
+        expect(person.page.locator(".chosen .chip")).to_have_text(person.words("executions.completed"))
 
 
 def test_executions_are_everybodys_or_those_of_one_agent(team: Team, person: Person) -> None:
-    services = team.services
     for agent_id in ("worker-a", "worker-b"):
-        (task,) = services.creation.create(services.agents.owner(), [NewTask(title="x", assignee_id=agent_id)])
-        session = services.sessions.open(agent_id, "task")
-        services.executions.begin(session.record, task.id)
-        session.end()
+        with at_work(team, agent_id):
+            pass
     person.visit("executions")
     whose, rows = person.page.locator("#whose"), person.page.locator(".rows .first bdi")
     expect(whose.locator("option:checked")).to_have_text(person.words("executions.everybody"))
@@ -220,26 +215,23 @@ def test_every_execution_is_reached_however_many_there_are(team: Team, person: P
 
 
 def test_a_long_log_that_grows_while_it_is_fetched_holds_every_line_once(team: Team, person: Person) -> None:
-    services = team.services
-    (task,) = services.creation.create(services.agents.owner(), [NewTask(title="x", assignee_id="worker-a")])
-    session = services.sessions.open("worker-a", "task")
-    execution = services.executions.begin(session.record, task.id)
-    person.visit("executions", f"#{execution.id}")
-    lines = person.page.locator(".log span")
-    expect(lines).to_have_count(1)
-    held = person.hold("**/log?offset=*")
-    for number in range(600):  # more than one answer holds
-        services.executions.log(execution, f"Tool call: number {number}")
-    services.executions.finish(execution)
-    expect(person.page.locator(".rows .chip")).to_have_text(person.words("executions.completed"))
-    held.pop(0).continue_()
-    expect(lines).to_have_count(501)
-    person.page.unroute("**/log?offset=*")  # lets go whatever is held
-    expect(person.page.locator(".chosen .chip")).to_have_text(person.words("executions.completed"))
-    expect(lines.last).to_contain_text("completed")
-    numbers = re.findall(r"number (\d+)", person.page.locator(".log").inner_text())
-    assert [int(number) for number in numbers] == list(range(600))
-    session.end()
+    executions = team.services.executions
+    with at_work(team) as execution:
+        person.visit("executions", f"#{execution.id}")
+        lines = person.page.locator(".log span")
+        expect(lines).to_have_count(1)
+        held = person.hold("**/log?offset=*")
+        for number in range(600):  # more than one answer holds
+            executions.log(execution, f"Tool call: number {number}")
+        executions.finish(execution)
+        expect(person.page.locator(".rows .chip")).to_have_text(person.words("executions.completed"))
+        held.pop(0).continue_()
+        expect(lines).to_have_count(501)
+        person.page.unroute("**/log?offset=*")  # lets go whatever is held
+        expect(person.page.locator(".chosen .chip")).to_have_text(person.words("executions.completed"))
+        expect(lines.last).to_contain_text("completed")
+        numbers = re.findall(r"number (\d+)", person.page.locator(".log").inner_text())
+        assert [int(number) for number in numbers] == list(range(600))
 
 
 def test_every_click_on_more_shows_more(team: Team, person: Person) -> None:

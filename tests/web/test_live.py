@@ -13,7 +13,7 @@ from multi_agent_mcp.services.creation import NewTask
 from multi_agent_mcp.services.drafts import Draft
 from multi_agent_mcp.web.live import TOPICS, Live
 from tests.system.support import PATIENCE_SECONDS, Team
-from tests.web.support import Visitor, Web
+from tests.web.support import Visitor, Web, at_work
 
 Events = Iterator[tuple[str, list[str]]]
 
@@ -39,11 +39,8 @@ def talk(team: Team) -> None:
 
 
 def begin_execution(team: Team) -> None:
-    services = team.services
-    (task,) = services.creation.create(services.agents.owner(), [NewTask(title="x", assignee_id="worker-a")])
-    session = services.sessions.open("worker-a", "task")
-    services.executions.begin(session.record, task.id)
-    session.end()
+    with at_work(team):
+        pass
 
 
 def wait_for_admin(team: Team) -> None:

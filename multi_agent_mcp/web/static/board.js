@@ -2,7 +2,7 @@
 
 import { age, announce, api, attempt, chip, face, facts, h, icon, query, t, toast, visible, who } from "./core.js";
 import { ask, menu } from "./dialogs.js";
-import { keyed } from "./lists.js";
+import { keyed, MOST } from "./lists.js";
 import { watch } from "./live.js";
 import { carry, dragged, lift } from "./moving.js";
 import { openTask } from "./task.js";
@@ -25,7 +25,7 @@ async function look() {
   for (const column of answer.columns) {
     const wish = Math.min(wanted[column.status], column.total);
     while (column.tasks.length < wish) {
-      const limit = Math.min(wish - column.tasks.length, 200);
+      const limit = Math.min(wish - column.tasks.length, MOST);
       const more = await api(`/tasks${query({ status: column.status, assignee, offset: column.tasks.length, limit })}`);
       if (!more.columns[0].tasks.length) break;
       column.tasks.push(...more.columns[0].tasks);

@@ -1,7 +1,7 @@
 // Conversations between agents, live, with the delegation and the task they belong to.
 
 import { age, api, at, chip, face, h, prose, query, statusChip, t, visible, who } from "./core.js";
-import { counted, keyed } from "./lists.js";
+import { counted, keyed, MOST } from "./lists.js";
 import { watch } from "./live.js";
 import { choosing, row } from "./split.js";
 
@@ -32,7 +32,7 @@ async function look() {
 
 // What was said stays where it is, and so does what somebody selected in it.
 async function show(id) {
-  const { conversation, messages, context, task } = await api(`/conversations/${id}${query({ limit: 200 })}`);
+  const { conversation, messages, context, task } = await api(`/conversations/${id}${query({ limit: MOST })}`);
   if (followed.id !== id) followed = { id, talk: h("ol", { class: "talk" }) };
   keyed(followed.talk, messages, (message) => message.id, (message) => h("li", { class: message.sender_id === conversation.initiator_id ? "one" : "other" },
     h("div", { class: "by" }, who(message.sender_id), age(message.created_at)),

@@ -2,7 +2,7 @@
 
 import { api, query } from "./core.js";
 
-const MOST = 200; // what one answer holds (asking.py)
+export const MOST = 200; // what one answer holds (asking.py)
 
 // The first `number` things of a list that is counted, as one answer.
 export async function counted(path, name, number, filters = {}) {

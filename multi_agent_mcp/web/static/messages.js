@@ -2,7 +2,7 @@
 
 import { age, api, at, attempt, chip, face, facts, h, prose, query, t, visible, who } from "./core.js";
 import { badge } from "./frame.js";
-import { keyed } from "./lists.js";
+import { keyed, MOST } from "./lists.js";
 import { watch } from "./live.js";
 import { choosing, row } from "./split.js";
 import { compose } from "./writing.js";
@@ -29,7 +29,7 @@ async function newest(filters, number) {
   const found = [];
   let page;
   do {
-    const limit = Math.min(number - found.length, 200);
+    const limit = Math.min(number - found.length, MOST);
     page = await api(`/messages${query({ ...filters, before: found.at(-1)?.id, limit })}`);
     found.push(...page.messages);
   } while (page.more && found.length < number);
