@@ -10,7 +10,7 @@ import re
 
 _COMMANDS = "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but tab and newline, DEL, C1
 _DECEPTIVE = "\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
-_LONE = "\ud800-\udfff"  # surrogates, which no terminal can be sent
+_LONE = "\ud800-\udfff\ufffe\uffff"  # surrogates, which no terminal can be sent, and what XML cannot hold
 _UNSAFE = re.compile(f"[{_COMMANDS}{_DECEPTIVE}{_LONE}]")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
