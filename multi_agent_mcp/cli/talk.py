@@ -31,7 +31,7 @@ def conversations(
             found = service.get(conversation_id)
             messages = service.messages_of(found.id)
             answer = {"conversation": as_plain(found), "messages": [as_plain(message) for message in messages]}
-            opened.show(answer, _conversation_lines(found, map(service.spoken, messages)))
+            opened.show(answer, _conversation_lines(found, (service.spoken(found, message) for message in messages)))
             return
         everything = sorted(opened.services.workspace.conversations.all(), key=lambda item: (item.started_at, item.id))
         records = [_record(opened, item) for item in everything]
