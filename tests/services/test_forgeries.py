@@ -17,8 +17,12 @@ from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.names import new_message_id
 from multi_agent_mcp.domain.signature import signature
+from multi_agent_mcp.services.drafts import Draft
+from multi_agent_mcp.store.frontmatter import as_text
+from multi_agent_mcp.store.inbox import file_name
 from tests.services.support import contents, read, send
 from tests.services.tasks_support import delegate, new, open_session
+from tests.services.test_undertakings import written as left
 
 Forge = Callable[[Services, Message], Message]
 
@@ -148,6 +152,31 @@ def test_it_lets_no_delegation_pass_for_carried_out(services: Services, talk: Co
     assert not services.conversations.is_heard(talk)
     mailbox.deliver(forge(services, replace(words, signature=None)))
     assert services.conversations.is_heard(talk) == (forge is genuine)
+
+
+@pytest.mark.parametrize("taken_name", [False, True])
+def test_a_letter_that_others_finish_sending_is_not_signed_by_them(services: Services, taken_name: bool) -> None:
+    """An intent is a file, too: with a letter that nobody signed in it, it makes nobody sign."""
+    letter = Message(id=new_message_id(), sender_id="admin", receiver_id="worker-a", created_at=services.clock())
+    facts = {"messages": [as_text(letter)], "conversation_id": None}
+    if taken_name:
+        send(services, "owner", "worker-a")
+        mailbox = services.workspace.mailbox("worker-a")
+        ((name, _),) = mailbox.unread(fresh=True)
+        (mailbox.path / name).rename(mailbox.path / file_name(letter))
+    left(services, "send", facts)
+    assert services.undertakings.finish() == 1
+    shown = read(services, "worker-a")["messages"]
+    assert [item.get("verified") for item in shown if item["sender_id"] == "admin"] == [False]
+
+
+def test_a_letter_is_genuine_though_whoever_finishes_sending_it_has_no_key(services: Services) -> None:
+    letters = services.messages.compose(services.agents.get("admin"), Draft(content="hello", receiver_id="worker-a"))
+    left(services, "send", letters.facts)
+    services.workspace.key_path("admin").unlink()
+    assert services.undertakings.finish() == 1
+    (shown,) = read(services, "worker-a")["messages"]
+    assert (shown["content"], shown.get("verified")) == ("hello", None)
 
 
 class TestForeigners:
