@@ -40,8 +40,10 @@ export function prose(shown) {
   const element = h("div", { class: "prose" });
   element.innerHTML = shown.html;
   for (const link of element.querySelectorAll("a")) link.target = "_blank";
-  if (!shown.truncated) return element;
-  return h("div", null, element, h("p", { class: "hint" }, t("truncated", { shown: 20000, length: shown.length })));
+  if (!shown.truncated && !shown.as_written) return element;
+  return h("div", null, element,
+    shown.as_written && h("p", { class: "hint" }, t("as_written")),
+    shown.truncated && h("p", { class: "hint" }, t("truncated", { shown: 20000, length: shown.length })));
 }
 
 export async function api(path, body) {
