@@ -94,4 +94,4 @@ class _Server(uvicorn.Server):
             loop.default_exception_handler(context)
         elif loop.time() - self._reported_at >= REPORT_SECONDS:
             self._reported_at = loop.time()
-            logger.error("connections wait: %s", error)
+            logger.error("connections cannot be accepted: %s", error)
