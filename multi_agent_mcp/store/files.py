@@ -26,6 +26,7 @@ from multi_agent_mcp.store.disk import (
     make_private,
     storage_errors,
     sync_directory,
+    sync_file,
     write_all,
 )
 from multi_agent_mcp.store.enclosure import Enclosure
@@ -153,7 +154,7 @@ class Files:
                 make_private(descriptor)
                 write_all(descriptor, data)
                 if durable:
-                    os.fsync(descriptor)
+                    sync_file(descriptor)
             finally:
                 os.close(descriptor)
         except BaseException:
