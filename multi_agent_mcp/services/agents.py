@@ -72,9 +72,7 @@ class Agents:
     def add(self, agent: Agent) -> Agent:
         """Registers an agent: its key, its mailbox, its record. Raises `AlreadyExists`."""
         parse_agent_id(agent.id)
-        known = self.registry.all().get(agent.id)
-        if known is not None and not known.removed:
-            raise AlreadyExists("agent_exists", agent_id=agent.id)
+        self.registry.require_free(agent.id)
         key = self._own_key(agent.id)
         self.workspace.make_inboxes(agent.id)
         fresh = replace(
@@ -87,7 +85,8 @@ class Agents:
         return self.registry.add(fresh)
 
     def register(self, agent: Agent, *, by: Agent) -> tuple[Agent, bool]:
-        """`register_agent_to_ipc`: adds an agent unless it is known; an admin cannot make owners.
+        """`register_agent_to_ipc`: adds an agent unless it is known; an admin cannot make owners. Raises
+        `AlreadyExists` for an id that differs from a known one in case only.
 
         Without a parent the newcomer stands below whoever registers it.
         """
@@ -100,6 +99,8 @@ class Agents:
         try:
             return self.add(agent), True
         except AlreadyExists:
+            if agent.id not in self.all():
+                raise  # another one, whose id differs in case only
             return self.get(agent.id), False
 
     def remove(self, agent_id: str) -> Agent:

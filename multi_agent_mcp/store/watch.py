@@ -67,7 +67,7 @@ class Watch:
         class Handler(events.FileSystemEventHandler):
             def on_any_event(self, event: events.FileSystemEvent) -> None:
                 for path in filter(None, (event.src_path, event.dest_path)):
-                    noticed(Path(os.fsdecode(path)))
+                    noticed(Path(str(path)))
 
         # inotify says when a file is whole, and would tell of our own looking, too. The others know no such event, and
         # FSEvents at times speaks of the directory only.

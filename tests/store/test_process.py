@@ -46,7 +46,8 @@ def mac(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ps.write_text(
         """#!/bin/sh
         shown=$(/usr/bin/env LC_ALL=C /usr/bin/ps "$@")
-        case "$2,$LC_ALL" in lstart=,de_*) shown=$(echo "$shown" | sed 's/^\\(...\\) \\(...\\)  *\\([0-9]*\\)/So \\3 Mai/');; esac
+        german='s/^\\(...\\) \\(...\\)  *\\([0-9]*\\)/So \\3 Mai/'
+        case "$2,$LC_ALL" in lstart=,de_*) shown=$(echo "$shown" | sed "$german");; esac
         echo "$shown"
         """
     )

@@ -42,8 +42,7 @@ class Stream:
 
     started: ClassVar[list[Stream]] = []
 
-    def __init__(self, paths: list[str], latency: float) -> None:
-        self.path = os.path.realpath(paths[0])
+    def __init__(self, *_: Any, **__: Any) -> None:
         self._stopped = threading.Event()
         self._callback: Callable[..., None] = print
 
@@ -57,7 +56,7 @@ class Stream:
         self._stopped.set()
 
     def report(self, path: Path, *flags: str, inode: int | None = None) -> None:
-        number = os.stat(path).st_ino if inode is None else inode
+        number = path.stat().st_ino if inode is None else inode
         kind = ("is_directory",) if path.is_dir() else ()
         self._callback([os.path.realpath(path)], [number], [frozenset((*flags, *kind))], [0])
 
