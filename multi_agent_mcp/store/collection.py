@@ -29,7 +29,9 @@ _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 class Collection(Generic[E]):
     """`shelf` names the sub-directory an entity belongs to; `missing` is raised for an unknown id.
 
-    With `file_name` every entity has a directory of its own, named by its id, and its file there is called so.
+    With `file_name` every entity has a directory of its own, named by its id, and its file there is called so. With
+    `shelf_field` the shelf itself says what that field is. An entity's id is what its file is called by, whatever
+    stands in it: nothing else finds it.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Collection(Generic[E]):
         closed: re.Pattern[bytes] | None = None,
         grouped: re.Pattern[bytes] | None = None,
         file_name: str | None = None,
+        shelf_field: str | None = None,
     ) -> None:
         self.files = files
         self.base = base
@@ -52,6 +55,7 @@ class Collection(Generic[E]):
         self._closed = closed
         self._grouped = grouped
         self._file_name = file_name
+        self._shelf_field = shelf_field
         self._folders: dict[str, Folder[E]] = {}
 
     def add(self, entity: E) -> E:
@@ -143,15 +147,17 @@ class Collection(Generic[E]):
         if shelf not in self._folders:
             if not _is_plain(shelf):
                 raise InvalidId(value=repr(shelf)[:80])
-            path = self.base / shelf
-            if self._file_name is None:
-                made: Folder[E] = Folder(
-                    self.files, path, self._entity_type, closed=self._closed, grouped=self._grouped
-                )
-            else:
-                only = re.compile(re.escape(self._file_name))
-                made = Folder(self.files, path, self._entity_type, closed=self._closed, named=only, id=shelf)
-            self._folders[shelf] = made
+            alone = self._file_name is not None
+            self._folders[shelf] = Folder(
+                self.files,
+                self.base / shelf,
+                self._entity_type,
+                closed=self._closed,
+                grouped=self._grouped,
+                named=re.compile(re.escape(self._file_name)) if self._file_name is not None else None,
+                place={self._shelf_field: shelf} if self._shelf_field is not None else None,
+                identity=lambda stem: shelf if alone else stem,
+            )
         return self._folders[shelf]
 
     def _chosen(self, shelf: str | None) -> list[Folder[E]]:
