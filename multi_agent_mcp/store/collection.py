@@ -10,12 +10,13 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from multi_agent_mcp.errors import InvalidId, Refusal
+from multi_agent_mcp.errors import InvalidId, Refusal, StorageError
 from multi_agent_mcp.store.enclosure import is_own_directory
 from multi_agent_mcp.store.files import Files
 from multi_agent_mcp.store.folder import Folder
@@ -60,7 +61,12 @@ class Collection(Generic[E]):
 
     def add(self, entity: E) -> E:
         """Exclusive and durable; raises `FileExistsError`."""
-        self.folder(self._shelf(entity)).create(self._name(entity.id), entity)
+        folder = self.folder(self._shelf(entity))
+        try:
+            folder.create(self._name(entity.id), entity)
+        except StorageError:
+            self._drop_own_directory(folder)
+            raise
         return entity
 
     def find(self, entity_id: str) -> E | None:
@@ -134,7 +140,9 @@ class Collection(Generic[E]):
 
     def remove(self, entity: E) -> None:
         """Takes back what was added a moment ago and not acknowledged to anybody."""
-        (self.folder(self._shelf(entity)).path / self._name(entity.id)).unlink(missing_ok=True)
+        folder = self.folder(self._shelf(entity))
+        (folder.path / self._name(entity.id)).unlink(missing_ok=True)
+        self._drop_own_directory(folder)
 
     def shelves(self) -> list[str]:
         try:
@@ -178,6 +186,12 @@ class Collection(Generic[E]):
             if entity is not None:
                 return self.folder(shelf), entity
         return None
+
+    def _drop_own_directory(self, folder: Folder[E]) -> None:
+        """An entity that could not be made leaves no directory of its own, unless something else lies in it."""
+        if self._file_name is not None:
+            with suppress(OSError):
+                folder.path.rmdir()
 
     def _reshelve(self, entity_id: str, folder: Folder[E], entity: E) -> None:
         shelf = self._shelf(entity)
