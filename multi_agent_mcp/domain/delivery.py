@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from multi_agent_mcp.domain.times import parse_time
+from multi_agent_mcp.domain.times import is_recent, parse_time
 
 DeliveryState = Literal["stored", "rung", "submitted", "read"]
 
@@ -55,11 +55,9 @@ class Ring:
     def rests_for(self, now: datetime, pause: timedelta, longest: timedelta) -> timedelta:
         """How long the next one waits while this one is outstanding: a pause that doubles from `pause` up to
         `longest`. Zero when it is over, or when the clock was set back."""
-        if now < self.at:
-            return timedelta(0)
         seconds = min(pause.total_seconds() * (1 << min(self.attempt - 1, 30)), longest.total_seconds())
-        remaining = timedelta(seconds=seconds) - (now - self.at)
-        return max(remaining, timedelta(0))
+        length = timedelta(seconds=seconds)
+        return length - (now - self.at) if is_recent(self.at, now, length) else timedelta(0)
 
 
 def noted(entry: Mapping[str, Any]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
@@ -39,7 +38,7 @@ class ChatWork:
             or self._mail("conversation_ended", [of for message, of in words if tells_end(message, of)])
             or self._mail("conversation_message", [of for message, of in words if is_conversational(message)])
             or (self._action("read_messages", unread_count=len(unread)) if unread else None)
-            or self._action("exit" if self._is_over(mine, session.created_at) else "wait")
+            or self._action("exit" if self._is_over(mine, session) else "wait")
         )
 
     def _request(self, agent: Agent, mine: list[Conversation], waiting: set[str]) -> dict[str, Any] | None:
@@ -55,9 +54,13 @@ class ChatWork:
         ids = list(dict.fromkeys(conversation.id for conversation in each))
         return self._action(action, conversation_ids=ids, unread_count=len(each)) if ids else None
 
-    def _is_over(self, mine: list[Conversation], since: datetime) -> bool:
-        """Whether this session has had a conversation and none of the agent's is still open."""
-        ended_here = any(item.ended_at is not None and item.ended_at >= since for item in mine)
+    def _is_over(self, mine: list[Conversation], session: AgentSession) -> bool:
+        """Whether this session has had a conversation and none of the agent's is still open. One whose clock was set
+        back since it began cannot tell by the time, and takes any that has ended."""
+        set_back = session.last_activity_at < session.created_at
+        ended_here = any(
+            item.ended_at is not None and (set_back or item.ended_at >= session.created_at) for item in mine
+        )
         return ended_here and all(item.status == "ended" for item in mine)
 
     def _action(self, action: str, **needed: Any) -> dict[str, Any]:

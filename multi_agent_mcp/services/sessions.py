@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from multi_agent_mcp.domain.names import new_id
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task, priority_rank
+from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import InvalidSession
 from multi_agent_mcp.services.executions import Executions
 from multi_agent_mcp.services.waiting import Waiting
@@ -158,7 +159,7 @@ class LiveSession:
             self._answered = ()
             left = tuple(held for held in self.record.unconfirmed if held not in confirmed)
             self.record = self.record.touch(now).holding(left)
-            if confirmed or now - self._written.last_activity_at > ACTIVITY_WRITTEN_EVERY:
+            if confirmed or not is_recent(self._written.last_activity_at, now, ACTIVITY_WRITTEN_EVERY):
                 self._write(durable=False)
 
     def hold(self, message_ids: tuple[str, ...]) -> None:

@@ -92,11 +92,13 @@ class Waiting:
         with self._locked(owner_id):
             if not given_back or self.of(owner_id) is not None:
                 return
-            latest = max(self._archived(owner_id), default=None)
-            wait = self._archive.load(latest) if latest is not None else None
-            if wait is not None and wait.released_by in given_back:
-                self.folder.replace(_name(owner_id), replace(wait, released_by=None))
-                (self._archive.path / str(latest)).unlink(missing_ok=True)
+            # Not only the latest by its name: the clock may have been set back meanwhile.
+            for name in sorted(self._archived(owner_id), reverse=True):
+                wait = self._archive.load(name)
+                if wait is not None and wait.released_by in given_back:
+                    self.folder.replace(_name(owner_id), replace(wait, released_by=None))
+                    (self._archive.path / name).unlink(missing_ok=True)
+                    return
 
     def _released(self, owner_id: str, message_id: str) -> bool:
         waits = (self._archive.load(name) for name in self._archived(owner_id))

@@ -63,7 +63,7 @@ class EntityFiles(Generic[E]):
             except Unreadable as error:
                 if self._still_written(status):
                     return None
-                if attempt == 0 and time.time() - status.st_mtime < SETTLING_SECONDS:
+                if attempt == 0 and _age(status) < SETTLING_SECONDS:
                     time.sleep(SETTLING_SECONDS)  # a `cp` may be in the middle of it
                     continue
                 self.quarantine.set_aside(path, str(error))
@@ -101,7 +101,12 @@ class EntityFiles(Generic[E]):
 
     def _still_written(self, status: os.stat_result) -> bool:
         """A file that was just made and is still empty: somebody's `cp` or editor is at work."""
-        return status.st_size == 0 and time.time() - status.st_mtime < EMPTY_FILE_GRACE_SECONDS
+        return status.st_size == 0 and _age(status) < EMPTY_FILE_GRACE_SECONDS
+
+
+def _age(status: os.stat_result) -> float:
+    """Seconds since a file was written, or until then: one dated in the future is of before the clock was set back."""
+    return abs(time.time() - status.st_mtime)
 
 
 def _read(path: Path) -> tuple[bytes, os.stat_result]:
