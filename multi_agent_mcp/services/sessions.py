@@ -206,7 +206,9 @@ class LiveSession:
     def _write(self, *, durable: bool) -> None:
         folder = self._sessions.workspace.sessions.folder(self.record.agent_id)
         path = folder.path / f"{self.record.id}.md"
-        folder.files.replace(path, folder.codec.encode(self.record), durable=durable)
+        # Its bytes are fsynced in any case: a power cut may leave an older file, but not an empty one, with which
+        # everything in `unconfirmed` would be lost.
+        folder.files.replace(path, folder.codec.encode(self.record), sync=durable)
         self._written = self.record
 
 

@@ -77,7 +77,7 @@ def main() -> int:
             print(f"    {cut.moment} ({cut.loss}): {complaint}", flush=True)  # noqa: T201
     for loss, count in sorted(losses.items()):
         print(f"{count:5} cuts: {loss}")  # noqa: T201
-    told = f"{losses.total()} cuts, {unflushed} unflushed writes at stake, {letters} acknowledged letters looked for"
+    told = f"{losses.total()} cuts, {unflushed} unflushed writes at stake, {letters} looks for an acknowledged letter"
     print(f"{told}, wrong after {wrong} cuts; seed {seed}")  # noqa: T201
     return 1 if wrong else 0
 

@@ -40,7 +40,7 @@ def test_what_was_acknowledged_is_there_after_a_power_cut(machine: None) -> None
     done = cut("--cuts", "4")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 cuts, " in done.stdout
-    assert " 0 acknowledged letters" not in done.stdout
+    assert " 0 looks for" not in done.stdout
 
 
 def test_a_program_that_forgets_fsync_is_found_out(machine: None) -> None:
