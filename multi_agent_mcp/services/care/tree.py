@@ -83,12 +83,12 @@ def quarantined(patient: Patient) -> Iterator[Finding]:
 
 
 def _read_everything(patient: Patient) -> None:
-    """So that a file nobody can read is set aside now, and not when somebody needs it."""
+    """So that a file nobody can read is set aside now, and not when somebody needs it. Finished tasks and read mail
+    are too many for that."""
     workspace = patient.workspace
-    for collection in (workspace.tasks, workspace.sessions, workspace.executions, workspace.delegations):
+    workspace.tasks.open()
+    for collection in (workspace.sessions, workspace.executions, workspace.delegations, workspace.conversations):
         collection.all()
-    for conversation in workspace.conversations.all():
-        workspace.conversation_messages(conversation.id).entries()
     for agent_id in patient.agents.registry.all():
         workspace.mailbox(agent_id).hot.entries()
         workspace.notices(agent_id).hot.entries()
