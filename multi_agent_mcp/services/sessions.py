@@ -184,10 +184,10 @@ class LiveSession:
             self.record = self.record.holding(tuple(held for held in self.record.unconfirmed if held not in gone))
             self._write(durable=False)
 
-    def end(self, state: str = "ended") -> None:
-        """Logout, or a regular end of the process: the last answers were written."""
+    def end(self, state: str = "ended", *, confirm: bool = True) -> None:
+        """Logout, or the end of the process. `confirm`: the host had the answers that were written."""
         with self._mutex:
-            confirmed = set(self._answered)
+            confirmed = set(self._answered) if confirm else set()
             left = tuple(held for held in self.record.unconfirmed if held not in confirmed)
             lost = self.record.holding(left)
             self.record = lost.holding(()).end(self._sessions.clock(), state)
