@@ -15,7 +15,8 @@ def main() -> None:
         try:
             _run(sys.argv[1:], take_passkey())
         finally:
-            sys.stdout.flush()
+            if sys.stdout is not None:  # None: it was closed from the start
+                sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more at its end
         sys.stderr.write(f"multi-agent-mcp: storage_error: {error.strerror or error}\n")

@@ -10,14 +10,17 @@ import argparse
 import gc
 import logging
 import os
+import select
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.config import Environment, find_root, find_session, read_environment
 from multi_agent_mcp.domain.agent import PURPOSES
 from multi_agent_mcp.domain.plain import neutral
-from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.services.drafts import require_choice
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES, catalogue
@@ -33,8 +36,16 @@ class _Harmless(logging.Formatter):
         return neutral(super().format(record))
 
 
+class _StandardError(logging.StreamHandler[TextIO]):
+    """A host that does not read our standard error must not stop us: a line that finds no room there is dropped."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.stream is not None and select.select([], [self.stream], [], 0)[1]:
+            super().emit(record)
+
+
 def _log_to_stderr() -> None:
-    handler = logging.StreamHandler()
+    handler = _StandardError()
     handler.setFormatter(_Harmless("multi-agent-mcp: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
 
@@ -49,6 +60,7 @@ def main(arguments: Sequence[str], passkey: str | None = None) -> None:
     environment = read_environment()
     texts = catalogue(options.language or DEFAULT_LANGUAGE)
     try:
+        _require_stdio()
         services = _opened(options, environment)
         texts = services.texts
         binding = _bound(services, options, environment, passkey)
@@ -72,6 +84,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--purpose", help=f"one of {', '.join(PURPOSES)} (default: by what waits)")
     parser.add_argument("--language", help=f"one of {', '.join(LANGUAGES)} (default: the session's)")
     return parser
+
+
+def _require_stdio() -> None:
+    """Python has no stream where the descriptor was closed; the next file to be opened would take its number."""
+    if sys.stdin is None or sys.stdout is None:
+        raise InvalidArguments("no_stdio")
 
 
 def _opened(options: argparse.Namespace, environment: Environment) -> Services:
