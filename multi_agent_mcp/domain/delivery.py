@@ -54,11 +54,10 @@ class Ring:
 
     def rests_for(self, now: datetime, pause: timedelta, longest: timedelta) -> timedelta:
         """How long the next one waits while this one is outstanding: a pause that doubles from `pause` up to
-        `longest`. Zero when it is over, or when the clock was set back."""
-        if now < self.at:
-            return timedelta(0)
+        `longest`. Zero when it is over. A ring in the future was noted before the clock was set back; as if it were as
+        long ago, it delays the next by no more than the pause, and a small step back costs no ring."""
         seconds = min(pause.total_seconds() * (1 << min(self.attempt - 1, 30)), longest.total_seconds())
-        remaining = timedelta(seconds=seconds) - (now - self.at)
+        remaining = timedelta(seconds=seconds) - abs(now - self.at)
         return max(remaining, timedelta(0))
 
 

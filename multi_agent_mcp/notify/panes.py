@@ -17,7 +17,7 @@ from multi_agent_mcp.store.workspace import Workspace
 
 _COMPOUND = re.compile(r"[;&|<>()$`\n]|^\s*\w+=")
 ON_DEMAND = "on_demand"
-USABLE = (None, "copy_mode", "synchronized", "input_off")
+USABLE = (None, "copy_mode", "synchronized", "input_off", "unknown_host")
 
 
 @dataclass(frozen=True)

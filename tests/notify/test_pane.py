@@ -89,6 +89,13 @@ def shows(stage: Stage, seat: Seat, text: str) -> None:
         time.sleep(0.02)
 
 
+def runs(stage: Stage, pane: str, command: str) -> None:
+    end = time.monotonic() + 10
+    while stage.tmux("display-message", "-p", "-t", pane, "#{pane_current_command}") != command:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 def gone(stage: Stage, seat: Seat, text: str) -> None:
     end = time.monotonic() + 10
     while text in stage.tmux("capture-pane", "-p", "-t", seat.pane_id):
@@ -221,12 +228,10 @@ def test_a_line_of_ours_with_a_blank_of_the_humans_behind_it_is_a_draft(stage: S
 def test_another_program_in_the_foreground_gets_nothing(stage: Stage, tmp_path: Path) -> None:
     pane = stage.tmux("new-session", "-d", "-P", "-F", "#{pane_id}", "exec cat")
     kept: list[Screen] = []
-    pager = Agent(id="x", host="claude", pane_id=pane, socket_path=stage.socket)
-    end = time.monotonic() + 10
-    while (outcome := notifier(kept=kept).ring(pager, LINE)).reason == "shell":
-        assert time.monotonic() < end
-    assert outcome == Delivery("stored", "other_program")
-    assert notifier().ring(replace(pager, host="shell"), LINE) == Delivery("stored", "shell")
+    other = Agent(id="x", host="claude", pane_id=pane, socket_path=stage.socket)
+    runs(stage, pane, "cat")
+    for host in (None, "claude", "plain", "shell", "gemini"):
+        assert notifier(kept=kept).ring(replace(other, host=host), LINE) == Delivery("stored", "unknown_host")
     assert kept == []
     stage.tmux("kill-pane", "-t", pane)
 
@@ -235,10 +240,8 @@ def test_an_unknown_screen_of_a_known_host_is_kept_and_gets_nothing(stage: Stage
     pane = stage.tmux("new-session", "-d", "-P", "-F", "#{pane_id}", 'exec bash -c "exec -a claude cat"')
     agent = Agent(id="x", pane_id=pane, socket_path=stage.socket)
     kept: list[Screen] = []
-    end = time.monotonic() + 10
-    while (outcome := notifier(kept=kept).ring(agent, LINE)).reason == "shell":
-        assert time.monotonic() < end
-    assert outcome == Delivery("stored", "unknown_screen")
+    runs(stage, pane, "claude")
+    assert notifier(kept=kept).ring(agent, LINE) == Delivery("stored", "unknown_screen")
     assert len(kept) == 1
     stage.tmux("kill-pane", "-t", pane)
 
