@@ -9,6 +9,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import termios
 import threading
@@ -77,7 +78,8 @@ class Stage:
         return done.stdout.strip()
 
     def command(self, seat_host: str, log: Path) -> str:
-        return f"exec bash --norc {SCRIPT} {seat_host} {log} {sys.executable} {self.dialogs}"
+        libraries = sysconfig.get_path("purelib")
+        return f"exec bash --norc {SCRIPT} {seat_host} {log} {sys.executable} {self.dialogs} {libraries}"
 
     def register(self, agent_id: str, pane_id: str) -> None:
         """As the agent's server does when it starts in the pane."""

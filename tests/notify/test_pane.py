@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
+import sysconfig
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +29,7 @@ from multi_agent_mcp.notify.looking import look
 from multi_agent_mcp.notify.pane import TmuxNotifier
 from multi_agent_mcp.notify.screens import Screen, classify
 from multi_agent_mcp.notify.tmux import Tmux
+from multi_agent_mcp.store.foreground import foreground
 from multi_agent_mcp.texts import catalogue
 from tests.conformance.composer import CLOSE
 from tests.conformance.reader import Log, submitted
@@ -101,6 +104,16 @@ def gone(stage: Stage, seat: Seat, text: str) -> None:
     while text in stage.tmux("capture-pane", "-p", "-t", seat.pane_id):
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads proc(5)")
+def test_a_composer_finds_the_libraries_of_the_virtual_environment_under_its_hosts_name(
+    stage: Stage, seat: Seat
+) -> None:
+    seen = foreground(int(stage.tmux("display-message", "-p", "-t", seat.pane_id, "#{pane_pid}")))
+    assert seen is not None
+    assert seen.leader.name == seat.host
+    assert sysconfig.get_path("platlib") in Path(f"/proc/{seen.leader.pid}/maps").read_text(encoding="utf-8")
 
 
 def test_a_line_is_typed_whole_with_a_short_tag_and_submitted_once(stage: Stage, seat: Seat) -> None:
