@@ -160,8 +160,8 @@ class TmuxNotifier:
         return visit
 
     def _is_typing(self, seen: Look) -> bool:
-        """Whether a human has pressed a key a moment ago. A time to come is one from before the clock was set back, and
-        no moment ago; but small steps back are nothing to go by."""
+        """Whether a human has pressed a key a moment ago. A key that lies further in the future was pressed before the
+        clock was set back: it must not silence the doorbell until the clock has caught up."""
         return abs(self.clock() - seen.last_key) < self.quiet_seconds
 
     def _lasts(self, visit: Visit) -> bool:

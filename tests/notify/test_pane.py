@@ -148,6 +148,17 @@ def test_who_is_typing_is_not_disturbed(stage: Stage, seat: Seat) -> None:
     assert ringing.state == "stored"
 
 
+@pytest.mark.parametrize(("set_by", "typing"), [(-86400, False), (-1, True), (0, True), (86400, False)])
+def test_a_clock_that_is_set_silences_no_doorbell(stage: Stage, seat: Seat, set_by: float, typing: bool) -> None:
+    os.write(seat.keyboard, b"\x15")
+    comes_to(stage, seat, "idle")
+    seen = look(Tmux(socket_path=stage.socket), seat.pane_id)
+    assert not isinstance(seen, str)
+    assert abs(seen.last_key - time.time()) < 60
+    ringing = TmuxNotifier(0.02, load_profiles(), quiet_seconds=3.0, clock=lambda: seen.last_key + set_by)
+    assert ringing.check(agent(stage, seat)) == ("human_typing" if typing else None)
+
+
 def test_a_line_of_ours_that_was_left_standing_is_finished_and_not_typed_again(stage: Stage, seat: Seat) -> None:
     before = len(submitted(Log(seat.log).read()))
     os.write(seat.keyboard, b"\x1b[200~" + f"{LINE} #k3x9".encode() + b"\x1b[201~")
