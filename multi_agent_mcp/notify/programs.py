@@ -32,8 +32,8 @@ def _registered(agent: Agent) -> list[str]:
 
 
 def _still_there(agent: Agent, seen: Foreground) -> bool:
-    """Whether nobody but the registered program reads the terminal; a record that does not name it means the pane's own
-    process."""
+    """Whether nobody but the registered program reads the terminal. A record that does not name it, as of a window that
+    was opened for the agent's command, means the pane's own process and what that runs itself."""
     if registered := _registered(agent):
         return set(seen.identities) <= set(map(str, registered))
-    return [process.pid for process in seen.readers] == [agent.pane_pid]
+    return seen.leader.pid == agent.pane_pid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -300,6 +301,26 @@ def test_a_plain_pane_gets_nothing_once_another_program_reads_its_terminal(team:
     assert Path(f"{log}.other").read_text(encoding="utf-8") == ""
     pane.belongs_to(team, "worker-a")
     assert team.delivery("worker-a", sender="worker-b") == ("submitted", None)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["sh -c 'sleep 0.7; exec tee lines'", "cd .; tee lines; true", "sh -c 'while read x; do echo $x >>lines; done'"],
+    ids=["behind a launcher", "below a shell", "a shell's script"],
+)
+def test_a_plain_program_that_up_has_started_gets_its_line_however_it_was_started(
+    bare: Team, terminal: Terminal, command: str
+) -> None:
+    log = bare.base / "lines"
+    entry = json.dumps(command.replace("lines", str(log)))
+    team = bare.make(TEAM.replace("{id: worker-a,", f"{{command: {entry}, id: worker-a,"))
+    opened = team.ask("up", "--socket", terminal.socket, "--no-supervisor")["agents"]
+    (pane_id,) = (item["pane_id"] for item in opened if item["agent_id"] == "worker-a")
+    if "tee" in command:
+        wait_until(log.exists, "the program runs")
+    assert team.delivery("worker-a") == ("submitted", None)
+    wait_until(lambda: log.exists() and log.read_text(encoding="utf-8") == f"{line()}\n", "the line arrives")
+    assert Pane(terminal, pane_id, log).lines == [line()]
 
 
 @pytest.mark.parametrize("name", ["a\\tb", "a\\nb", "\\001,}#{q", "\\t\\t\\t\\t\\t\\t\\t\\t\\t\\t\\t\\t\\t\\t"])
