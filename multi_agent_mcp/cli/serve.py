@@ -39,8 +39,9 @@ def _log_to_stderr() -> None:
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Serves until the end of the process. Refuses to start with one sentence and exit code 2."""
+def main(arguments: Sequence[str], passkey: str | None = None) -> None:
+    """Serves until the end of the process. Refuses to start with one sentence and exit code 2. The passkey is what the
+    environment held; without one the agent's key file is read."""
     host_pid = os.getppid()  # before anything that takes time: the host may go meanwhile
     _log_to_stderr()
     gc.disable()  # a start makes many objects and hardly any garbage; looking for it takes a twentieth of the time
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str]) -> None:
     try:
         services = _opened(options, environment)
         texts = services.texts
-        binding = _bound(services, options, environment)
+        binding = _bound(services, options, environment, passkey)
     except Refusal as refusal:
         from multi_agent_mcp.cli.door import complain
 
@@ -79,12 +80,12 @@ def _opened(options: argparse.Namespace, environment: Environment) -> Services:
     return open_session(root, find_session(options.session or environment.session, root), language=options.language)
 
 
-def _bound(services: Services, options: argparse.Namespace, environment: Environment) -> Binding:
+def _bound(services: Services, options: argparse.Namespace, environment: Environment, passkey: str | None) -> Binding:
     """This process, bound to its agent if it was given one."""
     purpose = options.purpose or environment.purpose
     if purpose is not None:
         require_choice("purpose", purpose, PURPOSES)
     binding = Binding(services, pane=environment.pane, purpose=purpose)
     if agent_id := options.agent or environment.agent:
-        binding.bind_process(agent_id, environment.passkey)
+        binding.bind_process(agent_id, passkey)
     return binding

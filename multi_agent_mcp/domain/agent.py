@@ -41,6 +41,7 @@ class Agent:
     host: str | None = None
     created_at: str | None = None
     passkey_hash: str | None = None
+    public_key: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property

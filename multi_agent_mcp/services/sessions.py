@@ -53,27 +53,23 @@ class Sessions:
         self.workspace.sessions.add(session)
         return LiveSession(self, session, token)
 
+    def running(self, agent_id: str) -> list[AgentSession]:
+        """Sessions whose process runs. An expired one is among them: the process still rings the agent, and its next
+        call renews the session."""
+        return [session for session in self.workspace.sessions.open(agent_id) if is_running(session)]
+
     def live(self, agent_id: str) -> list[AgentSession]:
-        """Sessions whose process runs and that have not expired."""
+        """Running sessions that have not expired, which keep their purpose and their task from a new one."""
         now = self.clock()
-        return [
-            session
-            for session in self.workspace.sessions.open(agent_id)
-            if session.ended_at is None and not session.expired(now) and is_alive(session.pid, session.pid_started_at)
-        ]
+        return [session for session in self.running(agent_id) if not session.expired(now)]
 
     def alive(self, agent_id: str) -> bool:
-        """Whether a server process of this agent runs."""
-        return self.alive_since(agent_id) is not None
+        """Whether a server process of this agent runs (docs/format.md, agent session)."""
+        return bool(self.running(agent_id))
 
     def alive_since(self, agent_id: str) -> datetime | None:
         """When the longest-lived server process of this agent that still runs opened its session."""
-        running = (
-            session.created_at
-            for session in self.workspace.sessions.open(agent_id)
-            if session.ended_at is None and is_alive(session.pid, session.pid_started_at)
-        )
-        return min(running, default=None)
+        return min((session.created_at for session in self.running(agent_id)), default=None)
 
     def recover(self, agent_id: str) -> int:
         """Ends the sessions of dead processes and makes unread again what they were handed and never confirmed.
@@ -83,7 +79,7 @@ class Sessions:
         recovered = 0
         with self.workspace.locks.held(f"recover-{agent_id}"):
             for session in self.workspace.sessions.open(agent_id):
-                if session.ended_at is None and not is_alive(session.pid, session.pid_started_at):
+                if session.ended_at is None and not is_running(session):
                     recovered += self.hand_back(session)
                     self.executions.finish_session(session, "the session's process died")
                     self.workspace.sessions.update(session.id, lambda found: found.holding(()).end(self.clock()))
@@ -211,6 +207,11 @@ class LiveSession:
         path = folder.path / f"{self.record.id}.md"
         folder.files.replace(path, folder.codec.encode(self.record), durable=durable)
         self._written = self.record
+
+
+def is_running(session: AgentSession) -> bool:
+    """Whether its process runs and has not ended it."""
+    return session.ended_at is None and is_alive(session.pid, session.pid_started_at)
 
 
 def _token_hash(token: str) -> str:

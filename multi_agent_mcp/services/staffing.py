@@ -18,7 +18,6 @@ from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.board import Board
-from multi_agent_mcp.services.conversations import is_conversational
 from multi_agent_mcp.services.delegations import Delegations
 from multi_agent_mcp.services.sessions import Sessions
 from multi_agent_mcp.store.enclosure import read_file
@@ -138,4 +137,6 @@ class Staffing:
 
     def _has_chat_work(self, agent: Agent) -> bool:
         unread: list[Message] = [message for _, message in self.workspace.mailbox(agent.id).unread()]
-        return bool(self.delegations.offered(agent.id)) or any(is_conversational(message) for message in unread)
+        return bool(self.delegations.offered(agent.id)) or any(
+            self.delegations.conversations.of_mail(agent.id, message) for message in unread
+        )

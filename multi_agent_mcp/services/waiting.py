@@ -64,8 +64,8 @@ class Waiting:
                 self.folder.replace(_name(agent.id), changed)
 
     def release_by(self, reader: Agent, messages: Iterable[Message], agents: Mapping[str, Agent]) -> bool:
-        """Releases the lock if one of these messages, about to be marked read, comes from the awaited Admin or from
-        any Admin below the Owner."""
+        """Releases the lock if one of these messages, all verified and about to be marked read, comes from the awaited
+        Admin or from any Admin below the Owner."""
         wait = self.of(reader.id) if reader.role == "owner" else None
         if wait is None:
             return False

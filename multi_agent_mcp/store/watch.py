@@ -86,8 +86,8 @@ class TreeWatch(Watch):
     recursive = True
 
     def __init__(self, directory: Path, changed: Callable[[Path], None]) -> None:
-        super().__init__([directory], changed)
-        self._directory = directory
+        self._directory = directory.resolve()  # FSEvents names what changed by its real path
+        super().__init__([self._directory], changed)
 
     def _noticed(self, path: Path) -> None:
         with suppress(ValueError):  # moved out of the tree
