@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from multi_agent_mcp.domain.times import is_recent, parse_time
+from multi_agent_mcp.domain.times import parse_time
 
 DeliveryState = Literal["stored", "rung", "submitted", "read"]
 
@@ -54,10 +54,13 @@ class Ring:
 
     def rests_for(self, now: datetime, pause: timedelta, longest: timedelta) -> timedelta:
         """How long the next one waits while this one is outstanding: a pause that doubles from `pause` up to
-        `longest`. Zero when it is over, or when the clock was set back."""
+        `longest`. Zero when it is over, or when the clock was set back by more than a small step since: a ring that
+        lies in the future must not silence the next until the clock has caught up."""
+        if self.at - now > pause:
+            return timedelta(0)
         seconds = min(pause.total_seconds() * (1 << min(self.attempt - 1, 30)), longest.total_seconds())
-        length = timedelta(seconds=seconds)
-        return length - (now - self.at) if is_recent(self.at, now, length) else timedelta(0)
+        remaining = timedelta(seconds=seconds) - max(now - self.at, timedelta(0))
+        return max(remaining, timedelta(0))
 
 
 def noted(entry: Mapping[str, Any]) -> list[str]:

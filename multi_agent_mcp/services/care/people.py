@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from multi_agent_mcp.domain.agent import superiors
+from multi_agent_mcp.domain.agent import Agent, superiors
 from multi_agent_mcp.domain.signature import public_key
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.agents import is_passkey_of
@@ -61,4 +61,13 @@ def panes(patient: Patient) -> Iterator[Finding]:
                 repair = f"agent add {agent.id} --pane %N, or serve it"
                 yield Finding("panes", NOTE, agent.id, "no pane is registered", repair)
         elif reason := patient.probe(agent):
-            yield Finding("panes", NOTE, agent.id, f"pane {agent.pane_id}: {reason}", "start the agent again")
+            yield Finding("panes", NOTE, agent.id, f"pane {agent.pane_id}: {reason}", _repair(agent, reason))
+
+
+def _repair(agent: Agent, reason: str) -> str:
+    if reason != "unknown_host":
+        return "start the agent again"
+    if agent.host == "plain":
+        return "start its program again and register its pane while it runs: `serve` in it does, or --pane %N"
+    declare = "declare a program that reads lines with `host: plain`"
+    return f"{declare}, or describe its screen in hosts/NAME.yaml beside the sessions (docs/hosts.md)"
