@@ -87,13 +87,19 @@ class Stage:
 
         def wait() -> None:
             outcome.append(self.wait_for(directories, happened, seconds))
-            self.tmux.cmd("detach-client", "-s", self.services.workspace.session)
+            self.tmux.cmd("detach-client", "-s", f"={self._tmux_session}")
 
         waiter = threading.Thread(target=wait)
         waiter.start()
         subprocess.run(["tmux", "-S", str(self.socket), "attach"], check=False)
         waiter.join()
         return outcome[0]
+
+    @property
+    def _tmux_session(self) -> str:
+        from multi_agent_mcp.notify.panes import tmux_session
+
+        return tmux_session(self.root, self.services.workspace.session)
 
     def screens(self) -> Iterator[str]:
         """What stands in the panes, for a demo that went wrong."""
