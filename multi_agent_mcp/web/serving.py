@@ -48,6 +48,8 @@ async def _serve(console: Console, listening: socket.socket, ready: Callable[[],
     )
     server = _Server(config, ready, console.live)
     await server.serve(sockets=[listening])
+    if server.failed is not None:
+        raise server.failed
 
 
 class _Server(uvicorn.Server):
@@ -57,11 +59,15 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._ready = ready
         self._live = live
+        self.failed: OSError | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            self._ready()
+            try:
+                self._ready()
+            except OSError as error:  # nobody can have the link: end in good order, and say so then
+                self.failed, self.should_exit = error, True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._live.close()

@@ -52,7 +52,8 @@ def panes(patient: Patient) -> Iterator[Finding]:
     for agent in patient.agents.all().values():
         if agent.pane_id is None:
             if agent.role != "owner":
-                repair = f"agent add {agent.id} --pane %N, or serve it"
+                repair = f"multi-agent-mcp agent set {agent.id} --pane %N, or serve it"
                 yield Finding("panes", NOTE, agent.id, "no pane is registered", repair)
         elif reason := patient.probe(agent):
-            yield Finding("panes", NOTE, agent.id, f"pane {agent.pane_id}: {reason}", "start the agent again")
+            repair = f"start the agent again, or multi-agent-mcp agent set {agent.id} --pane %N"
+            yield Finding("panes", NOTE, agent.id, f"pane {agent.pane_id}: {reason}", repair)
