@@ -27,7 +27,7 @@ KILLING_TMUX = """\
 #!/bin/sh
 # The first window that is opened costs its opener its life: before it is open, after, or while the call is under way.
 case "$*" in
-*start-server*)
+*new-session*|*new-window*)
   if rm {armed} 2>/dev/null; then
     case {moment} in
     before) kill -9 $PPID; exit ;;
