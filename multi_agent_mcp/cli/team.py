@@ -53,7 +53,7 @@ def up(
 
     with desk(root, session, as_json=as_json) as opened:
         workspace = opened.services.workspace
-        path = socket or tmux_socket()
+        path = str(Path(socket).absolute()) if socket else tmux_socket()
         results = open_team(opened.services, path, tmux_config, supervisor=supervisor)
         name = tmux_session(workspace.root, workspace.session)
         attach = _attach_command(path, name)

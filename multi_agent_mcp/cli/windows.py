@@ -79,7 +79,8 @@ class Windows:
     def _sockets(self) -> list[str]:
         noted = [window.pane.get("socket_path") for window in self._noted().values()]
         registered = [agent.socket_path for agent in self.agents.all().values()]
-        return list(dict.fromkeys(path for path in (self._panes.socket_path, *noted, *registered) if path))
+        paths = (self._panes.socket_path, *noted, *registered)
+        return list(dict.fromkeys(path for path in paths if path and isinstance(path, str)))
 
     def _on(self, socket_path: str) -> Panes:
         return Panes(socket_path, self._project)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -123,6 +124,32 @@ def test_a_pane_that_somebody_respawned_is_not_closed(bare: Team, terminal: Term
     terminal("respawn-pane", "-k", "-t", pane_id, "exec sh")
     assert team.ask("down")["closed"] == ["worker-b"]
     assert windows(terminal) == ["worker-a"]
+
+
+def test_a_command_reaches_its_shell_as_it_stands(bare: Team, terminal: Terminal) -> None:
+    text = "~;#{pane_id} 'single' \" $HOME \\\\ \\n{}% 日本語"
+    command = f"cat <<'END' > said\n{text}\n   indented\nEND\nexec cat"
+    team = bare.make(json.dumps({"agents": [{"id": "owner", "role": "owner"}, {"id": "a", "command": command}]}))
+    (started,) = (item for item in team.ask("up", "--socket", terminal.socket, "--no-supervisor")["agents"][1:])
+    assert started["note"] == "started"
+    wait_until((team.base / "said").exists, "its command runs")
+    wait_until(lambda: (team.base / "said").read_text(encoding="utf-8") == f"{text}\n   indented\n", "as it stands")
+    assert team.ask("down")["closed"] == ["a"]
+
+
+def test_a_tmux_that_hangs_is_one_sentence_and_starts_nobody_twice(bare: Team, terminal: Terminal) -> None:
+    team = bare.make(WITH_COMMANDS)
+    command = ("up", "--socket", terminal.socket, "--no-supervisor")
+    server = int(terminal("display-message", "-p", "#{pid}"))
+    os.kill(server, signal.SIGSTOP)
+    try:
+        hung = team.run(*command)
+    finally:
+        os.kill(server, signal.SIGCONT)
+    assert (hung.code, len(hung.stderr.splitlines())) == (1, 1)
+    assert {item["note"] for item in team.ask(*command)["agents"][2:]} == {"started"}
+    assert windows(terminal) == ["worker-a", "worker-b"]
+    assert sorted(team.ask("down")["closed"]) == ["worker-a", "worker-b"]
 
 
 def test_two_projects_with_one_session_name_have_a_tmux_session_each(bare: Team, terminal: Terminal) -> None:
