@@ -22,6 +22,21 @@ def main() -> None:
         sys.exit(1)
 
 
+def _run(arguments: list[str]) -> None:
+    if arguments[:1] == ["serve"]:
+        from multi_agent_mcp.cli import serve  # a host waits for it: no other command is imported
+
+        serve.main(arguments[1:])
+    elif arguments[:1] == ["hook"]:
+        from multi_agent_mcp.cli import hook  # a host waits for it at every tool call
+
+        hook.main(arguments[1:])
+    else:
+        from multi_agent_mcp.cli.main import app
+
+        app()
+
+
 def _prepare_streams() -> None:
     """Makes the standard streams ones that every command can rely on.
 
@@ -38,21 +53,6 @@ def _prepare_streams() -> None:
     if isinstance(sys.stdin, io.TextIOWrapper) and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="surrogateescape")  # refused with a sentence where a text is wanted
         sys.stdout.reconfigure(errors="replace")
-
-
-def _run(arguments: list[str]) -> None:
-    if arguments[:1] == ["serve"]:
-        from multi_agent_mcp.cli import serve  # a host waits for it: no other command is imported
-
-        serve.main(arguments[1:])
-    elif arguments[:1] == ["hook"]:
-        from multi_agent_mcp.cli import hook  # a host waits for it at every tool call
-
-        hook.main(arguments[1:])
-    else:
-        from multi_agent_mcp.cli.main import app
-
-        app()
 
 
 if __name__ == "__main__":

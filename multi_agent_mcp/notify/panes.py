@@ -22,7 +22,7 @@ from multi_agent_mcp.notify.tmux import Tmux
 from multi_agent_mcp.store.disk import storage_errors
 
 MARK = "@multi_agent_mcp"
-USABLE = (None, "copy_mode", "synchronized", "input_off")
+USABLE = (None, "copy_mode", "synchronized", "input_off", "unknown_host")
 """Answers of `probe` by which the program of a pane runs."""
 
 _COMPOUND = re.compile(r"[;&|<>()$`\n]|^\s*\w+=")

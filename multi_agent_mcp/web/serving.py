@@ -57,9 +57,9 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None], live: Live) -> None:
         super().__init__(config)
+        self.failed: OSError | None = None
         self._ready = ready
         self._live = live
-        self.failed: OSError | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

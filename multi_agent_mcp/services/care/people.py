@@ -55,5 +55,4 @@ def panes(patient: Patient) -> Iterator[Finding]:
                 repair = f"multi-agent-mcp agent set {agent.id} --pane %N, or serve it"
                 yield Finding("panes", NOTE, agent.id, "no pane is registered", repair)
         elif reason := patient.probe(agent):
-            repair = f"start the agent again, or multi-agent-mcp agent set {agent.id} --pane %N"
-            yield Finding("panes", NOTE, agent.id, f"pane {agent.pane_id}: {reason}", repair)
+            yield Finding("panes", NOTE, agent.id, f"pane {agent.pane_id}: {reason}", "start the agent again")
