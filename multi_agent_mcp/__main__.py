@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -11,6 +12,7 @@ from multi_agent_mcp.environment import take_passkey
 def main() -> None:
     """The command line. What the operating system refuses outside the store (a full disk behind `>`, a reader that has
     gone) is one sentence and exit code 1, too."""
+    _prepare_streams()
     try:
         try:
             _run(sys.argv[1:], take_passkey())
@@ -36,6 +38,24 @@ def _run(arguments: list[str], passkey: str | None) -> None:
         from multi_agent_mcp.cli.main import app
 
         app()
+
+
+def _prepare_streams() -> None:
+    """Makes the standard streams ones that every command can rely on.
+
+    The number of a closed one would go to the next file that is opened, and what is meant for people would end up in
+    it; Python has None in its place. Letters that an encoding does not have are replaced, not refused.
+    """
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115 - it stays open as long as we run
+    is_closed = sys.stdout is None
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if is_closed:
+        sys.stderr.write("multi-agent-mcp: storage_error: standard output is closed; nothing was done\n")
+        sys.exit(1)
+    if isinstance(sys.stdin, io.TextIOWrapper) and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")  # refused with a sentence where a text is wanted
+        sys.stdout.reconfigure(errors="replace")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -15,6 +16,7 @@ from multi_agent_mcp.errors import InvalidArguments, NoSuchSession
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
 
 ROOT_NAME = ".multi-agent-mcp"
+TMUX_DIRECTORY = "/tmp"  # noqa: S108 - where tmux itself has its sockets
 LIMIT_MAX = 10**9
 """Thirty years, a gigabyte: larger ones are slips, and the clock's arithmetic ends not far beyond."""
 NOT_YAML = (yaml.YAMLError, ArithmeticError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
@@ -82,6 +84,17 @@ def _pane(environ: Mapping[str, str]) -> TmuxPane | None:
     socket_path = environ.get(f"{ENV}SOCKET") or environ.get("TMUX", "").split(",")[0]
     pane_id = environ.get(f"{ENV}PANE") or environ.get("TMUX_PANE", "")
     return TmuxPane(socket_path, pane_id) if socket_path and pane_id.startswith("%") else None
+
+
+def tmux_socket(environ: Mapping[str, str] = ENVIRON) -> str:
+    """The socket of the tmux server that plain `tmux` talks to here, running or not: the one this terminal is in, else
+    the default one of tmux(1)."""
+    inside = environ.get("TMUX", "").split(",")[0]
+    if inside:
+        return inside
+    directories = (Path(environ.get("TMUX_TMPDIR") or TMUX_DIRECTORY), Path(TMUX_DIRECTORY))
+    directory = next(found for found in directories if found.is_dir())
+    return str(directory.resolve() / f"tmux-{os.getuid()}" / "default")
 
 
 def find_root(given: str | None, start: Path) -> Path:

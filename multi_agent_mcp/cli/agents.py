@@ -1,4 +1,4 @@
-"""`agent add|list|remove`."""
+"""`agent add|set|list|remove`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from typing import Annotated, Any
 import typer
 
 from multi_agent_mcp.cli.door import Desk, Json, Root, Session, desk, table
-from multi_agent_mcp.config import read_environment
+from multi_agent_mcp.config import read_environment, tmux_socket
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
 from multi_agent_mcp.domain.names import agent_id as parse_agent_id
-from multi_agent_mcp.domain.plain import named
+from multi_agent_mcp.domain.plain import named, one_line
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.drafts import require_choice
 
-app = typer.Typer(help="Who takes part: add, list, remove.", no_args_is_help=True)
+app = typer.Typer(help="Who takes part: add, set, list, remove.", no_args_is_help=True)
 
 AgentId = Annotated[str, typer.Argument(metavar="ID")]
+Name = Annotated[str | None, typer.Option(help="A name for people.")]
+Command = Annotated[str | None, typer.Option(help="What `up` starts in the agent's window.")]
+Host = Annotated[str | None, typer.Option(help="claude, codex, or plain: a program that reads lines.")]
+PaneId = Annotated[str | None, typer.Option(metavar="%N", help="The tmux pane its doorbell rings in.")]
+Socket = Annotated[str | None, typer.Option(metavar="PATH", help="The pane's tmux socket (default: this terminal's).")]
 
 
 @app.command()
@@ -25,13 +30,11 @@ def add(
     role: Annotated[str, typer.Option(help=f"One of {', '.join(ROLES)}.")] = "worker",
     type: Annotated[str, typer.Option(help=f"One of {', '.join(AGENT_TYPES)}.")] = "ai",
     parent: Annotated[str | None, typer.Option(metavar="ID", help="The agent's superior.")] = None,
-    name: Annotated[str | None, typer.Option(help="A name for people.")] = None,
-    command: Annotated[str | None, typer.Option(help="What `up` starts in the agent's window.")] = None,
-    host: Annotated[str | None, typer.Option(help="claude, codex, or plain: a program that reads lines.")] = None,
-    pane: Annotated[str | None, typer.Option(metavar="%N", help="The tmux pane its doorbell rings in.")] = None,
-    socket: Annotated[
-        str | None, typer.Option(metavar="PATH", help="The pane's tmux socket (default: this terminal's).")
-    ] = None,
+    name: Name = None,
+    command: Command = None,
+    host: Host = None,
+    pane: PaneId = None,
+    socket: Socket = None,
     root: Root = None,
     session: Session = None,
     as_json: Json = False,
@@ -56,6 +59,34 @@ def add(
         added = opened.services.agents.add(agent)
         key = str(opened.services.workspace.key_path(added.id))
         opened.show({"agent_id": added.id, "key_file": key, **place}, [f"{added.id}: {added.role}, key in {key}"])
+
+
+@app.command("set")
+def set_agent(
+    agent_id: AgentId,
+    here: Annotated[bool, typer.Option("--here", help="Its doorbell rings in the pane of this terminal.")] = False,
+    pane: PaneId = None,
+    socket: Socket = None,
+    host: Host = None,
+    command: Command = None,
+    name: Name = None,
+    root: Root = None,
+    session: Session = None,
+    as_json: Json = False,
+) -> None:
+    """Change what is registered for an agent; an empty text takes a value away."""
+    with desk(root, session, as_json=as_json) as opened:
+        texts = {"host": host, "command": command, "name": name}
+        changed = {key: value for key, value in texts.items() if value is not None}
+        if (here and pane) or (socket and not pane) or not (here or pane or changed):
+            raise InvalidArguments("nothing_to_set")
+        changed |= _pane_fields(_pane_here() if here else pane, socket)
+        agent = opened.services.agents.change(agent_id, **changed)
+        shown = {key: getattr(agent, key) for key in changed}
+        opened.show(
+            {"agent_id": agent.id, **shown},
+            [f"{agent.id}: {key}: {one_line(str(value))}" for key, value in shown.items()],
+        )
 
 
 @app.command("list")
@@ -105,14 +136,21 @@ def _record(opened: Desk, agent: Agent) -> dict[str, Any]:
     }
 
 
+def _pane_here() -> str:
+    here = read_environment().pane
+    if here is None:
+        raise InvalidArguments("no_pane_here")
+    return here.pane_id
+
+
 def _pane_fields(pane: str | None, socket: str | None) -> dict[str, Any]:
     """What is registered for `--pane`: found on its tmux server now, so that a later pane of that number is not it."""
     if pane is None:
         return {}
-    from multi_agent_mcp.notify.tmux import default_socket, pane_place  # libtmux takes 70 ms to import
+    from multi_agent_mcp.notify.tmux import pane_place  # libtmux takes 70 ms to import
 
     here = read_environment().pane
-    socket_path = socket or (here.socket_path if here else default_socket())
+    socket_path = socket or (here.socket_path if here else tmux_socket())
     place = pane_place(socket_path, pane)
     if place is None:
         raise InvalidArguments(reason=f"there is no pane {pane} on the tmux server at {socket_path}")

@@ -16,6 +16,8 @@ from multi_agent_mcp.services.care.finding import PROBLEM, Finding
 from multi_agent_mcp.services.care.pruning import Pruning
 
 Answer = dict[str, Any]
+LONGEST_AGE_DAYS = 365_000.0
+"""Older than anything that can be there; the calendar ends not far beyond."""
 
 
 def doctor(
@@ -97,7 +99,8 @@ def prune(
     """Delete archived mail, ended agent sessions and other finished things. Unread mail and tasks always stay."""
     with desk(root, session, as_json=as_json) as opened:
         pruning = Pruning(opened.services.workspace)
-        items = pruning.prunable(opened.services.clock(), timedelta(days=older_than))
+        age = timedelta(days=min(older_than, LONGEST_AGE_DAYS))
+        items = pruning.prunable(opened.services.clock(), age)
         if not dry_run:
             pruning.delete(items)
         base = opened.services.workspace.path

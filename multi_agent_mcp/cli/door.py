@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong use.
 
 from __future__ import annotations
 
+import codecs
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -87,7 +88,9 @@ def refuse(refusal: Refusal, texts: Texts, *, as_json: bool, code: int = 1) -> N
 
 
 def print_json(answer: Any) -> None:
-    sys.stdout.write(json.dumps(answer, ensure_ascii=False, indent=2) + "\n")
+    """JSON that loses nothing, whatever letters standard output has."""
+    is_unicode = codecs.lookup(sys.stdout.encoding).name == "utf-8"
+    sys.stdout.write(json.dumps(answer, ensure_ascii=not is_unicode, indent=2) + "\n")
 
 
 def say(line: str = "") -> None:

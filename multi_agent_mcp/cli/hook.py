@@ -62,7 +62,7 @@ def _run(arguments: Sequence[str]) -> int:
         return 0
     answer = _answer(event, options)
     if answer is not None:
-        sys.stdout.write(json.dumps(answer, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(answer) + "\n")
     return 0
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,28 +17,33 @@ from multi_agent_mcp.cli.team import command_of, environment_of
 from multi_agent_mcp.config import read_environment
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.services.staffing import Post, Window
+from multi_agent_mcp.services.supervision import Supervision
+from multi_agent_mcp.store.locks import WINDOWS
 from multi_agent_mcp.store.watch import Changes, Watch
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.notify.panes import Panes
+    from multi_agent_mcp.cli.windows import Windows
 
 LOOK_AGAIN_SECONDS = 2.0
 WATCHED = ("ipc", "tasks", "delegations", "sessions")
 
 
 def supervise(root: Root = None, session: Session = None) -> None:
-    """Open windows for missing agent sessions and close finished ones, until it is stopped. Runs inside tmux."""
-    from multi_agent_mcp.notify.panes import Panes
+    """Open windows for missing agent sessions and close finished ones, until `down` or Ctrl-C. Runs inside tmux."""
+    from multi_agent_mcp.cli.windows import Windows
 
     with desk(root, session) as opened:
         here = read_environment().pane
         if here is None:
             raise InvalidArguments(reason="supervise runs in a tmux pane; `up` opens one for it")
         services = opened.services
-        supervisor = Supervisor(services, Panes(services.workspace, here.socket_path))
+        supervision = Supervision(services.workspace)
+        with services.workspace.locks.held(WINDOWS):
+            supervision.begin()
+        supervisor = Supervisor(services, supervision, Windows(services, here.socket_path))
         changes = Changes()
         with Watch(_directories(services), lambda _: changes.notify()):
-            while True:
+            while supervisor.is_wanted:
                 seen = changes.count
                 for event in supervisor.look():
                     say(f"{time.strftime('%H:%M:%S')} {event}")
@@ -47,15 +53,24 @@ def supervise(root: Root = None, session: Session = None) -> None:
 class Supervisor:
     """One look at a time; between looks it knows nothing that does not stand in files."""
 
-    def __init__(self, services: Services, panes: Panes) -> None:
+    def __init__(self, services: Services, supervision: Supervision, windows: Windows) -> None:
         self.services = services
         self.staffing = services.staffing
-        self.panes = panes
+        self.supervision = supervision
+        self.windows = windows
+        self.is_wanted = True
 
-    def look(self) -> Iterator[str]:
-        """Closes what is over, opens what is missing; yields what it did."""
-        windows = self.staffing.windows()
-        for post, window in windows.items():
+    def look(self) -> list[str]:
+        """Closes what is over, opens what is missing; says what it did. After `down` it does neither any more."""
+        try:
+            with self.windows.looking():
+                self.is_wanted = self.supervision.running() == os.getpid()
+                return list(self._act()) if self.is_wanted else ["the team is down"]
+        except Refusal as refusal:  # tmux hangs, somebody holds the lock, the disk is full: it may pass
+            return [self.services.texts.sentence(refusal)]
+
+    def _act(self) -> Iterator[str]:
+        for post, window in self.staffing.windows().items():
             if event := self._tend(post, window):
                 yield event
         for post in self.staffing.needed():
@@ -66,13 +81,12 @@ class Supervisor:
         """A window whose session has logged out is closed; one that has died is noted, with the failures in a row."""
         if not window.pane:
             return None  # it failed before and rests
-        if self.panes.is_there(window.pane):
-            if not self.staffing.finished(post, window):
+        if pane := self.windows.living.get(post):
+            if window.stays or not self.staffing.finished(post, window):
                 return None
-            self.panes.close(window.pane)
-            self.staffing.closed(post)
+            self.windows.close(pane)
             return f"{post.agent_id} ({post.purpose}): logged out, window closed"
-        failures = self.staffing.failures_after(post, window)
+        failures = 0 if window.stays else self.staffing.failures_after(post, window)
         if failures:
             self.staffing.opened(post, {}, failures)
             return f"{post.agent_id} ({post.purpose}): its command died at once, {failures} times in a row"
@@ -83,31 +97,20 @@ class Supervisor:
         window = self.staffing.window(post)
         if window is not None and (window.pane or window.rests(self.services.clock())):
             return None
-        agent = self.services.agents.get(post.agent_id)
-        if post.purpose == "task" and agent.pane_id is not None and self._main_window_runs(agent.id):
-            return None
-        command = command_of(self.services, agent)
+        command = command_of(self.services, self.services.agents.get(post.agent_id))
         if command is None:
             return None
-        name = agent.id if post.purpose == "task" else f"{agent.id}-chat"
         environment = environment_of(self.services) | {
-            "MULTI_AGENT_MCP_AGENT": agent.id,
+            "MULTI_AGENT_MCP_AGENT": post.agent_id,
             "MULTI_AGENT_MCP_PURPOSE": post.purpose,
         }
         failures = window.failures if window is not None else 0
         try:
-            place = self.panes.open_window(name, command, environment)
-        except Refusal as refusal:  # a command may end before tmux has told us about its window
+            pane = self.windows.open(post, command, environment, failures=failures)
+        except Refusal as refusal:
             self.staffing.opened(post, {}, failures + 1)
-            return f"{post.agent_id} ({post.purpose}): {refusal}"
-        self.staffing.opened(post, place or {}, failures if place else failures + 1)
-        return f"{post.agent_id} ({post.purpose}): window opened" if place else f"{post.agent_id}: died at once"
-
-    def _main_window_runs(self, agent_id: str) -> bool:
-        """Whether `up` opened a window for this agent that is still there: its session is about to come."""
-        agent = self.services.agents.get(agent_id)
-        place = {name: getattr(agent, name) for name in ("pane_id", "socket_path", "pane_pid", "tmux_pid")}
-        return agent.extra.get("opened_by") == "up" and self.panes.is_there(place)
+            return f"{post.agent_id} ({post.purpose}): {self.services.texts.sentence(refusal)}"
+        return f"{post.agent_id} ({post.purpose}): window opened" if pane else f"{post.agent_id}: died at once"
 
 
 def _directories(services: Services) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,15 +12,24 @@ import typer
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.cli.door import Json, Root, Session, desk, table
+from multi_agent_mcp.config import read_environment, tmux_socket
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.services.hosts import mcp_argument
-from multi_agent_mcp.services.staffing import Post
+from multi_agent_mcp.services.staffing import SUPERVISOR, Post
+from multi_agent_mcp.services.supervision import Supervision
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.notify.panes import Opened, Panes
+    from multi_agent_mcp.cli.windows import Windows
+    from multi_agent_mcp.notify.panes import OwnPane
 
+ON_DEMAND = "on_demand"
 Socket = Annotated[
-    str | None, typer.Option("--socket", metavar="PATH", help="The tmux socket (default: tmux's own default server).")
+    str | None,
+    typer.Option(
+        "--socket",
+        metavar="PATH",
+        help="The tmux socket (default: the server this terminal is in, else tmux's default).",
+    ),
 ]
 
 
@@ -39,33 +49,102 @@ def up(
 
     In a command {mcp_config}, {root}, {session}, {agent}, {python} and {examples} are filled in.
     """
+    from multi_agent_mcp.notify.panes import tmux_session
+
     with desk(root, session, as_json=as_json) as opened:
-        results = open_team(opened.services, socket, tmux_config, supervisor=supervisor)
+        workspace = opened.services.workspace
+        path = str(Path(socket).absolute()) if socket else tmux_socket()
+        results = open_team(opened.services, path, tmux_config, supervisor=supervisor)
+        name = tmux_session(workspace.root, workspace.session)
+        attach = _attach_command(path, name)
         rows = [(result.agent_id, result.pane_id or "-", result.note) for result in results]
-        opened.show({"agents": [vars(result) for result in results]}, table(("agent", "pane", "note"), rows))
+        opened.show(
+            {"agents": [vars(result) for result in results], "tmux_session": name, "attach": attach},
+            [*table(("agent", "pane", "note"), rows), "", f"to look at them: {attach}"],
+        )
 
 
 def down(root: Root = None, session: Session = None, as_json: Json = False) -> None:
-    """Close the panes that `up` opened. Mail and tasks stay."""
-    from multi_agent_mcp.notify.panes import Panes
+    """Close the panes that `up` and the supervisor opened. Mail and tasks stay."""
+    from multi_agent_mcp.cli.windows import Windows
 
     with desk(root, session, as_json=as_json) as opened:
-        panes = Panes(opened.services.workspace, None)
-        closed = [*close_windows(opened.services, panes), *panes.down(opened.services.agents.all())]
-        opened.show({"closed": closed}, [f"closed: {', '.join(closed) or 'nothing'}"])
+        windows = Windows(opened.services, tmux_socket())
+        with windows.looking():
+            Supervision(opened.services.workspace).end()  # one that runs outside our panes ends, too
+            closed = [Post.of(pane.label).window_name for pane in windows.found]
+            for pane in sorted(windows.found, key=_is_here):
+                windows.close(pane)
+            opened.show({"closed": closed}, [f"closed: {', '.join(closed) or 'nothing'}"])
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What became of one agent: `pane_id` None means that nothing was started, and `note` says why."""
+
+    agent_id: str
+    pane_id: str | None
+    note: str
 
 
 def open_team(
-    services: Services, socket: str | None, tmux_config: str | None, *, remain: bool = False, supervisor: bool = False
+    services: Services, socket: str, tmux_config: str | None, *, remain: bool = False, supervisor: bool = False
 ) -> list[Opened]:
-    """Opens the windows; with `remain` a pane whose command has ended stays to be looked at."""
-    from multi_agent_mcp.notify.panes import Panes  # libtmux takes 70 ms to import
+    """Opens a window for every agent with a command that has none, and registers its pane; with `remain` a pane whose
+    command has ended stays to be looked at. Raises `InvalidArguments` when tmux is missing or refuses."""
+    from multi_agent_mcp.cli.windows import Windows  # libtmux takes 70 ms to import
 
-    panes = Panes(services.workspace, socket, tmux_config, remain=remain)
-    agents = services.agents.all()
-    commands = {agent.id: command for agent in agents.values() if (command := command_of(services, agent)) is not None}
-    results = panes.up(agents, commands, environment_of(services))
-    return [*results, _open_supervisor(services, panes)] if supervisor else results
+    windows = Windows(services, socket, tmux_config, remain=remain)
+    with windows.looking():
+        results = [_open(services, windows, agent) for agent in services.agents.all().values()]
+        return [*results, _open_supervisor(services, windows)] if supervisor else results
+
+
+def _open(services: Services, windows: Windows, agent: Agent) -> Opened:
+    from multi_agent_mcp.notify.panes import USABLE
+    from multi_agent_mcp.notify.tmux import probe
+
+    command, post = command_of(services, agent), Post(agent.id, "task")
+    if command is None:
+        return Opened(agent.id, None, "no command in team.yaml")
+    if agent.extra.get("spawn") == ON_DEMAND:
+        return Opened(agent.id, None, "is started when there is work for it")
+    reachable = agent.pane_id is not None and probe(agent) in USABLE
+    if pane := windows.living.get(post):
+        if not reachable:
+            _register(services, agent, pane)
+        return Opened(agent.id, pane.pane_id, "runs already")
+    if reachable:
+        return Opened(agent.id, agent.pane_id, "runs already")
+    environment = {**environment_of(services), "MULTI_AGENT_MCP_AGENT": agent.id}
+    pane = windows.open(post, command, environment, stays=True)
+    if pane is None:
+        return Opened(agent.id, None, "its command ended at once")
+    _register(services, agent, pane)
+    return Opened(agent.id, pane.pane_id, "started")
+
+
+def _register(services: Services, agent: Agent, pane: OwnPane) -> None:
+    """Where the agent's doorbell hangs from now on."""
+    from multi_agent_mcp.notify.tmux import pane_place
+
+    place = pane_place(pane.socket_path, pane.pane_id)
+    if place is not None:
+        # No `pane_program`: what was just opened may still be on its way through a launcher (`env`, pyenv, `sh -c`).
+        services.workspace.registry.update(agent.id, **place | {"pane_program": None})
+
+
+def _attach_command(socket: str, name: str) -> str:
+    """How a human gets to see the team from this terminal."""
+    here = read_environment().pane
+    verb = "switch-client" if here is not None and here.socket_path == socket else "attach"
+    return shlex.join(["tmux", "-S", socket, verb, "-t", f"={name}"])
+
+
+def _is_here(pane: OwnPane) -> bool:
+    """Whether this very process runs in that pane: it is closed last."""
+    here = read_environment().pane
+    return here is not None and here.pane_id == pane.pane_id
 
 
 def environment_of(services: Services) -> dict[str, str]:
@@ -96,31 +175,14 @@ def command_of(services: Services, agent: Agent) -> str | None:
     return filled(agent.command, quoted)
 
 
-def close_windows(services: Services, panes: Panes) -> list[str]:
-    """Closes the supervisor and what it opened."""
-    closed = []
-    posts = {Post("supervisor", "-"): services.staffing.window(Post("supervisor", "-"))} | services.staffing.windows()
-    for post, window in posts.items():
-        if window is not None and panes.is_there(window.pane):
-            panes.close(window.pane)
-            closed.append(f"{post.agent_id} ({post.purpose})")
-        services.staffing.closed(post)
-    return closed
-
-
-def _open_supervisor(services: Services, panes: Panes) -> Opened:
-    from multi_agent_mcp.notify.panes import Opened
-
-    post = Post("supervisor", "-")
-    window = services.staffing.window(post)
-    if window is not None and panes.is_there(window.pane):
-        return Opened("(supervisor)", str(window.pane["pane_id"]), "runs already")
+def _open_supervisor(services: Services, windows: Windows) -> Opened:
+    if pane := windows.living.get(SUPERVISOR):
+        return Opened("(supervisor)", pane.pane_id, "runs already")
+    if pid := Supervision(services.workspace).running():
+        return Opened("(supervisor)", None, f"runs already, as process {pid}")
     command = shlex.join([sys.executable, "-m", "multi_agent_mcp", "supervise"])
-    place = panes.open_window("supervisor", command, environment_of(services))
-    if place is None:
-        return Opened("(supervisor)", None, "ended at once")
-    services.staffing.opened(post, place, 0)
-    return Opened("(supervisor)", str(place["pane_id"]), "started")
+    pane = windows.open(SUPERVISOR, command, environment_of(services), stays=True)
+    return Opened("(supervisor)", pane.pane_id, "started") if pane else Opened("(supervisor)", None, "ended at once")
 
 
 def examples_directory() -> Path:

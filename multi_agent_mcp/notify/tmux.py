@@ -154,12 +154,6 @@ def pane_filter(pane_id: str) -> str:
     return f"#{{==:#{{pane_id}},{pane_id}}}"
 
 
-def default_socket() -> str:
-    """The socket of the tmux server that plain `tmux` talks to; "" when none runs."""
-    found = Tmux().cmd("display-message", "-p", "#{socket_path}")
-    return found.stdout[0] if found.returncode == 0 and found.stdout else ""
-
-
 def pane_place(socket_path: str, pane_id: str) -> dict[str, Any] | None:
     """The registry's pane fields for a pane, or None when there is no such pane (probed by `list-panes`, row 12)."""
     if not PANE_ID.fullmatch(pane_id):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from multi_agent_mcp.config import session_names
 from multi_agent_mcp.domain.agent import Agent, is_superior, superiors
@@ -102,6 +103,14 @@ class Agents:
             if agent.id not in self.all():
                 raise  # another one, whose id differs in case only
             return self.get(agent.id), False
+
+    def change(self, agent_id: str, **changed: Any) -> Agent:
+        """Sets these fields of an agent; an empty text takes a value away. Raises `InvalidId` or `AgentNotFound`."""
+        agent = self.get(agent_id)
+        wanted = {key: None if value == "" else value for key, value in changed.items()}
+        if wanted.get("name", agent.name) is None:
+            wanted["name"] = agent.id
+        return self.registry.update(agent.id, **wanted)
 
     def remove(self, agent_id: str) -> Agent:
         """Nobody can write to a removed agent; its record and its files stay."""

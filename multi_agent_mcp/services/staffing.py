@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -35,16 +35,40 @@ class Post:
     agent_id: str
     purpose: str
 
+    @property
+    def label(self) -> str:
+        """Ids hold no dots."""
+        return f"{self.agent_id}.{self.purpose}"
+
+    @classmethod
+    def of(cls, label: str) -> Post:
+        agent_id, _, purpose = label.rpartition(".")
+        return cls(agent_id, purpose)
+
+    @property
+    def window_name(self) -> str:
+        return f"{self.agent_id}-chat" if self.purpose == "chat" else self.agent_id
+
+
+SUPERVISOR = Post("supervisor", "-")
+
 
 @dataclass(frozen=True)
 class Window:
-    """What was opened for a post: the pane, when, and how many attempts died at once before it."""
+    """What was opened for a post: the pane, when, and how many attempts died at once before it. A window that `stays`
+    was opened by `up`: a logout does not close it."""
 
     pane: Mapping[str, Any]
     opened_at: datetime
     failures: int = 0
+    stays: bool = False
     earlier: frozenset[str] = frozenset()
     """The sessions the post had had by then. Times would not tell which came later, should the clock be set back."""
+
+    @property
+    def intended(self) -> bool:
+        """It was about to be opened; whether it was, only tmux can tell."""
+        return bool(self.pane) and "pane_id" not in self.pane
 
     def rests(self, now: datetime) -> bool:
         """Whether a post whose command died at once is still left alone."""
@@ -99,14 +123,30 @@ class Staffing:
                     found[Post(agent_id, purpose)] = window
         return found
 
-    def opened(self, post: Post, pane: Mapping[str, Any], failures: int) -> None:
-        """Remembers a window; written whole before anything else is decided."""
-        earlier = [session.id for session in self._sessions(post)]
+    def opened(self, post: Post, pane: Mapping[str, Any], failures: int, *, stays: bool = False) -> None:
+        """Remembers a window; written whole before anything else is decided. With a pane of nothing but a
+        `socket_path` it is the intent to open one there, without one a failure."""
+        earlier = frozenset(session.id for session in self._sessions(post))
+        self._write(post, Window(pane, self.clock(), failures, stays, earlier))
+
+    def found(self, post: Post, pane: Mapping[str, Any]) -> None:
+        """Remembers the pane of a window that was intended; one that nobody remembers stays until `down`."""
+        self._write(post, replace(self.window(post) or Window({}, self.clock(), stays=True), pane=pane))
+
+    def failed(self, post: Post, window: Window) -> None:
+        """Remembers nothing but the failures of a window that was not opened, or is gone."""
+        if window.failures:
+            self.opened(post, {}, window.failures)
+        else:
+            self.closed(post)
+
+    def _write(self, post: Post, window: Window) -> None:
         record = {
-            "opened_at": format_time(self.clock()),
-            "failures": failures,
-            "pane": dict(pane),
-            "earlier_sessions": earlier,
+            "opened_at": format_time(window.opened_at),
+            "failures": window.failures,
+            "stays": window.stays,
+            "pane": dict(window.pane),
+            "earlier_sessions": sorted(window.earlier),
         }
         self.workspace.files.replace(
             self.workspace.window_path(post.agent_id, post.purpose), json.dumps(record).encode()
@@ -131,8 +171,11 @@ class Staffing:
         try:
             record = json.loads(read_file(self.workspace.window_path(post.agent_id, post.purpose))[0])
             opened_at = parse_time(record["opened_at"])
+            if opened_at is None:
+                return None
             earlier = frozenset(map(str, record.get("earlier_sessions", ())))
-            return Window(record["pane"], opened_at, int(record["failures"]), earlier) if opened_at else None
+            stays = record.get("stays") is True
+            return Window(dict(record["pane"]), opened_at, int(record["failures"]), stays, earlier)
         except (OSError, ArithmeticError, ValueError, KeyError, TypeError, RecursionError):
             return None  # derived; a damaged record is as good as none
 

@@ -17,6 +17,9 @@ from multi_agent_mcp.store.enclosure import Enclosure
 LOCK_SECONDS = 10.0
 LOCK_POLL_SECONDS = 0.002
 
+WINDOWS = "windows"
+"""What a team has open in tmux: `up`, `down` and the supervisor look and act under it. Taken before any other lock."""
+
 SERVING, WAITER = "serving", "waiter"
 LIFELONG = (f"{SERVING}-", f"{WAITER}-")
 """How the locks begin that a process holds for as long as it lives, for others to see; all others are held briefly."""

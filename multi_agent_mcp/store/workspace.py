@@ -181,8 +181,13 @@ class Workspace:
         return Folder(self.files, self.path / "owner_wait" / "archive", OwnerWait)
 
     def window_path(self, agent_id: str, purpose: str) -> Path:
-        """What the supervisor opened for an agent's session; derived, may be deleted."""
+        """What `up` or the supervisor opened for an agent's session; derived, may be deleted."""
         return self.path / ".supervisor" / f"{agent_id}-{purpose}.json"
+
+    @property
+    def supervision_path(self) -> Path:
+        """Which process supervises this session."""
+        return self.path / ".supervisor" / "running.json"
 
     def doorbells(self, agent_id: AgentId | str) -> Journal:
         """What happened to this agent's doorbell; derived, may be deleted."""

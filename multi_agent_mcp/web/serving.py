@@ -64,6 +64,8 @@ async def _serve(console: Console, listening: socket.socket, ready: Callable[[],
     )
     server = _Server(config, ready, console.live)
     await server.serve(sockets=[listening])
+    if server.failed is not None:
+        raise server.failed
 
 
 class _Server(uvicorn.Server):
@@ -71,6 +73,7 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None], live: Live) -> None:
         super().__init__(config)
+        self.failed: OSError | None = None
         self._ready = ready
         self._live = live
         self._reported_at = -REPORT_SECONDS
@@ -81,7 +84,10 @@ class _Server(uvicorn.Server):
         for listening in sockets or ():
             listening.listen(WAITING_CONNECTIONS)
         if self.started:
-            self._ready()
+            try:
+                self._ready()
+            except OSError as error:  # nobody can have the link: end in good order, and say so then
+                self.failed, self.should_exit = error, True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._live.close()

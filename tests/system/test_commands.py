@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tomllib
 from pathlib import Path
@@ -99,6 +100,45 @@ def test_agents_are_added_listed_and_removed(team: Team) -> None:
     team.ask("agent", "add", "worker-c", "--parent", "admin")
     assert team.key("worker-c") == key
     assert team.ask("unread", "worker-c")["unread_count"] == 1
+
+
+def test_what_is_registered_for_an_agent_is_changed_and_taken_away(team: Team) -> None:
+    wanted = {"name": "Ay", "command": "claude -p 'x'", "host": "claude"}
+    options = [part for key, value in wanted.items() for part in (f"--{key}", value)]
+    assert {**wanted, "success": True, "agent_id": "worker-a"} == team.ask("agent", "set", "worker-a", *options)
+    agent = team.services.agents.get("worker-a")
+    assert {key: getattr(agent, key) for key in wanted} == wanted
+    team.ask("agent", "set", "worker-a", "--command", "", "--name", "", "--host", "")
+    agent = team.services.agents.get("worker-a")
+    assert (agent.command, agent.name, agent.host, agent.parent_id) == (None, "worker-a", None, "admin")
+    before = (team.path / "agents.json").read_bytes()
+    for arguments in (
+        (),
+        ("--socket", "/nowhere"),
+        ("--here", "--pane", "%1"),
+        ("--here",),
+        ("--pane", "%1; kill-server"),
+    ):
+        _refused(team.run("agent", "set", "worker-a", *arguments), "invalid_arguments")
+    _refused(team.run("agent", "set", "nobody", "--name", "x"), "agent_not_found")
+    assert (team.path / "agents.json").read_bytes() == before
+
+
+@pytest.mark.tmux
+def test_an_agents_pane_is_set_as_doctor_advises(team: Team, terminal: Terminal) -> None:
+    findings = team.run("doctor", "--json").json["findings"]
+    (advice,) = (item["repair"] for item in findings if (item["check"], item["subject"]) == ("panes", "worker-a"))
+    command = re.match(r"multi-agent-mcp (.*) --pane %N, or", advice)
+    assert command is not None
+    pane = terminal.pane()
+    team.ask(*command[1].split(), "--pane", pane.id, "--socket", terminal.socket)
+    agent = team.services.agents.get("worker-a")
+    assert (agent.pane_id, agent.socket_path, str(agent.pane_pid)) == (pane.id, terminal.socket, pane.fact("pane_pid"))
+    here = terminal.pane()
+    team.ask("agent", "set", "worker-a", "--here", env=here.env)
+    assert team.services.agents.get("worker-a").pane_id == here.id
+    _refused(team.run("agent", "set", "worker-a", "--pane", "%99", "--socket", terminal.socket), "invalid_arguments")
+    assert team.services.agents.get("worker-a").pane_id == here.id
 
 
 def test_mail_is_sent_counted_read_and_traced(team: Team) -> None:

@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
+from socket import create_server
 
 import pytest
 
@@ -66,6 +68,37 @@ def test_the_office_can_be_visited_until_it_is_closed(tmp_path: Path, env: dict[
         assert any("/open?ticket=" in line for line in demo.stdout)
         os.killpg(demo.pid, signal.SIGINT)
         assert demo.stdout.read().splitlines()[-1] == "every step happened"
+
+
+@pytest.mark.slow
+@pytest.mark.tmux
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_an_office_that_is_told_to_end_leaves_no_tmux_and_no_console(
+    tmp_path: Path, env: dict[str, str], number: signal.Signals
+) -> None:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    with subprocess.Popen(
+        [*COMMAND, "demo", "office", "--directory", str(tmp_path / "place")],
+        cwd=tmp_path,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    ) as demo:
+        try:
+            assert demo.stdout is not None
+            socket = demo.stdout.readline().split()[2]
+            port = next(found[1] for text in demo.stdout if (found := re.search(r":(\d+)/open\?ticket=", text)))
+            demo.send_signal(number)
+            errors = demo.communicate(timeout=DEMO_SECONDS)[1]
+        finally:
+            demo.terminate()
+    assert (demo.returncode, errors) == (128 + number, "")
+    assert subprocess.run(["tmux", "-S", socket, "has-session"], capture_output=True, check=False).returncode == 1
+    assert not Path(socket).parent.exists()
+    with closing(create_server(("127.0.0.1", int(port)))):
+        pass  # nobody serves there any more
 
 
 def test_the_ten_lines_of_the_readme_run_in_an_empty_directory(tmp_path: Path, env: dict[str, str]) -> None:

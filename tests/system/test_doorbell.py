@@ -273,7 +273,7 @@ def test_a_program_that_nobody_has_declared_or_described_gets_nothing_and_doctor
 ) -> None:
     registry = team.services.workspace.registry
     for host, advice in (
-        (None, "declare a program that reads lines with `host: plain`"),
+        (None, "--host plain"),
         ("gemini", "hosts/NAME.yaml"),
     ):
         registry.update("worker-a", host=host)

@@ -51,11 +51,11 @@ def start(team: Team, terminal: Terminal) -> None:
 def windows(terminal: Terminal) -> list[str]:
     """The names of the team's windows."""
     listed = terminal("list-windows", "-a", "-F", "#{session_name} #{window_name}").splitlines()
-    return sorted(name for session, _, name in (row.partition(" ") for row in listed) if session == "demo")
+    return sorted(name for session, _, name in (row.partition(" ") for row in listed) if session != "work")
 
 
 def supervisor_pid(terminal: Terminal) -> int:
-    return int(terminal("display-message", "-p", "-t", "demo:supervisor", "#{pane_pid}"))
+    return int(terminal("list-panes", "-a", "-f", "#{==:#{window_name},supervisor}", "-F", "#{pane_pid}"))
 
 
 def sessions(team: Team, purpose: str = "task") -> list[str]:

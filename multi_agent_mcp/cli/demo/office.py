@@ -25,14 +25,24 @@ def play(stage: Stage, seconds: float, attach: bool) -> list[str]:
         f"executions/{WORKER}", lambda: bool(stage.services.workspace.executions.all(WORKER)), seconds
     )
     command = [sys.executable, "-m", "multi_agent_mcp", "web", "--root", str(stage.root), "--session", session]
-    with subprocess.Popen(command) as console:
+    try:
         say(f"open this link, and drag the task of {WORKER} to the column of blocked ones; Ctrl-C ends it")
-        try:
-            if attach:
-                stage.attach_until_finished(float("inf"))
-                console.terminate()
-            console.wait()
-        except KeyboardInterrupt:
-            console.wait()
-    story.end()
+        sys.stdout.flush()  # the console writes the link itself
+        with subprocess.Popen(command) as console:
+            _show(stage, console, attach=attach)
+    finally:
+        story.end()
     return [] if works else [f"{WORKER} never began to work"]
+
+
+def _show(stage: Stage, console: subprocess.Popen[bytes], *, attach: bool) -> None:
+    """Returns when the console has ended, and ends it when this process is told to end."""
+    try:
+        if attach:
+            stage.attach_until_finished(float("inf"))
+        else:
+            console.wait()
+    except KeyboardInterrupt:
+        console.wait()  # it got the same Ctrl-C
+    finally:
+        console.terminate()

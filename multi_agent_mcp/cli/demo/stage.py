@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -21,11 +22,23 @@ if TYPE_CHECKING:
     from multi_agent_mcp.notify.tmux import Tmux
 
 LOOK_AGAIN_SECONDS = 0.5
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+def _leave(number: int, _: object) -> None:
+    """Python would end at once and leave tmux and its agents behind. A second signal must not cut the tidying short."""
+    _ignore_endings()
+    raise SystemExit(128 + number)
+
+
+def _ignore_endings() -> None:
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
 
 
 class Stage:
     """Makes the session in `directory`, plays on a socket in a short temporary directory (a Unix socket's path has
-    room for about 100 characters), and takes tmux down again unless `keep`."""
+    room for about 100 characters), and takes tmux down again unless `keep`: at its end, and when a signal ends it."""
 
     def __init__(self, directory: Path, team_file: str, *, keep: bool = False) -> None:
         self.root = directory / ".multi-agent-mcp"
@@ -35,12 +48,15 @@ class Stage:
         self.socket = self._sockets / "tmux"
 
     def __enter__(self) -> Self:
+        for number in ENDING:
+            signal.signal(number, _leave)
         session = self._team.session or "demo"
         create_session(self.root, session, self._team, None)
         add_missing(self.services.agents, self._team)
         return self
 
     def __exit__(self, *_: object) -> None:
+        _ignore_endings()
         if not self.keep:
             self.tmux.cmd("kill-server")
             shutil.rmtree(self._sockets, ignore_errors=True)
@@ -87,13 +103,19 @@ class Stage:
 
         def wait() -> None:
             outcome.append(self.wait_for(directories, happened, seconds))
-            self.tmux.cmd("detach-client", "-s", self.services.workspace.session)
+            self.tmux.cmd("detach-client", "-s", f"={self._tmux_session}")
 
-        waiter = threading.Thread(target=wait)
+        waiter = threading.Thread(target=wait, daemon=True)  # a signal ends us without it
         waiter.start()
         subprocess.run(["tmux", "-S", str(self.socket), "attach"], check=False)
         waiter.join()
         return outcome[0]
+
+    @property
+    def _tmux_session(self) -> str:
+        from multi_agent_mcp.notify.panes import tmux_session
+
+        return tmux_session(self.root, self.services.workspace.session)
 
     def screens(self) -> Iterator[str]:
         """What stands in the panes, for a demo that went wrong."""

@@ -58,7 +58,7 @@ def panes(patient: Patient) -> Iterator[Finding]:
     for agent in patient.agents.all().values():
         if agent.pane_id is None:
             if agent.role != "owner":
-                repair = f"agent add {agent.id} --pane %N, or serve it"
+                repair = f"multi-agent-mcp agent set {agent.id} --pane %N, or serve it"
                 yield Finding("panes", NOTE, agent.id, "no pane is registered", repair)
         elif reason := patient.probe(agent):
             yield Finding("panes", NOTE, agent.id, f"pane {agent.pane_id}: {reason}", _repair(agent, reason))
@@ -68,6 +68,6 @@ def _repair(agent: Agent, reason: str) -> str:
     if reason != "unknown_host":
         return "start the agent again"
     if agent.host == "plain":
-        return "start its program again and register its pane while it runs: `serve` in it does, or --pane %N"
-    declare = "declare a program that reads lines with `host: plain`"
-    return f"{declare}, or describe its screen in hosts/NAME.yaml beside the sessions (docs/hosts.md)"
+        return f"start its program again, then register its pane: multi-agent-mcp agent set {agent.id} --pane %N"
+    declare = f"a program that reads lines: multi-agent-mcp agent set {agent.id} --host plain"
+    return f"{declare}; else describe its screen in hosts/NAME.yaml beside the sessions (docs/hosts.md)"

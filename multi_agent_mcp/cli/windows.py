@@ -1,0 +1,86 @@
+"""What a team has open in tmux: noted before it is opened, known again by the marks on its panes.
+
+`up`, `down` and the supervisor all hold one lock while they look and act. A process that is killed between opening a
+window and noting its pane leaves the intent and the mark, and the next one that looks joins the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.notify.panes import OwnPane, Panes, executed, tmux_session
+from multi_agent_mcp.services.staffing import SUPERVISOR, Post, Window
+from multi_agent_mcp.store.locks import WINDOWS
+
+
+class Windows:
+    """The windows of one team. New ones are opened on the tmux server at `socket_path`; those that are open are found
+    on every server that a record or a registered pane names."""
+
+    def __init__(
+        self, services: Services, socket_path: str, config_file: str | None = None, *, remain: bool = False
+    ) -> None:
+        self.staffing = services.staffing
+        self.agents = services.agents
+        self._locks = services.workspace.locks
+        self._project = tmux_session(services.workspace.root, services.workspace.session)
+        self._panes = Panes(socket_path, self._project, config_file, remain=remain)
+        self.found: list[OwnPane] = []
+        self.living: dict[Post, OwnPane] = {}
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Holds the lock, with `found` and `living` as tmux has them. Raises `InvalidArguments` when tmux does not
+        answer."""
+        with self._locks.held(WINDOWS):
+            self.found = [pane for socket_path in self._sockets() for pane in self._on(socket_path).all()]
+            self.living = {Post.of(pane.label): pane for pane in self.found if not pane.dead}
+            self._settle()
+            yield
+
+    def open(
+        self, post: Post, command: str, environment: Mapping[str, str], *, failures: int = 0, stays: bool = False
+    ) -> OwnPane | None:
+        """Opens a window, or finds it open; None when its command ended at once. Raises `InvalidArguments` when tmux is
+        missing or refuses."""
+        self.staffing.opened(post, {"socket_path": self._panes.socket_path}, failures, stays=stays)
+        pane = self._panes.open(post.label, post.window_name, executed(command), environment)
+        if pane is None:
+            self.staffing.failed(post, Window({}, self.staffing.clock(), 0 if stays else failures + 1))
+        else:
+            self.living[post] = pane
+            self.staffing.found(post, pane.place)
+        return pane
+
+    def close(self, pane: OwnPane) -> None:
+        """Closes a pane and forgets it; nobody is rung there any more."""
+        self._on(pane.socket_path).close(pane)
+        self.staffing.closed(Post.of(pane.label))
+        for agent in self.agents.all().values():
+            if (agent.socket_path, agent.pane_id) == (pane.socket_path, pane.pane_id):
+                self.agents.registry.update(agent.id, pane_id=None, pane_pid=None)
+
+    def _settle(self) -> None:
+        """Notes what was opened by a process that was killed before it could, and forgets what it did not open."""
+        for post, pane in self.living.items():
+            window = self.staffing.window(post)
+            if window is None or window.pane.get("pane_id") != pane.pane_id:
+                self.staffing.found(post, pane.place)
+        for post, window in self._noted().items():
+            if window.intended and post not in self.living:
+                self.staffing.failed(post, window)
+
+    def _noted(self) -> dict[Post, Window]:
+        supervisor = self.staffing.window(SUPERVISOR)
+        return self.staffing.windows() | ({SUPERVISOR: supervisor} if supervisor is not None else {})
+
+    def _sockets(self) -> list[str]:
+        noted = [window.pane.get("socket_path") for window in self._noted().values()]
+        registered = [agent.socket_path for agent in self.agents.all().values()]
+        paths = (self._panes.socket_path, *noted, *registered)
+        return list(dict.fromkeys(path for path in paths if path and isinstance(path, str)))
+
+    def _on(self, socket_path: str) -> Panes:
+        return Panes(socket_path, self._project)
