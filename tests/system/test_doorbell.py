@@ -297,7 +297,7 @@ def test_a_plain_pane_gets_nothing_once_another_program_reads_its_terminal(team:
     wait_until(Path(f"{log}.other").exists, "the next one runs, in the same process that was the first one's shell")
     assert team.delivery("worker-a") == ("stored", "unknown_host")
     (finding,) = _pane_findings(team)
-    assert "register its pane while it runs" in finding["repair"]
+    assert "agent set worker-a --pane" in finding["repair"]
     assert Path(f"{log}.other").read_text(encoding="utf-8") == ""
     pane.belongs_to(team, "worker-a")
     assert team.delivery("worker-a", sender="worker-b") == ("submitted", None)
