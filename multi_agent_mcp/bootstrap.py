@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
 
-from multi_agent_mcp.config import Settings, read_settings
+from multi_agent_mcp.config import Settings, read_environment, read_settings
 from multi_agent_mcp.domain import names, times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import RungReport
@@ -49,6 +49,7 @@ from multi_agent_mcp.services.undertakings import Carrier, Undertakings
 from multi_agent_mcp.services.waiting import Waiting
 from multi_agent_mcp.services.work import Work
 from multi_agent_mcp.store.journal import Journal
+from multi_agent_mcp.store.locks import ORDER_CHECK
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts, catalogue
 
@@ -272,6 +273,8 @@ def open_session(
     notifier: Notifier | None = None,
 ) -> Services:
     """The services of an existing session. Raises `InvalidId`, or `NoSuchSession` when `init` was never run."""
+    if read_environment().check_locks:
+        ORDER_CHECK.abort_on_violations()
     workspace = Workspace(root, names.session_name(session))
     if not workspace.settings_path.is_file():
         raise NoSuchSession(session=session)

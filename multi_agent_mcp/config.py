@@ -50,6 +50,7 @@ class Environment:
     purpose: str | None = None
     passkey: str | None = None
     pane: TmuxPane | None = None
+    check_locks: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Settings:
 
 
 def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
-    """`MULTI_AGENT_MCP_ROOT/_SESSION/_AGENT/_PURPOSE/_PASSKEY`, and the pane this process was started in."""
+    """`MULTI_AGENT_MCP_ROOT/_SESSION/_AGENT/_PURPOSE/_PASSKEY`, and the pane this process was started in. The tests
+    set `_CHECK_LOCKS` for the processes they start; see `store/locks.py`."""
     return Environment(
         root=environ.get(f"{ENV}ROOT"),
         session=environ.get(f"{ENV}SESSION"),
@@ -69,6 +71,7 @@ def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
         purpose=environ.get(f"{ENV}PURPOSE"),
         passkey=environ.get(f"{ENV}PASSKEY"),
         pane=_pane(environ),
+        check_locks=bool(environ.get(f"{ENV}CHECK_LOCKS")),
     )
 
 

@@ -46,10 +46,10 @@ class Call:
     def purpose(self) -> str:
         return self.session.record.purpose
 
-    def hold(self, message_ids: tuple[str, ...]) -> None:
-        """Notes messages that are about to be marked read, durably, before they are."""
-        self.session.hold(message_ids)
-        self.held.extend(message_ids)
+    def hold(self, files: tuple[str, ...]) -> None:
+        """Notes what is about to be marked read, durably, before it is."""
+        self.session.hold(files)
+        self.held.extend(files)
 
     def interrupted(self) -> bool:
         """Whether an interrupt waits: a call that waits for something ends then."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
-import threading
 from contextlib import suppress
 from pathlib import Path
 
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.enclosure import read_file
 from multi_agent_mcp.store.files import Files
+from multi_agent_mcp.store.locks import Mutex
 
 DIRECTORY = "quarantine"
 REASON_SUFFIX = ".reason.txt"
@@ -22,7 +22,7 @@ class Quarantine:
     def __init__(self, files: Files, beside: Path) -> None:
         self.files = files
         self.path = beside / DIRECTORY
-        self._mutex = threading.Lock()
+        self._mutex = Mutex("quarantine")
 
     def set_aside(self, path: Path, reason: str) -> None:
         """Moves a file here and puts the reason beside it; of two readers that do so at once one does it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,17 @@ from multi_agent_mcp.store.files import Files
 from tests.store.support import in_processes, put
 
 
+@contextmanager
+def held_elsewhere(files: Files, name: str) -> Iterator[None]:
+    """Another process's hold of a lock."""
+    lock = files.locks.lock(name)
+    with lock:
+        yield
+
+
 def test_a_lock_keeps_others_out_and_is_refused_after_a_while(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks_module, "LOCK_SECONDS", 0.02)
-    with files.locks.held("agents"), pytest.raises(StorageError) as refusal, files.locks.held("agents"):
+    with held_elsewhere(files, "agents"), pytest.raises(StorageError) as refusal, files.locks.held("agents"):
         pytest.fail("two held the lock")
     assert refusal.value.key == "error.lock_timeout"
     with files.locks.held("agents"):
@@ -22,8 +32,8 @@ def test_a_lock_keeps_others_out_and_is_refused_after_a_while(files: Files, monk
 
 
 def test_locks_of_different_names_do_not_meet(files: Files) -> None:
-    with files.locks.held("b"), files.locks.held("a.chat"):
-        assert files.locks.all_held() == ["a.chat", "b"]
+    with files.locks.held("mailbox-b"), files.locks.held("notifications-a"):
+        assert files.locks.all_held() == ["mailbox-b", "notifications-a"]
     assert files.locks.all_held() == []
 
 
@@ -36,7 +46,7 @@ def test_a_lock_directory_that_cannot_be_made_is_a_storage_error(files: Files) -
 def _count_up(base: Path, times: int) -> None:
     files = Files(base)
     for _ in range(times):
-        with files.locks.held("counter"):
+        with files.locks.held("agents"):
             number = int((base / "counter").read_text())
             files.replace(base / "counter", str(number + 1).encode(), durable=False)
 
