@@ -24,6 +24,7 @@ from multi_agent_mcp.server.calllog import CallLog
 from multi_agent_mcp.server.toolbox import Answer, Tool
 from multi_agent_mcp.services.notifications import NOTHING, Pending
 from multi_agent_mcp.services.sessions import LiveSession
+from multi_agent_mcp.store.locks import Mutex
 from multi_agent_mcp.texts import Texts
 
 logger = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class Handing:
     call whose thread is at work. What was handed out to nobody becomes unread again."""
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
+        self._mutex = Mutex("handing")
         self._session: LiveSession | None = None
         self._held: tuple[str, ...] = ()
         self._abandoned = False
@@ -78,8 +79,9 @@ class Handing:
         """The call's thread is done."""
         with self._mutex:
             self._session, self._held = session, held
-            if self._abandoned:
-                session.give_back(held)
+            abandoned = self._abandoned
+        if abandoned:
+            session.give_back(held)
 
     def deliver(self) -> None:
         """The answer goes out; the next call, or a regular end, confirms that it arrived."""
@@ -87,11 +89,13 @@ class Handing:
             self._session.answered(self._held)
 
     def abandon(self) -> None:
-        """Nobody waits for the answer any more."""
+        """Nobody waits for the answer any more. Called on the event loop, which must not wait for a lock or a disk: the
+        call's thread gives back itself, and should it be done already, another one does."""
         with self._mutex:
             self._abandoned = True
-            if self._session is not None:
-                self._session.give_back(self._held)
+            session, held = self._session, self._held
+        if session is not None and held:
+            threading.Thread(target=session.give_back, args=(held,)).start()
 
 
 class Middleware:
@@ -104,6 +108,14 @@ class Middleware:
 
     def answer(self, name: str, arguments: Mapping[str, Any], handing: Handing) -> types.CallToolResult:
         """The answer to one call; never raises."""
+        try:
+            return self._answer(name, arguments, handing)
+        except Exception as error:  # a slip of ours: the agent gets a sentence all the same
+            logger.exception("the call of %s failed", name)
+            failure = StorageError("internal", reason=type(error).__name__)
+            return replies.failure(failure, self._texts, notification=self._texts("notification.none"))
+
+    def _answer(self, name: str, arguments: Mapping[str, Any], handing: Handing) -> types.CallToolResult:
         if name in BEFORE_BINDING:
             return self._unbound(self.tools[name], arguments)
         try:

@@ -141,7 +141,7 @@ def test_a_lock_that_says_a_server_or_a_waiter_lives_is_no_finding(services: Ser
     """It was, with the advice to stop the process that holds it."""
     server = services.doorbell.serve("worker-a", "chat")
     assert server is not None
-    with services.workspace.locks.held(waiter_lock("worker-a", "chat")):
+    with services.workspace.locks.lock(waiter_lock("worker-a", "chat")):
         assert len(services.workspace.locks.all_held()) == 2
         assert found(doctor, "locks") == []
     server.release()
