@@ -17,7 +17,7 @@ import mcp_types as types
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.errors import Refusal, StorageError
+from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
 from multi_agent_mcp.server import replies
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.calllog import CallLog
@@ -41,6 +41,7 @@ class Call:
     services: Services
     session: LiveSession
     me: Agent
+    handing: Handing
     held: list[str] = field(default_factory=list)
 
     @property
@@ -48,7 +49,9 @@ class Call:
         return self.session.record.purpose
 
     def hold(self, files: tuple[str, ...]) -> None:
-        """Notes what is about to be marked read, durably, before it is."""
+        """Notes what is about to be marked read, durably, before it is. Raises `Abandoned` when nobody waits for it."""
+        if self.handing.abandoned:
+            raise Abandoned
         self.session.hold(files)
         self.held.extend(files)
 
@@ -65,6 +68,10 @@ class Call:
         return replies.newest_fitting(items, characters)
 
 
+class Abandoned(Exception):
+    """The host has cancelled the call before it had any effect."""
+
+
 class Handing:
     """What a call hands out, until it is known whether the answer still has somebody to go to: a host may cancel a
     call whose thread is at work. What was handed out to nobody becomes unread again."""
@@ -73,13 +80,13 @@ class Handing:
         self._mutex = Mutex("handing")
         self._session: LiveSession | None = None
         self._held: tuple[str, ...] = ()
-        self._abandoned = False
+        self.abandoned = False
 
     def settle(self, session: LiveSession, held: tuple[str, ...]) -> None:
         """The call's thread is done."""
         with self._mutex:
             self._session, self._held = session, held
-            abandoned = self._abandoned
+            abandoned = self.abandoned
         if abandoned:
             session.give_back(held)
 
@@ -92,7 +99,7 @@ class Handing:
         """Nobody waits for the answer any more. Called on the event loop, which must not wait for a lock or a disk: the
         call's thread gives back itself, and should it be done already, another one does."""
         with self._mutex:
-            self._abandoned = True
+            self.abandoned = True
             session, held = self._session, self._held
         if session is not None and held:
             threading.Thread(target=session.give_back, args=(held,)).start()
@@ -122,7 +129,7 @@ class Middleware:
             session = self.binding.live_session()
             session.touch()
             self.services.undertakings.finish()
-            call = Call(self.binding, self.services, session, self.binding.agent())
+            call = Call(self.binding, self.services, session, self.binding.agent(), handing)
         except Refusal as refusal:
             return replies.failure(refusal, self._texts, notification=self._texts("notification.none"))
         result, held = self._bound(call, self.tools[name], arguments)
@@ -151,6 +158,8 @@ class Middleware:
             outcome: Answer | Refusal = self._run(call, tool, arguments)
         except Refusal as refusal:
             outcome = refusal
+        except Abandoned:
+            outcome = InvalidArguments(reason="the call was cancelled")
         except Exception as error:
             logger.exception("tool %s failed", tool.name)
             outcome = StorageError("internal", reason=type(error).__name__)
