@@ -18,6 +18,7 @@ from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.ladder import Ladder
 from multi_agent_mcp.notify.lines import doorbell_line
 from multi_agent_mcp.notify.standard import pane_notifier, standard_ladder
+from multi_agent_mcp.services import undertakings
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.board import Board
 from multi_agent_mcp.services.care.doctor import Doctor
@@ -45,7 +46,7 @@ from multi_agent_mcp.services.staffing import Staffing
 from multi_agent_mcp.services.tasks import Tasks
 from multi_agent_mcp.services.timeline import Timelines
 from multi_agent_mcp.services.tracing import Tracing
-from multi_agent_mcp.services.undertakings import Carrier, Undertakings
+from multi_agent_mcp.services.undertakings import Carrier, Kind, Undertakings
 from multi_agent_mcp.services.waiting import Waiting
 from multi_agent_mcp.services.work import Work
 from multi_agent_mcp.store.journal import Journal
@@ -155,18 +156,18 @@ class Services:
     @cached_property
     def undertakings(self) -> Undertakings:
         """Who carries out which kind of intent."""
-        carriers: dict[str, Carrier] = {
-            "send": lambda intent: self.post.carry(intent),
-            "create_tasks": lambda intent: self.creation.carry(intent),
-            "send_task": lambda intent: self.creation.carry(intent),
-            "request_task": lambda intent: self.creation.carry(intent),
-            "decide_request": lambda intent: self.requests.carry_decision(intent),
-            "assign_task": lambda intent: self.board.carry_assignment(intent),
-            "block_family": lambda intent: self.board.carry_block(intent),
-            "report_completed": lambda intent: self.work.carry_completion(intent),
-            "begin_conversation": lambda intent: self.conversations.carry_beginning(intent),
-            "say": lambda intent: self.conversations.carry_words(intent),
-            "end_conversation": lambda intent: self.conversations.carry_end(intent),
+        carriers: dict[Kind, Carrier] = {
+            undertakings.SEND: lambda intent: self.post.carry(intent),
+            undertakings.CREATE_TASKS: lambda intent: self.creation.carry(intent),
+            undertakings.SEND_TASK: lambda intent: self.creation.carry(intent),
+            undertakings.REQUEST_TASK: lambda intent: self.creation.carry(intent),
+            undertakings.DECIDE_REQUEST: lambda intent: self.requests.carry_decision(intent),
+            undertakings.ASSIGN_TASK: lambda intent: self.board.carry_assignment(intent),
+            undertakings.BLOCK_FAMILY: lambda intent: self.board.carry_block(intent),
+            undertakings.REPORT_COMPLETED: lambda intent: self.work.carry_completion(intent),
+            undertakings.BEGIN_CONVERSATION: lambda intent: self.conversations.carry_beginning(intent),
+            undertakings.SAY: lambda intent: self.conversations.carry_words(intent),
+            undertakings.END_CONVERSATION: lambda intent: self.conversations.carry_end(intent),
         }
         return Undertakings(self.workspace, carriers)
 

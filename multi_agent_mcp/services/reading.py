@@ -212,7 +212,8 @@ class Reading:
             hold(tuple(mailbox.reference(name) for name in names))
         self.waiting.release_by(handover.reader, fresh, self.agents.registry.all())
         mailbox.mark_read(names, handover.at)
-        mailbox.archive_read()
+        if handover.query.unread_only:  # pages that are being turned stay where they are
+            mailbox.archive_read()
 
     def _how_to_go_on(self, handover: Handover) -> dict[str, Any]:
         hints = [

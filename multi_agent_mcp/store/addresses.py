@@ -40,11 +40,11 @@ class Addresses(Generic[R]):
     def of(self, path: Path, entity: R) -> str:
         """What `find` finds this very file by: its id, or its path if another file is found by that id."""
         entity_id: str = entity.id
-        if path.parent == self._hot.path and fitting(self._names(self._hot), entity_id) == [path.name]:
-            found: Path | None = None if entity_id.endswith(".md") else path  # nearly always
-        else:
-            found = next((bearer for bearer, _ in self._bearers(entity_id)), None)
-        return entity_id if found == path else str(path.relative_to(self._hot.path))
+        alone = path.parent == self._hot.path and fitting(self._names(self._hot), entity_id) == [path.name]
+        if alone and not entity_id.endswith(".md"):
+            return entity_id  # nearly always
+        found = self.find(entity_id)
+        return entity_id if found is not None and found[0] == path else str(path.relative_to(self._hot.path))
 
     def _at(self, named: str) -> tuple[Path, R] | None:
         for folder in (self._hot, *self._months):
