@@ -250,9 +250,10 @@ class Services:
         return pane_notifier(self.workspace, self.settings).screen(agent)
 
     def audit(self, tool: str, **facts: object) -> None:
-        """Adds a line to `audit/{YYYYMMDD}.jsonl`."""
+        """Adds a line to `audit/{YYYYMMDD}.jsonl`, durably."""
         now = self.clock()
-        journal = Journal(self.workspace.files, self.workspace.path / "audit" / f"{now:%Y%m%d}.jsonl")
+        path = self.workspace.path / "audit" / f"{now:%Y%m%d}.jsonl"
+        journal = Journal(self.workspace.files, path, durable=True)
         journal.append(at=times.format_time(now), tool=tool, **facts)
 
     @cached_property

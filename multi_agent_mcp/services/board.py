@@ -167,7 +167,7 @@ class Board:
             return self._moved(task.edited(change, **fields), status, change)
 
         task = self.workspace.tasks.update(task_id, apply)
-        self.interrupts.ensure(task)
+        self._tell(task)
         return task
 
     def carry_block(self, intent: Intent) -> Task:
@@ -201,8 +201,14 @@ class Board:
             return self._moved(task.edited(change, **(fields or {})), status, change)
 
         task = self.workspace.tasks.update(task_id, move)
-        self.interrupts.ensure(task)
+        self._tell(task)
         return task, previous[-1]
+
+    def _tell(self, task: Task) -> None:
+        """The assignee has the interrupt that belongs to the task now, and no earlier one."""
+        self.interrupts.ensure(task)
+        if task.assignee_id is not None:
+            self.interrupts.settle(task.assignee_id)
 
     def _moved(self, task: Task, status: str, change: Change) -> Task:
         """The transition; blocking or cancelling what somebody else is assigned to carries an interrupt."""

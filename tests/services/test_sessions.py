@@ -15,7 +15,7 @@ from multi_agent_mcp.errors import InvalidSession, NoSuchSession
 from multi_agent_mcp.notify.recorder import Recorder
 from multi_agent_mcp.services.sessions import LiveSession
 from tests.conftest import Clock
-from tests.services.support import contents, mail, read, send, unread
+from tests.services.support import contents, mail, read, send, syncs, unread
 
 HOUR = 3600
 
@@ -201,6 +201,31 @@ def test_what_somebody_wrote_into_a_session_file_leads_nowhere_else(services: Se
     die(services, session)
     assert services.sessions.recover("worker-a") == 0
     assert unread(services, "worker-b") == 0
+
+
+def test_an_execution_whose_session_was_lost_in_a_power_cut_is_ended(services: Services) -> None:
+    """A file of no bytes is what a file system may leave."""
+    session = services.sessions.open("worker-a", "task")
+    lost = services.executions.begin(session.record, begun(services, 1).id)
+    other = services.sessions.open("worker-a", "task")
+    alive = services.executions.begin(other.record, begun(services, 2).id)
+    path = services.workspace.path / "sessions" / "worker-a" / f"{session.record.id}.md"
+    path.write_bytes(b"")
+    assert services.sessions.recover("worker-a") == 0
+    assert services.executions.get(None, lost.id).error_message == "its session was lost"
+    assert services.executions.get(None, alive.id).running
+
+
+def test_a_session_file_is_never_put_in_place_before_its_content_is_on_the_disk(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut leaves it without a byte, and nobody knows what the session was handed."""
+    send(services, "admin", "worker-a")
+    session = services.sessions.open("worker-a")
+    handed_out(services, session)
+    synced = syncs(monkeypatch)
+    session.touch()
+    assert [path.parent.name for path in synced] == [".tmp"]
 
 
 def test_a_session_at_its_end_takes_nothing_more(services: Services) -> None:
