@@ -211,13 +211,13 @@ class LiveSession:
             logger.warning("what was not delivered is not unread again yet: %s", refusal)
             self._owed.extend(files)
 
-    def end(self, state: str = "ended") -> None:
-        """Logout, or a regular end of the process: the last answers were written."""
+    def end(self, state: str = "ended", *, confirm: bool = True) -> None:
+        """Logout, or the end of the process. `confirm`: the host had the answers that were written."""
         with self._mutex:
             if self._ending:
                 return
             self._ending = True
-            left = _without(self.record.unconfirmed, _drained(self._answered))
+            left = _without(self.record.unconfirmed, _drained(self._answered) if confirm else ())
             self.record = self.record.holding(())  # in the file they stand until they are unread again
         self._sessions.hand_back(self.record.agent_id, left)
         self._sessions.executions.finish_session(self.record, "the session ended")
