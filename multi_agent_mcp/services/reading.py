@@ -64,12 +64,15 @@ class Handover:
     @property
     def fresh(self) -> list[Message]:
         """The messages that this reading marks read."""
-        return [item.message for item in self.slices if self._is_fresh(item)]
+        return [item.message for item in self._marked()]
 
     @property
     def names(self) -> list[str]:
         """The files of these in the mailbox, in the same order."""
-        return [item.path.name for item in self.slices if self._is_fresh(item)]
+        return [item.path.name for item in self._marked()]
+
+    def _marked(self) -> list[Slice]:
+        return [item for item in self.slices if self._is_fresh(item)]
 
     def shown(self) -> list[dict[str, Any]]:
         """The messages as the reader sees them: read as of now."""
