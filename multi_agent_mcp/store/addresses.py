@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from multi_agent_mcp.domain.names import id8
-from multi_agent_mcp.store.disk import storage_errors
+from multi_agent_mcp.store.disk import spelled, storage_errors
 from multi_agent_mcp.store.folder import Folder
 
 R = TypeVar("R", bound=Any)  # an Entity with an id; Python has no intersection types
@@ -44,15 +44,20 @@ class Addresses(Generic[R]):
         if alone and not entity_id.endswith(".md"):
             return entity_id  # nearly always
         found = self.find(entity_id)
-        return entity_id if found is not None and found[0] == path else str(path.relative_to(self._hot.path))
+        return entity_id if found is not None and found[0] == path else self._within(path)
 
     def _at(self, named: str) -> tuple[Path, R] | None:
+        last = named.rpartition("/")[2]
         for folder in (self._hot, *self._months):
-            path = self._hot.path / named
-            if path.parent == folder.path and path.name in self._names(folder):
-                entity = folder.load(path.name)
-                return None if entity is None else (path, entity)
+            for name in self._names(folder):
+                if spelled(name) != last or self._within(folder.path / name) != named:
+                    continue
+                if (entity := folder.load(name)) is not None:
+                    return folder.path / name, entity
         return None
+
+    def _within(self, path: Path) -> str:
+        return spelled(str(path.relative_to(self._hot.path)))
 
     def _bearers(self, entity_id: str) -> Iterator[tuple[Path, R]]:
         """Where we named the files ourselves only those are looked at that may have this id."""

@@ -19,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from multi_agent_mcp.domain.names import id8
 from multi_agent_mcp.domain.times import format_time, stamp
 from multi_agent_mcp.store.addresses import OUR_NAME, STAMP_LENGTH, Addresses, file_names, fitting
-from multi_agent_mcp.store.disk import sync_directory
+from multi_agent_mcp.store.disk import spelled, sync_directory
 from multi_agent_mcp.store.enclosure import is_own_directory
 from multi_agent_mcp.store.files import Files
 from multi_agent_mcp.store.folder import Folder
@@ -79,7 +79,7 @@ class Inbox(Generic[R]):
 
     def reference(self, name: str) -> str:
         """What a session notes of a file of the hot directory that it hands out: its path in the session directory."""
-        return f"{self._prefix}{name}"
+        return f"{self._prefix}{spelled(name)}"
 
     def has_any(self, held: Iterable[str]) -> bool:
         """Whether one of these may be a file of this inbox; see `give_back`."""
@@ -116,8 +116,8 @@ class Inbox(Generic[R]):
         not matter: a clock may have been set back. Earlier versions noted ids: then it is every file with one of them,
         archived ones too. Returns what is unread now, as it was."""
         held = set(held)
-        names = (item.removeprefix(self._prefix) for item in held if item.startswith(self._prefix))
-        found = {self.path / name: entity for name in names if _is_name(name) and (entity := self.hot.load(name))}
+        names = [name for name in file_names(self.path) if self.reference(name) in held]
+        found = {self.path / name: entity for name in names if (entity := self.hot.load(name)) is not None}
         ids = {item for item in held if not _is_path(item)}
         for like in ids:
             found.update(self.find_all(lambda entity: entity.id in ids, like=like))
@@ -225,11 +225,6 @@ def _inode(path: Path) -> int | None:
         return path.stat().st_ino
     except FileNotFoundError:
         return None
-
-
-def _is_name(text: str) -> bool:
-    """A name of mail in a directory, and no way out of it: what a session's file says may be written by anybody."""
-    return text.endswith(".md") and not text.startswith(".") and "/" not in text
 
 
 def _is_path(held: str) -> bool:

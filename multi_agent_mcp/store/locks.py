@@ -43,6 +43,7 @@ class Level(NamedTuple):
 
 ORDER = (
     Level("mutex:binding", "who this process is: its session, its doorbell, its watch"),
+    Level("windows", "the windows that the team has in tmux, and what is noted of them"),
     Level("intents", "the intents of dead processes, while they are carried out"),
     Level("recover-{agent}", "the ending of an agent's dead sessions"),
     Level("starting-{agent}", "the beginning of a delegated conversation"),

@@ -231,6 +231,14 @@ def test_what_cannot_be_read_is_counted_once_and_hides_nothing(services: Service
     assert mailbox.hot.quarantine.take_news() == 0
 
 
+@pytest.mark.parametrize("name", ["b" * 250 + ".md", "\udcff.md"])
+def test_a_file_that_cannot_be_read_hides_no_other_whatever_its_name(services: Services, name: str) -> None:
+    (services.workspace.mailbox("worker-a").path / name).write_text("no front matter")
+    send(services, "admin", "worker-a", "good")
+    assert contents(read(services, "worker-a")) == ["good"]
+    assert services.workspace.mailbox("worker-a").hot.quarantine.take_news() == 1
+
+
 def test_two_files_with_one_id_are_both_delivered_one_by_one(services: Services) -> None:
     for number in (1, 2):
         by_hand(services, "worker-a", f"{number}.md", f"---\nid: template\nsubject: s{number}\n---\n\nbody {number}")

@@ -4,6 +4,7 @@ itself (docs/format.md, "One id, two files")."""
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -142,3 +143,24 @@ def test_pages_are_turned_to_the_end_although_a_reading_before_has_archived(serv
         by_hand(services, "worker-a", f"n{number:03d}.md", SAME.format(more="", body=str(number)))
     found = list(itertools.chain(read(services, "worker-a", limit=50)["messages"], pages(services, 50, "id")))
     assert {item["content"] for item in found} == {str(number) for number in range(230)}
+
+
+ODD = [b"\xff.md", b"a\nb.md", b"c: 'd\".md", b"- e.md", b"null.md", b"f" * 250 + b".md", "\u202e.md".encode()]
+
+
+@pytest.mark.parametrize("header", [b"subject: none\n", b"id: one\n"])
+def test_a_file_may_have_any_name_and_is_handed_out_and_given_back_all_the_same(
+    services: Services, header: bytes
+) -> None:
+    """One whose name is no UTF-8 kept all the mail from its reader."""
+    mailbox = services.workspace.mailbox("worker-a")
+    for name in ODD:
+        Path(os.fsdecode(os.fsencode(mailbox.path) + b"/" + name)).write_bytes(b"---\n" + header + b"---\n\nbody")
+    session = open_session(services, "worker-a")
+    shown = read(services, "worker-a", session.hold)["messages"]
+    assert len({item["id"].encode() for item in shown}) == len(ODD)
+    for item in shown:
+        assert read(services, "worker-a", message_id=item["id"])["messages"][0]["id"] == item["id"]
+    dies(services, session)
+    assert services.sessions.recover("worker-a") == len(ODD)
+    assert unread(services, "worker-a") == len(ODD)
