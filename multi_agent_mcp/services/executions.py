@@ -70,11 +70,14 @@ class Executions:
             if execution.session_id == session.id:
                 self.finish(execution, error_message=error_message)
 
+    def orphans(self, agent_id: str) -> list[Execution]:
+        """What sessions left open that are no more: their file was lost in a power cut, or they had ended."""
+        running = self.workspace.executions.open(agent_id)
+        return [item for item in running if item.session_id and not self._has_session(item.session_id)]
+
     def finish_orphans(self, agent_id: str) -> None:
-        """Closes what sessions left open that are no more: their file was lost in a power cut, or they had ended."""
-        for execution in self.workspace.executions.open(agent_id):
-            if execution.session_id and not self._has_session(execution.session_id):
-                self.finish(execution, error_message="its session was lost")
+        for execution in self.orphans(agent_id):
+            self.finish(execution, error_message="its session was lost")
 
     def _has_session(self, session_id: str) -> bool:
         try:
