@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
 
-from multi_agent_mcp.config import Settings, read_environment, read_settings
+from multi_agent_mcp.config import Settings, read_environment, read_settings, session_names
 from multi_agent_mcp.domain import names, times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import RungReport
@@ -278,7 +278,7 @@ def open_session(
     if read_environment().check_locks:
         ORDER_CHECK.abort_on_violations()
     workspace = Workspace(root, names.session_name(session))
-    if not workspace.settings_path.is_file():
+    if session not in session_names(root):  # by its exact name, also where the file system does not mind the case
         raise NoSuchSession(session=session)
     settings = read_settings(workspace.settings_path, language)
     texts = catalogue(settings.language)

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from multi_agent_mcp.environment import ENVIRON
+from multi_agent_mcp.environment import ENVIRON, PASSKEY
 from multi_agent_mcp.environment import PREFIX as ENV
 from multi_agent_mcp.errors import InvalidArguments, NoSuchSession
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
@@ -48,7 +48,6 @@ class Environment:
     session: str | None = None
     agent: str | None = None
     purpose: str | None = None
-    passkey: str | None = None
     pane: TmuxPane | None = None
     check_locks: bool = False
 
@@ -62,22 +61,22 @@ class Settings:
 
 
 def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
-    """`MULTI_AGENT_MCP_ROOT/_SESSION/_AGENT/_PURPOSE/_PASSKEY`, and the pane this process was started in. The tests
-    set `_CHECK_LOCKS` for the processes they start; see `store/locks.py`."""
+    """`MULTI_AGENT_MCP_ROOT/_SESSION/_AGENT/_PURPOSE`, and the pane this process was started in. The passkey was taken
+    out when the process began; see `environment.take_passkey`. The tests set `_CHECK_LOCKS` for the processes they
+    start; see `store/locks.py`."""
     return Environment(
         root=environ.get(f"{ENV}ROOT"),
         session=environ.get(f"{ENV}SESSION"),
         agent=environ.get(f"{ENV}AGENT"),
         purpose=environ.get(f"{ENV}PURPOSE"),
-        passkey=environ.get(f"{ENV}PASSKEY"),
         pane=_pane(environ),
         check_locks=bool(environ.get(f"{ENV}CHECK_LOCKS")),
     )
 
 
 def child_environment(**added: str) -> dict[str, str]:
-    """The environment of a program we start: ours, and what is added."""
-    return {**ENVIRON, **added}
+    """The environment of a program we start: ours without the passkey, and what is added."""
+    return {name: value for name, value in ENVIRON.items() if name != PASSKEY} | added
 
 
 def _pane(environ: Mapping[str, str]) -> TmuxPane | None:

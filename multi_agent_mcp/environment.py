@@ -1,4 +1,4 @@
-"""The environment, for its only two readers: `config`, and `hook`, which cannot wait for what `config` imports."""
+"""The environment, for its only readers: `config`; `hook`, which cannot wait for what `config` imports; `__main__`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from collections.abc import Mapping
 
 PREFIX = "MULTI_AGENT_MCP_"
 ENVIRON: Mapping[str, str] = os.environ
+PASSKEY = f"{PREFIX}PASSKEY"
+
+
+def take_passkey() -> str | None:
+    """The passkey, once: it leaves the environment before anything is started that would inherit it (a tmux server
+    keeps the environment of whoever starts it, and hands it to every pane)."""
+    return os.environ.pop(PASSKEY, None)
 
 
 def variable(name: str) -> str | None:

@@ -32,8 +32,8 @@ def test_an_empty_environment_says_nothing() -> None:
 
 def test_the_environment_names_who_and_where() -> None:
     prefix = "MULTI_AGENT_MCP_"
-    given = {prefix + name: name.lower() for name in ("ROOT", "SESSION", "AGENT", "PURPOSE", "PASSKEY")}
-    assert read_environment(given) == Environment("root", "session", "agent", "purpose", "passkey")
+    given = {prefix + name: name.lower() for name in ("ROOT", "SESSION", "AGENT", "PURPOSE")}
+    assert read_environment(given) == Environment("root", "session", "agent", "purpose")
 
 
 @pytest.mark.parametrize(

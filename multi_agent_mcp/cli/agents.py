@@ -27,7 +27,7 @@ def add(
     parent: Annotated[str | None, typer.Option(metavar="ID", help="The agent's superior.")] = None,
     name: Annotated[str | None, typer.Option(help="A name for people.")] = None,
     command: Annotated[str | None, typer.Option(help="What `up` starts in the agent's window.")] = None,
-    host: Annotated[str | None, typer.Option(help="claude, codex, generic or shell.")] = None,
+    host: Annotated[str | None, typer.Option(help="claude, codex, or plain: a program that reads lines.")] = None,
     pane: Annotated[str | None, typer.Option(metavar="%N", help="The tmux pane its doorbell rings in.")] = None,
     socket: Annotated[
         str | None, typer.Option(metavar="PATH", help="The pane's tmux socket (default: this terminal's).")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -30,11 +31,13 @@ def doctor(
 
     Exit code 1 when there is a problem, 0 when there is none (notes are none).
     """
-    from multi_agent_mcp.notify.tmux import probe  # libtmux takes 70 ms to import
+    from multi_agent_mcp.notify.hosts import load_profiles  # libtmux takes 70 ms to import
+    from multi_agent_mcp.notify.tmux import probe
 
     with desk(root, session, as_json=as_json) as opened:
         services = opened.services
-        examined = services.doctor(probe)
+        profiles = load_profiles(services.workspace.root / "hosts")
+        examined = services.doctor(partial(probe, profiles=profiles))
         findings = examined.examine(verify=verify)
         repaired = examined.repair(findings) if repair else []
         left = examined.examine(verify=verify) if repaired else findings

@@ -67,6 +67,7 @@ def desk(root: str | None, session: str | None, acting: str | None = None, *, as
         where = find_root(root or environment.root, Path.cwd())
         services = open_session(where, find_session(session or environment.session, where))
         texts = services.texts
+        services.agents.publish_keys()
         services.undertakings.finish()
         opened = Desk(services, acting or None, as_json=as_json)
         yield opened

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from multi_agent_mcp.cli.door import As, Json, Root, Session, desk, indented, say, table, unverified
+from multi_agent_mcp.cli.door import As, Json, Root, Session, complain, desk, indented, say, table, unverified
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
 from multi_agent_mcp.domain.plain import named, one_line
@@ -82,7 +82,8 @@ def read(
         answer = reading.preview(handover)
         opened.show(answer, _letters(answer))
         sys.stdout.flush()
-        reading.complete(handover)
+        for report in reading.complete(handover).get("reports_not_followed", ()):
+            complain(f"{report['message_id']}: {report['reason']}")
 
 
 def unread(

@@ -10,14 +10,17 @@ import argparse
 import gc
 import logging
 import os
+import select
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.config import Environment, find_root, find_session, read_environment
 from multi_agent_mcp.domain.agent import PURPOSES
 from multi_agent_mcp.domain.plain import neutral
-from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.services.drafts import require_choice
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES, catalogue
@@ -33,14 +36,23 @@ class _Harmless(logging.Formatter):
         return neutral(super().format(record))
 
 
+class _StandardError(logging.StreamHandler[TextIO]):
+    """A host that does not read our standard error must not stop us: a line that finds no room there is dropped."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.stream is not None and select.select([], [self.stream], [], 0)[1]:
+            super().emit(record)
+
+
 def _log_to_stderr() -> None:
-    handler = logging.StreamHandler()
+    handler = _StandardError()
     handler.setFormatter(_Harmless("multi-agent-mcp: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Serves until the end of the process. Refuses to start with one sentence and exit code 2."""
+def main(arguments: Sequence[str], passkey: str | None = None) -> None:
+    """Serves until the end of the process. Refuses to start with one sentence and exit code 2. The passkey is what the
+    environment held; without one the agent's key file is read."""
     host_pid = os.getppid()  # before anything that takes time: the host may go meanwhile
     _log_to_stderr()
     gc.disable()  # a start makes many objects and hardly any garbage; looking for it takes a twentieth of the time
@@ -48,9 +60,10 @@ def main(arguments: Sequence[str]) -> None:
     environment = read_environment()
     texts = catalogue(options.language or DEFAULT_LANGUAGE)
     try:
+        _require_stdio()
         services = _opened(options, environment)
         texts = services.texts
-        binding = _bound(services, options, environment)
+        binding = _bound(services, options, environment, passkey)
     except Refusal as refusal:
         from multi_agent_mcp.cli.door import complain
 
@@ -73,18 +86,24 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _require_stdio() -> None:
+    """Python has no stream where the descriptor was closed; the next file to be opened would take its number."""
+    if sys.stdin is None or sys.stdout is None:
+        raise InvalidArguments("no_stdio")
+
+
 def _opened(options: argparse.Namespace, environment: Environment) -> Services:
     """The session; options win over the environment."""
     root = find_root(options.root or environment.root, Path.cwd())
     return open_session(root, find_session(options.session or environment.session, root), language=options.language)
 
 
-def _bound(services: Services, options: argparse.Namespace, environment: Environment) -> Binding:
+def _bound(services: Services, options: argparse.Namespace, environment: Environment, passkey: str | None) -> Binding:
     """This process, bound to its agent if it was given one."""
     purpose = options.purpose or environment.purpose
     if purpose is not None:
         require_choice("purpose", purpose, PURPOSES)
     binding = Binding(services, pane=environment.pane, purpose=purpose)
     if agent_id := options.agent or environment.agent:
-        binding.bind_process(agent_id, environment.passkey)
+        binding.bind_process(agent_id, passkey)
     return binding

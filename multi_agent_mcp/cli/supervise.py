@@ -81,7 +81,7 @@ class Supervisor:
 
     def _fill(self, post: Post) -> str | None:
         window = self.staffing.window(post)
-        if window is not None and (window.pane or self.services.clock() < window.rests_until()):
+        if window is not None and (window.pane or window.rests(self.services.clock())):
             return None
         agent = self.services.agents.get(post.agent_id)
         if post.purpose == "task" and agent.pane_id is not None and self._main_window_runs(agent.id):

@@ -10,10 +10,9 @@ import typer
 from multi_agent_mcp.cli.door import Desk, Json, Root, Session, desk, indented, table, unverified
 from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.domain.plain import named, one_line
-from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.services.sessions import is_running
 from multi_agent_mcp.store.frontmatter import as_plain
-from multi_agent_mcp.store.process import is_alive
 
 
 def conversations(
@@ -31,7 +30,7 @@ def conversations(
             found = service.get(conversation_id)
             messages = service.messages_of(found.id)
             answer = {"conversation": as_plain(found), "messages": [as_plain(message) for message in messages]}
-            opened.show(answer, _conversation_lines(found, map(service.spoken, messages)))
+            opened.show(answer, _conversation_lines(found, (service.spoken(found, message) for message in messages)))
             return
         everything = sorted(opened.services.workspace.conversations.all(), key=lambda item: (item.started_at, item.id))
         records = [_record(opened, item) for item in everything]
@@ -61,7 +60,7 @@ def sessions(
     with desk(root, session, as_json=as_json) as opened:
         workspace = opened.services.workspace.sessions
         found = sorted(workspace.all() if everything else workspace.open(), key=lambda item: (item.created_at, item.id))
-        records = [{**as_plain(item), "alive": _alive(item)} for item in found]
+        records = [{**as_plain(item), "alive": is_running(item)} for item in found]
         for record in records:
             del record["token_hash"]
         head = ("session", "agent", "purpose", "state", "task", "pid", "since")
@@ -70,7 +69,7 @@ def sessions(
                 item.id,
                 item.agent_id,
                 item.purpose,
-                item.state if item.ended_at or _alive(item) else "died",
+                item.state if item.ended_at or is_running(item) else "died",
                 item.task_id or "-",
                 item.pid,
                 format_time(item.created_at),
@@ -78,10 +77,6 @@ def sessions(
             for item in found
         ]
         opened.show({"sessions": records}, table(head, rows))
-
-
-def _alive(session: AgentSession) -> bool:
-    return session.ended_at is None and is_alive(session.pid, session.pid_started_at)
 
 
 def _record(opened: Desk, conversation: Conversation) -> dict[str, Any]:

@@ -19,7 +19,9 @@ PURPOSES: tuple[str, ...] = get_args(Purpose)
 
 @dataclass(frozen=True, kw_only=True)
 class Agent:
-    """A named participant: one record of `agents.json`. The pane fields say where its doorbell hangs."""
+    """A named participant: one record of `agents.json`. The pane fields say where its doorbell hangs; `pane_program`
+    are the processes that read its terminal when it was registered. `host` names the profile of the host it runs in,
+    or is `plain` for a program that reads lines."""
 
     id: str
     role: str = "worker"
@@ -34,10 +36,12 @@ class Agent:
     socket_path: str | None = None
     pane_pid: int | None = None
     tmux_pid: int | None = None
+    pane_program: list[str] | None = None
     command: str | None = None
     host: str | None = None
     created_at: str | None = None
     passkey_hash: str | None = None
+    public_key: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -54,11 +54,12 @@ class Ring:
 
     def rests_for(self, now: datetime, pause: timedelta, longest: timedelta) -> timedelta:
         """How long the next one waits while this one is outstanding: a pause that doubles from `pause` up to
-        `longest`. Zero when it is over, or when the clock was set back."""
-        if now < self.at:
+        `longest`. Zero when it is over, or when the clock was set back by more than a small step since: a ring that
+        lies in the future must not silence the next until the clock has caught up."""
+        if self.at - now > pause:
             return timedelta(0)
         seconds = min(pause.total_seconds() * (1 << min(self.attempt - 1, 30)), longest.total_seconds())
-        remaining = timedelta(seconds=seconds) - (now - self.at)
+        remaining = timedelta(seconds=seconds) - max(now - self.at, timedelta(0))
         return max(remaining, timedelta(0))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import uuid
+from collections.abc import Iterable
 from typing import NewType
 
 from multi_agent_mcp.errors import InvalidId
@@ -25,6 +26,11 @@ def agent_id(value: object) -> AgentId:
 def session_name(value: object) -> SessionName:
     """The name of a team's directory; the same rule as for agents."""
     return SessionName(_name(value))
+
+
+def differing_in_case(name: str, others: Iterable[str]) -> str | None:
+    """The one of `others` that is this name but for case; some file systems (macOS, Windows) take both for one."""
+    return next((other for other in others if other != name and other.lower() == name.lower()), None)
 
 
 def _name(value: object) -> str:

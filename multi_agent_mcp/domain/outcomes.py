@@ -35,7 +35,9 @@ def progressed(
 ) -> Task:
     """A progress report: work has visibly begun, so a waiting task moves to `in_progress`. One that was written
     before the task was blocked must not reopen it: that would take back the interrupt."""
-    begun = task.status_changed_at is None or written_at >= task.status_changed_at
+    changed_at = task.status_changed_at or written_at
+    set_back = changed_at > change.at  # the clock, since then: a task that merely waits may begin all the same
+    begun = written_at >= changed_at or (set_back and task.status == "todo")
     moved = task.move_to("in_progress", change) if begun and task.status in ("todo", "blocked") else task
     taken = replace(
         moved,

@@ -8,17 +8,30 @@ from __future__ import annotations
 
 import re
 
-_COMMANDS = "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but tab and newline, DEL, C1
-_DECEPTIVE = "\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
-_LONE = "\ud800-\udfff"  # surrogates, which no terminal can be sent
-_UNSAFE = re.compile(f"[{_COMMANDS}{_DECEPTIVE}{_LONE}]")
+HIDDEN = (
+    (0x00, 0x08),  # C0 controls but tab and newline
+    (0x0B, 0x1F),
+    (0x7F, 0x9F),  # DEL and the C1 controls
+    (0x061C, 0x061C),  # what changes the direction of writing, here and below; zero-width characters
+    (0x200B, 0x200B),
+    (0x200E, 0x200F),
+    (0x2028, 0x202E),
+    (0x2060, 0x206F),
+    (0xD800, 0xDFFF),  # lone surrogates, which no terminal can be sent
+    (0xFEFF, 0xFEFF),
+    (0xFFF9, 0xFFFB),
+    (0xFFFE, 0xFFFF),  # noncharacters, which no XML may hold
+    (0xE0000, 0xE007F),  # tags
+)
+"""First and last code points of what is replaced. The console's pages are told it too (`web/pages.py`)."""
+_HIDDEN = re.compile("[" + "".join(rf"\U{first:08x}-\U{last:08x}" for first, last in HIDDEN) + "]")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 def neutral(text: str, instead: str = "�") -> str:
     """The text without anything that a terminal would obey or that hides what it says. Tabs and newlines stay, and so
     do the joiners that some scripts and emoji need."""
-    return _UNSAFE.sub(instead, text)
+    return _HIDDEN.sub(instead, text)
 
 
 def one_line(text: str) -> str:

@@ -1,23 +1,36 @@
-"""Who wrote a message: an HMAC by the sender's key over its envelope and its body (docs/format.md, "Signatures")."""
+"""Who wrote a message: an Ed25519 signature over its envelope and its body (docs/format.md, "Signatures").
+
+`cryptography` is imported where it is needed: a command that neither signs nor verifies does not wait for it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import json
+from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import format_time
 
-SCHEME = "v1"
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+SCHEME = "v2"
+OLD_SCHEME = "v1"
+KEY_TYPE = "ed25519"
 _SIGNED = ("id", "sender_id", "receiver_id", "message_type", "priority", "subject")
+_DERIVED_FOR = b"multi-agent-mcp signature v2"
+_NOT_JSON = (TypeError, ValueError, RecursionError)
+"""What `json.dumps` raises for metadata that nobody can have signed: keys that cannot be sorted, integers of five
+thousand digits, endless nesting."""
 
 
-def signed_bytes(message: Message) -> bytes:
+def signed_bytes(message: Message, scheme: str = SCHEME) -> bytes:
     """What is signed: the envelope as one line of JSON, a newline, and the body. Not `read_at` and unknown keys: they
     change after the message was sent."""
     envelope = {
-        "scheme": SCHEME,
+        "scheme": scheme,
         **{name: getattr(message, name) for name in _SIGNED},
         "created_at": format_time(message.created_at),
         "metadata": dict(message.metadata),
@@ -27,10 +40,55 @@ def signed_bytes(message: Message) -> bytes:
 
 
 def signature(message: Message, key: str) -> str:
-    """`v1:` and 64 hex digits of HMAC-SHA256; `key` is the text of the sender's key file."""
-    return f"{SCHEME}:{hmac.new(key.encode(), signed_bytes(message), hashlib.sha256).hexdigest()}"
+    """`v2:` and 128 hex digits of Ed25519; `key` is the text of the sender's key file."""
+    return f"{SCHEME}:{_signing_key(key).sign(signed_bytes(message)).hex()}"
+
+
+def public_key(key: str) -> str:
+    """What `agents.json` holds of a key, for everybody who verifies: `ed25519:` and 64 hex digits."""
+    return f"{KEY_TYPE}:{_signing_key(key).public_key().public_bytes_raw().hex()}"
+
+
+def is_signed_by(message: Message, public: str) -> bool:
+    """Whether the message bears the signature of the holder of this public key."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        verifier = Ed25519PublicKey.from_public_bytes(_digits(public, KEY_TYPE))
+        verifier.verify(_digits(message.signature, SCHEME), signed_bytes(message))
+    except (InvalidSignature, *_NOT_JSON):
+        return False
+    return True
+
+
+def has_old_scheme(message: Message) -> bool:
+    return str(message.signature).startswith(f"{OLD_SCHEME}:")
 
 
 def is_signed_with(message: Message, key: str) -> bool:
-    """Whether the message bears the signature that its sender's key makes of it."""
-    return hmac.compare_digest((message.signature or "").encode(), signature(message, key).encode())
+    """The same for messages of old, whose HMAC-SHA256 takes the sender's key itself to check."""
+    try:
+        digest = hmac.new(key.encode(), signed_bytes(message, OLD_SCHEME), hashlib.sha256).hexdigest()
+    except _NOT_JSON:
+        return False
+    return hmac.compare_digest(str(message.signature).encode(errors="surrogatepass"), f"{OLD_SCHEME}:{digest}".encode())
+
+
+def _signing_key(key: str) -> Ed25519PrivateKey:
+    """The seed is derived from the key (RFC 5869) and not the key itself: a passkey of any form will do, and no secret
+    serves two algorithms."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    seed = HKDF(algorithm=SHA256(), length=32, salt=None, info=_DERIVED_FOR).derive(key.encode())
+    return Ed25519PrivateKey.from_private_bytes(seed)
+
+
+def _digits(text: object, name: str) -> bytes:
+    """The bytes of `{name}:{hex}`. Raises `ValueError` for anything else."""
+    found, _, digits = str(text).partition(":")
+    if found != name:
+        raise ValueError(name)
+    return bytes.fromhex(digits)

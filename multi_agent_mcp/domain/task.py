@@ -24,6 +24,8 @@ ReportStatus = Literal["completed", "failed"]
 TASK_STATUSES: tuple[str, ...] = get_args(TaskStatus)
 TASK_PRIORITIES: tuple[str, ...] = get_args(TaskPriority)
 FINAL = frozenset({"done", "cancelled"})
+REFUSED = "refused"
+"""The key of a history entry that says why a report was not followed."""
 INTERRUPT_ACTIONS: Mapping[str, str] = {"blocked": "blocked", "cancelled": "cancel"}
 
 TRANSITIONS: Mapping[str, tuple[str, ...]] = {
@@ -90,7 +92,13 @@ class Task(Entity):
 
     def has_applied(self, message_id: str) -> bool:
         """Whether the report in that message already went into this task: applying is idempotent."""
-        return any(entry.get("message_id") == message_id for entry in self.history)
+        return any(entry.get("message_id") == message_id and REFUSED not in entry for entry in self.history)
+
+    def refused_report(self, change: Change, message_type: str, why: str) -> Task:
+        """A report that the task may not follow leaves a line in its history, once, and nothing else."""
+        if any(entry.get("message_id") == change.message_id for entry in self.history):
+            return self
+        return self.recorded(change, report=message_type, **{REFUSED: why})
 
     def has_taken(self, intent_id: str | None) -> bool:
         """Whether this task has been changed by that intent already."""
@@ -123,7 +131,10 @@ class Task(Entity):
             raise InvalidStatusTransition("task_is_final", task_id=self.id, status=self.status)
 
     def move_to(self, status: str, change: Change) -> Task:
-        """The plain transition by the table; dependencies and approval are the caller's business."""
+        """The transition by the table, which no rejected request takes to `todo`; what `in_progress` needs beyond that
+        is `require_startable`'s business."""
+        if status == "todo" and self.approval_status == "rejected":
+            raise InvalidStatusTransition("request_rejected", task_id=self.id)
         if status not in TRANSITIONS.get(self.status, ()):
             allowed = ", ".join(TRANSITIONS.get(self.status, ())) or "-"
             raise InvalidStatusTransition(task_id=self.id, current=self.status, new=status, allowed=allowed)
@@ -183,8 +194,9 @@ class Task(Entity):
 
     @property
     def reopened(self) -> int:
-        """How often the task was taken up again after it had been blocked; each time its end is news again."""
-        return sum(entry.get("status", [""])[0] == "blocked" for entry in self.history)
+        """How often the task was taken up again after it had been blocked, or a report of its end was not followed;
+        each time its end is news again."""
+        return sum(entry.get("status", [""])[0] == "blocked" or REFUSED in entry for entry in self.history)
 
     def interrupt(self, message: str, instruction: str) -> Notification | None:
         """The notification that belongs to the task's present interrupt; the same every time it is made."""

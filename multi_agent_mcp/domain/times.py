@@ -64,6 +64,12 @@ def asked_time(name: str, given: str | None) -> datetime | None:
     return found
 
 
+def is_recent(moment: datetime, now: datetime, length: timedelta) -> bool:
+    """Whether no more than `length` has passed since then. What lies in the future says that the clock was set back
+    meanwhile, and how long ago it was is not known: not recent, so that nobody waits until the clock has caught up."""
+    return timedelta(0) <= now - moment < length
+
+
 def told(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A `dict_factory` for `dataclasses.asdict`: every moment as it is written on disk, as JSON wants it."""
     return {name: format_time(value) if isinstance(value, datetime) else value for name, value in pairs}

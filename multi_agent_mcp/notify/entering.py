@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.notify import gates
-from multi_agent_mcp.notify.hand import CHANGED, NOT_SUBMITTED, Visit, forget_line, kept_in_composer, press
+from multi_agent_mcp.notify.hand import CHANGED, NOT_SUBMITTED, Visit, forget_line, kept_in_composer, press, stranger
 from multi_agent_mcp.notify.looking import Look, look
 from multi_agent_mcp.notify.mark import KEY_SECONDS
 from multi_agent_mcp.notify.screens import (
@@ -80,7 +80,9 @@ def finish(visit: Visit) -> Delivery:
 
 def gate(visit: Visit, conditions: list[str]) -> str:
     """Everything that must hold for a key or a paste, as one condition for tmux."""
-    return gates.all_of([*gates.safe_pane(visit.agent, visit.profiles), *gates.same_human(visit.seen), *conditions])
+    return gates.all_of(
+        [*gates.safe_pane(visit.agent, visit.seen.facts.command), *gates.same_human(visit.seen), *conditions]
+    )
 
 
 def _left(visit: Visit, reason: str | None, *, echoed: bool) -> Delivery:
@@ -102,13 +104,13 @@ def _standing(visit: Visit, text: str, until: float) -> Standing:
         seen = look(visit.server, visit.pane)
         if isinstance(seen, str):
             return Standing(seen)
-        if (reason := seen.facts.refusal(visit.agent, visit.profiles)) is not None:
+        if (reason := seen.facts.refusal(visit.agent)) is not None:
             return Standing(reason)
         sight = classify(visit.profile, seen.screen)
         if seen.last_key > visit.seen.last_key:
             return Standing("human_typing", seen, sight)
         if sight.state == OURS and squeezed(sight.composed.typed) == squeezed(text):
-            return Standing(None, seen, sight)
+            return Standing(stranger(visit), seen, sight)
         if time.monotonic() >= until:
             return Standing(NOT_ECHOED if sight.state in (*TYPEABLE, UNKNOWN) else sight.state, seen, sight)
         time.sleep(LOOK_AGAIN_SECONDS)

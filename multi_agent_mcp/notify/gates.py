@@ -9,9 +9,10 @@ import re
 from collections.abc import Sequence
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.notify.hosts import Profile, Profiles
+from multi_agent_mcp.notify.hosts import Profile
 from multi_agent_mcp.notify.looking import Look
 from multi_agent_mcp.notify.screens import Composer, Screen
+from multi_agent_mcp.notify.values import printable
 
 _POSIX_SPECIAL = re.compile(r"([\\^$.|?*+()\[\]{}])")
 
@@ -24,13 +25,13 @@ def all_of(conditions: Sequence[str]) -> str:
     return f"#{{&&:{all_of(conditions[:middle])},{all_of(conditions[middle:])}}}"
 
 
-def safe_pane(agent: Agent, profiles: Profiles) -> list[str]:
+def safe_pane(agent: Agent, command: str) -> list[str]:
     """The gates of tmux: it is the registered pane of the registered server, alive, takes input, is in no mode and
-    not synchronized with others, and no shell is in its foreground (rows 3, 8, 11, 12, 13)."""
+    not synchronized with others, and the foreground command is the one that was looked at (rows 3, 8, 11, 12, 13)."""
     conditions = [
         same("pane_id", agent.pane_id),
         "#{==:#{pane_dead}#{pane_in_mode}#{pane_input_off}#{pane_synchronized},0000}",
-        f"#{{?#{{m/r:{escaped(profiles.shells)},#{{pane_current_command}}}},0,1}}",
+        f"#{{==:{printable('pane_current_command')},{escaped(command)}}}",
     ]
     if agent.pane_pid is not None:
         conditions.append(same("pane_pid", int(agent.pane_pid)))

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.notify.hosts import Profile, Profiles
 from multi_agent_mcp.notify.looking import Look, look
-from multi_agent_mcp.notify.mark import ECHO_SECONDS, OPTION, LineMark
+from multi_agent_mcp.notify.mark import ECHO_SECONDS, OPTION, LineMark, machine_time
+from multi_agent_mcp.notify.programs import recognise
 from multi_agent_mcp.notify.screens import UNKNOWN, Sight, classify
 from multi_agent_mcp.notify.tmux import FACTS_FORMAT, Tmux, parse_facts
 
@@ -50,6 +51,15 @@ class Visit:
         return self.mark is not None and not self.mark.keys and self.sight.shows(self.mark.tag)
 
 
+def stranger(visit: Visit) -> str | None:
+    """Why the program in the pane is not (any more) the one that was looked at, or None."""
+    facts = visit.seen.facts
+    found = recognise(visit.agent, facts.pane_pid, facts.command, visit.profiles)
+    if isinstance(found, str):
+        return found
+    return None if found == visit.profile else CHANGED
+
+
 def paste(visit: Visit, gate: str, text: str, tag: str = "") -> str | None:
     """Types the text if the gate holds, and with a tag notes it as a line to be entered. None when it did, else what
     kept it from it."""
@@ -70,7 +80,7 @@ def press(visit: Visit, gate: str, key: str, tag: str = "", keys: int = 0) -> st
 
 
 def _noted(visit: Visit, tag: str, keys: int) -> str:
-    mark = LineMark(tag, visit.seen.facts.pane_pid, int(time.time()), keys)
+    mark = LineMark(tag, visit.seen.facts.pane_pid, machine_time(), keys)
     return f"set-option -p -t {visit.pane} {OPTION} {mark}"
 
 
@@ -94,7 +104,7 @@ def _guarded(
     facts = parse_facts(done.stdout[-1] if done.stdout else "")
     if facts is None:
         return "pane_gone"
-    return facts.refusal(visit.agent, visit.profiles) or CHANGED
+    return facts.refusal(visit.agent) or CHANGED
 
 
 def kept_in_composer(visit: Visit, tag: str) -> str | None:
@@ -106,7 +116,7 @@ def kept_in_composer(visit: Visit, tag: str) -> str | None:
         seen = look(visit.server, visit.pane)
         if isinstance(seen, str):
             return NOT_SUBMITTED
-        if seen.facts.refusal(visit.agent, visit.profiles) in ENDED:
+        if seen.facts.refusal(visit.agent) in ENDED or seen.facts.command != visit.seen.facts.command:
             return NOT_SUBMITTED
         sight = classify(visit.profile, replace(seen.screen, in_mode=False))
         if sight.shows(tag) or sight.state == UNKNOWN:

@@ -11,7 +11,7 @@ from multi_agent_mcp.notify.base import LINE_GONE, Finisher, Rung
 
 logger = logging.getLogger(__name__)
 
-BY_HOST: Mapping[str | None, tuple[str, ...]] = {
+BY_HOST: Mapping[str, tuple[str, ...]] = {
     "claude": ("hook", "tmux", "desktop", "status_line"),
     "codex": ("hook", "codex_queue", "tmux", "desktop", "status_line"),
 }
@@ -32,7 +32,9 @@ def rungs_of(agent: Agent, known: Sequence[str] | Mapping[str, object]) -> tuple
 
 def _wanted(agent: Agent) -> tuple[str, ...]:
     wanted = agent.extra.get("ladder")
-    return tuple(map(str, wanted)) if isinstance(wanted, list) else BY_HOST.get(agent.host, OTHERWISE)
+    if isinstance(wanted, list):
+        return tuple(map(str, wanted))
+    return BY_HOST.get(agent.host, OTHERWISE) if isinstance(agent.host, str) else OTHERWISE
 
 
 def explain(agent: Agent, rungs: Mapping[str, Callable[[], Rung]]) -> tuple[RungReport, ...]:

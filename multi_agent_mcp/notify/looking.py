@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from multi_agent_mcp.notify.screens import Screen, parsed
 from multi_agent_mcp.notify.tmux import FACTS_FORMAT, PaneFacts, Tmux, pane_filter, parse_facts
+from multi_agent_mcp.notify.values import number
 
 _CLIENT, _SCREEN = "client", "screen"
 _CLIENT_FORMAT = f"{_CLIENT}\t#{{window_id}}\t#{{client_activity}}\t#{{client_readonly}}"
@@ -60,6 +61,6 @@ def _last_key(window_id: str, clients: list[str]) -> int:
     """`client_activity` moves on human keys and not on `send-keys` (PANES.md row 5). Read-only clients do not count."""
     fields = [line.split("\t") for line in clients if line.startswith(f"{_CLIENT}\t")]
     return max(
-        (int(activity or 0) for _, window, activity, readonly in fields if window == window_id and readonly != "1"),
+        (number(field[2]) or 0 for field in fields if field[1] == window_id and field[3:] != ["1"]),
         default=0,
     )

@@ -7,6 +7,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from multi_agent_mcp.notify.values import number
+
 OPTION = "@ipc_line"
 ECHO_SECONDS = 10.0
 """How long a host may take to show what was pasted. Meanwhile an empty composer proves nothing."""
@@ -16,7 +18,8 @@ KEY_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class LineMark:
-    """The line's tag, the process it was pasted to, when that or its last key was, and how many keys there were."""
+    """The line's tag, the process it was pasted to, when that or its last key was, and how many keys there were. The
+    time is the machine's since its start: other processes read the same one, and setting the clock does not move it."""
 
     tag: str
     pane_pid: int
@@ -26,14 +29,19 @@ class LineMark:
     @classmethod
     def parse(cls, text: str) -> LineMark | None:
         """None for an option that is not set, or not by us."""
-        tag, *numbers = text.split(":")
-        if len(numbers) != 3 or not all(number.isdigit() for number in numbers):
+        tag, *values = text.split(":")
+        pane_pid, at, keys = map(number, values) if len(values) == 3 else (None, None, None)
+        if pane_pid is None or at is None or keys is None:
             return None
-        return cls(tag, *map(int, numbers))
+        return cls(tag, pane_pid, at, keys)
 
     def __str__(self) -> str:
         return f"{self.tag}:{self.pane_pid}:{self.at}:{self.keys}"
 
     def younger_than(self, seconds: float) -> bool:
-        """False also after the clock was set back."""
-        return 0 <= time.time() - self.at < seconds
+        return 0 <= machine_time() - self.at < seconds
+
+
+def machine_time() -> int:
+    """Whole seconds since the machine's start."""
+    return int(time.monotonic())

@@ -21,10 +21,21 @@ from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.notify import gates
 from multi_agent_mcp.notify.base import LINE_GONE
 from multi_agent_mcp.notify.entering import NOT_ECHOED, SETTLE_SECONDS, enter, finish, gate
-from multi_agent_mcp.notify.hand import CHANGED, ENDED, NOT_SUBMITTED, Visit, forget_line, has_left_cursor, paste, press
+from multi_agent_mcp.notify.hand import (
+    CHANGED,
+    ENDED,
+    NOT_SUBMITTED,
+    Visit,
+    forget_line,
+    has_left_cursor,
+    paste,
+    press,
+    stranger,
+)
 from multi_agent_mcp.notify.hosts import Profile, Profiles
 from multi_agent_mcp.notify.lines import sanitized
 from multi_agent_mcp.notify.looking import Look, look
+from multi_agent_mcp.notify.programs import recognise
 from multi_agent_mcp.notify.screens import (
     IDLE,
     MARK,
@@ -32,7 +43,6 @@ from multi_agent_mcp.notify.screens import (
     TYPEABLE,
     UNKNOWN,
     Screen,
-    Sight,
     classify,
 )
 from multi_agent_mcp.notify.tmux import GONE, PANE_ID, Tmux
@@ -59,11 +69,13 @@ class TmuxNotifier:
         profiles: Profiles,
         keep: Keep | None = None,
         quiet_seconds: float = QUIET_SECONDS,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.submit_pause_seconds = submit_pause_seconds
         self.profiles = profiles
         self.keep = keep
         self.quiet_seconds = quiet_seconds
+        self.clock = clock
 
     def ring(self, agent: Agent, line: str) -> Delivery:
         """`submitted` when the line was typed and entered, `rung` when it stands there but was not entered,
@@ -126,37 +138,31 @@ class TmuxNotifier:
         return finish(visit) if visit.sight.state == OURS else self._to_composer(visit, line)
 
     def _visit(self, agent: Agent) -> Visit | str:
-        """One look at the agent's pane; the reason when tmux alone forbids typing there, or a human types."""
+        """One look at the agent's pane; the reason when nothing may be typed there whatever it shows: tmux says so, the
+        program is a stranger, a human types."""
         if agent.pane_id is None or agent.socket_path is None or not PANE_ID.fullmatch(agent.pane_id):
             return "no_pane"
         began, server = time.monotonic(), _server(agent)
         seen = look(server, agent.pane_id)
         if isinstance(seen, str):
             return seen
-        if (reason := self._refusal(agent, seen)) is not None:
+        if (reason := seen.facts.refusal(agent)) is not None:
             return reason
-        profile, sight = self._recognised(agent, seen)
+        profile = recognise(agent, seen.facts.pane_pid, seen.facts.command, self.profiles)
+        if isinstance(profile, str):
+            return profile
+        if self._is_typing(seen):
+            return "human_typing"
+        sight = classify(profile, seen.screen)
         visit = Visit(server, agent, agent.pane_id, self.profiles, profile, seen, sight, began)
         if visit.has_shown:
             forget_line(visit)
         return visit
 
-    def _refusal(self, agent: Agent, seen: Look) -> str | None:
-        """What tmux alone knows, and a human who is typing right now."""
-        if (reason := seen.facts.refusal(agent, self.profiles)) is not None:
-            return reason
-        if self.profiles.candidates(agent.host, seen.facts.command)[0].never:
-            return "shell"
-        return "human_typing" if time.time() - seen.last_key < self.quiet_seconds else None
-
-    def _recognised(self, agent: Agent, seen: Look) -> tuple[Profile, Sight]:
-        """The host, and what it shows. Where only the screen can tell, the first host that knows it."""
-        candidates = self.profiles.candidates(agent.host, seen.facts.command)
-        for profile in candidates:
-            sight = classify(profile, seen.screen)
-            if len(candidates) == 1 or sight.state != UNKNOWN:
-                return profile, sight
-        return candidates[-1], Sight(UNKNOWN)
+    def _is_typing(self, seen: Look) -> bool:
+        """Whether a human has pressed a key a moment ago. A key that lies further in the future was pressed before the
+        clock was set back: it must not silence the doorbell until the clock has caught up."""
+        return abs(self.clock() - seen.last_key) < self.quiet_seconds
 
     def _lasts(self, visit: Visit) -> bool:
         """Whether the screen stays; a frame caught half drawn is not worth keeping."""
@@ -165,12 +171,12 @@ class TmuxNotifier:
         return not isinstance(again, str) and again.screen == visit.seen.screen
 
     def _to_line_reader(self, visit: Visit, line: str) -> Delivery:
-        """A program whose screen says nothing: the gates of tmux, a pause, Enter (contract §8)."""
+        """A program that is declared to read lines: its screen says nothing. The gates of tmux, a pause, Enter."""
         condition = gate(visit, [])
         if (kept := paste(visit, condition, line)) is not None:
             return Delivery("stored", kept)
         time.sleep(self._pause(visit.profile))
-        if (kept := press(visit, condition, visit.profile.submit[IDLE][0])) is not None:
+        if (kept := stranger(visit) or press(visit, condition, visit.profile.submit[IDLE][0])) is not None:
             return Delivery("rung", kept)
         entered = timedelta(seconds=time.monotonic() - visit.began)
         if has_left_cursor(visit, line):
@@ -198,11 +204,7 @@ def _untypeable(visit: Visit) -> str | None:
         return NOT_ECHOED  # a second line would be merged with the first
     if visit.profile.composer is None or visit.sight.state in (*TYPEABLE, OURS):
         return None
-    if visit.sight.state != UNKNOWN:
-        return visit.sight.state
-    command = visit.seen.facts.command
-    known = visit.profile.runs_as(command) or visit.profile.may_run_as(command)
-    return UNKNOWN_SCREEN if known else "other_program"  # an editor, a pager: the host is behind it
+    return UNKNOWN_SCREEN if visit.sight.state == UNKNOWN else visit.sight.state
 
 
 def _server(agent: Agent) -> Tmux:

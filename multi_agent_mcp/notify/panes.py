@@ -17,7 +17,7 @@ from multi_agent_mcp.store.workspace import Workspace
 
 _COMPOUND = re.compile(r"[;&|<>()$`\n]|^\s*\w+=")
 ON_DEMAND = "on_demand"
-USABLE = (None, "copy_mode", "synchronized", "input_off")
+USABLE = (None, "copy_mode", "synchronized", "input_off", "unknown_host")
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ class Panes:
         Raises `InvalidArguments` when tmux is missing or refuses.
         """
         try:
-            return pane_place(self._socket(), self._window(name, executed(command), environment))
+            place = pane_place(self._socket(), self._window(name, executed(command), environment))
+            return place and {**place, "pane_program": None}  # it may still be on its way through `env` and the like
         except exc.TmuxCommandNotFound as error:
             raise InvalidArguments("no_tmux") from error
         except exc.LibTmuxException as error:

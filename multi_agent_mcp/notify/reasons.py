@@ -25,7 +25,8 @@ _MEANINGS: Mapping[str, str] = {
     "synchronized": "panes are synchronized: the line would go into all of them",
     "human_typing": "somebody types there; tried again in a few seconds",
     "draft": "somebody's draft stands in the composer; tried again when it is gone",
-    "other_program": "another program than its host shows in the pane (an editor, a pager)",
+    "unknown_host": "no profile describes the program in its pane, or it is not the registered one of a `host: plain`; "
+    "`doctor` says what to do",
     "unknown_screen": "a screen nobody has described; kept in unknown_screens/ so that the profile can be mended",
     "no_such_rung": "its `ladder` in agents.json names a rung that does not exist",
 }

@@ -12,6 +12,7 @@ from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.notify.lines import sanitized
+from multi_agent_mcp.notify.values import number
 from multi_agent_mcp.store.process import is_alive
 
 CODEX_SECONDS = 5.0
@@ -33,8 +34,8 @@ class HookRung:
             words = (self._armed / f"{agent.id}.armed").read_text(encoding="utf-8").split()
         except (OSError, UnicodeDecodeError):
             return "no_hook"
-        armed = bool(words) and words[0].isdigit() and int(words[0]) > 1 and is_alive(int(words[0]), None)
-        return None if armed else "no_hook"
+        pid = number(words[0]) if words else None
+        return None if pid is not None and pid > 1 and is_alive(pid, None) else "no_hook"
 
     def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - the waiter words its own line
         """`rung` while a waiter lives, else `stored`."""

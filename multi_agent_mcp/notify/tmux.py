@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,28 +16,19 @@ from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.notify import mark
 from multi_agent_mcp.notify.hosts import Profiles, load_profiles
+from multi_agent_mcp.notify.programs import recognise
+from multi_agent_mcp.notify.values import number, printable
+from multi_agent_mcp.store.foreground import Process, foreground
 
 CALL_SECONDS = 2.0
 
-_FACTS = (
-    "pane_id",
-    "pane_pid",
-    "pid",
-    "pane_dead",
-    "pane_in_mode",
-    "pane_input_off",
-    "pane_synchronized",
-    "pane_current_command",
-    "window_id",
-    "pane_height",
-    "cursor_x",
-    "cursor_y",
-    "cursor_flag",
-    mark.OPTION,
-    "pane_title",
-)
-FACTS_FORMAT = "\t".join(f"#{{{name}}}" for name in _FACTS)
-_PLACE = ("pane_id", "session_name", "window_index", "pane_index", "pane_pid", "pid")
+_NUMBERS = ("pane_pid", "pid", "pane_height", "cursor_x", "cursor_y")
+_FLAGS = ("pane_dead", "pane_in_mode", "pane_input_off", "pane_synchronized", "cursor_flag")
+_TEXTS = ("pane_id", "window_id", "pane_current_command", mark.OPTION, "pane_title")
+_PLACE_NUMBERS = ("pane_pid", "pid", "window_index", "pane_index")
+_PLACE_TEXTS = ("pane_id", "session_name")
+START_SECONDS = 0.5
+"""How long a window's command may take until it has replaced what tmux starts it through."""
 GONE = ("no_pane", "pane_gone", "pane_changed", "tmux_gone", "tmux_restarted", "no_tmux")
 """Answers of `probe` by which the registered pane is there no more."""
 PANE_ID = re.compile(r"%[0-9]+")
@@ -105,14 +97,13 @@ class PaneFacts:
     title: str
     line: str
 
-    def refusal(self, agent: Agent, profiles: Profiles) -> str | None:
+    def refusal(self, agent: Agent) -> str | None:
         """Why nothing may be typed, or None. The same conditions as `gates.safe_pane`, in words."""
         reasons = {
             "pane_gone": self.pane_id != agent.pane_id,
             "tmux_restarted": agent.tmux_pid is not None and self.tmux_pid != agent.tmux_pid,
             "pane_changed": agent.pane_pid is not None and self.pane_pid != agent.pane_pid,
             "pane_dead": self.dead,
-            "shell": profiles.is_shell(self.command),
             "copy_mode": self.in_mode,
             "input_off": self.input_off,
             "synchronized": self.synchronized,
@@ -120,33 +111,42 @@ class PaneFacts:
         return next((reason for reason, holds in reasons.items() if holds), None)
 
 
+def _format(*names: str) -> str:
+    """Columns that no value can break."""
+    return "\t".join(map(printable, names))
+
+
+FACTS_FORMAT = _format(*_NUMBERS, *_FLAGS, *_TEXTS)
+_PLACE_FORMAT = _format(*_PLACE_NUMBERS, *_PLACE_TEXTS)
+
+
 def parse_facts(line: str) -> PaneFacts | None:
     """A line of `FACTS_FORMAT`; None for anything else, also for what tmux says of a pane that is not there."""
-    values = line.split("\t", len(_FACTS) - 1)
-    if len(values) != len(_FACTS) or not values[0]:
+    values = line.split("\t")
+    numbers = [number(value) for value in values[: len(_NUMBERS)]]
+    rest = values[len(_NUMBERS) :]
+    if len(rest) != len(_FLAGS) + len(_TEXTS) or None in numbers:
         return None
-    fact = dict(zip(_FACTS, values, strict=True))
+    pane_pid, tmux_pid, height, cursor_x, cursor_y = (value or 0 for value in numbers)
+    dead, in_mode, input_off, synchronized, cursor_flag = (value not in ("", "0") for value in rest[: len(_FLAGS)])
+    pane_id, window_id, command, line_mark, title = rest[len(_FLAGS) :]
     return PaneFacts(
-        pane_id=fact["pane_id"],
-        pane_pid=int(fact["pane_pid"] or 0),
-        tmux_pid=int(fact["pid"] or 0),
-        dead=_flag(fact["pane_dead"]),
-        in_mode=_flag(fact["pane_in_mode"]),
-        input_off=_flag(fact["pane_input_off"]),
-        synchronized=_flag(fact["pane_synchronized"]),
-        command=fact["pane_current_command"],
-        window_id=fact["window_id"],
-        height=int(fact["pane_height"] or 0),
-        cursor_x=int(fact["cursor_x"] or 0),
-        cursor_y=int(fact["cursor_y"] or 0),
-        cursor_flag=_flag(fact["cursor_flag"]),
-        title=fact["pane_title"],
-        line=fact[mark.OPTION],
+        pane_id=pane_id,
+        pane_pid=pane_pid,
+        tmux_pid=tmux_pid,
+        dead=dead,
+        in_mode=in_mode,
+        input_off=input_off,
+        synchronized=synchronized,
+        command=command,
+        window_id=window_id,
+        height=height,
+        cursor_x=cursor_x,
+        cursor_y=cursor_y,
+        cursor_flag=cursor_flag,
+        title=title,
+        line=line_mark,
     )
-
-
-def _flag(value: str) -> bool:
-    return value not in ("", "0")
 
 
 def pane_filter(pane_id: str) -> str:
@@ -165,28 +165,47 @@ def pane_place(socket_path: str, pane_id: str) -> dict[str, Any] | None:
     if not PANE_ID.fullmatch(pane_id):
         return None
     try:
-        found = Tmux(socket_path=socket_path).cmd(
-            "list-panes", "-a", "-f", pane_filter(pane_id), "-F", "\t".join(f"#{{{name}}}" for name in _PLACE)
-        )
+        found = Tmux(socket_path=socket_path).cmd("list-panes", "-a", "-f", pane_filter(pane_id), "-F", _PLACE_FORMAT)
     except exc.TmuxCommandNotFound:
         return None
-    for line in found.stdout:
-        pane, session_name, window_index, pane_index, pane_pid, tmux_pid = line.split("\t")
-        if pane == pane_id:
-            return {
-                "session_name": session_name,
-                "window_index": int(window_index),
-                "pane_index": int(pane_index),
-                "pane_id": pane_id,
-                "socket_path": socket_path,
-                "pane_pid": int(pane_pid),
-                "tmux_pid": int(tmux_pid),
-            }
-    return None
+    return next((place for line in found.stdout if (place := _place(line, pane_id, socket_path)) is not None), None)
 
 
-def probe(agent: Agent) -> str | None:
-    """Why this agent's pane could not be rung at this moment, or None. Types nothing; for `doctor`."""
+def _place(line: str, pane_id: str, socket_path: str) -> dict[str, Any] | None:
+    values = line.split("\t")
+    numbers = [number(value) for value in values[: len(_PLACE_NUMBERS)]]
+    if len(values) != len(_PLACE_NUMBERS) + len(_PLACE_TEXTS) or None in numbers or values[-2] != pane_id:
+        return None
+    pane_pid, tmux_pid, window_index, pane_index = numbers
+    return {
+        "session_name": values[-1],
+        "window_index": window_index,
+        "pane_index": pane_index,
+        "pane_id": pane_id,
+        "socket_path": socket_path,
+        "pane_pid": pane_pid,
+        "tmux_pid": tmux_pid,
+        "pane_program": _program(pane_pid or 0),
+    }
+
+
+def _program(pane_pid: int) -> list[str] | None:
+    """Who reads the pane's terminal. tmux starts a window's command through a shell: it counts once it has become that
+    command."""
+    end = time.monotonic() + START_SECONDS
+    while (seen := foreground(pane_pid)) is not None and _starts(seen.leader) and time.monotonic() < end:
+        time.sleep(0.01)
+    return None if seen is None else seen.identities
+
+
+def _starts(process: Process) -> bool:
+    """Whether it is about to become another program: tmux after its fork, a shell that was told to, env(1)."""
+    told = process.arguments[1:2] == ("-c",) and "".join(process.arguments[2:]).startswith("exec ")
+    return told or process.executable == "env" or process.executable.startswith("tmux")
+
+
+def probe(agent: Agent, profiles: Profiles | None = None) -> str | None:
+    """Why this agent's pane could not be rung at this moment, whatever it shows, or None. Types nothing."""
     if agent.pane_id is None or agent.socket_path is None:
         return "no_pane"
     wanted = pane_filter(agent.pane_id)
@@ -196,5 +215,9 @@ def probe(agent: Agent) -> str | None:
         return "no_tmux"
     if found.returncode:
         return "tmux_gone"
-    facts = parse_facts(found.stdout[0]) if found.stdout else None
-    return facts.refusal(agent, load_profiles()) if facts else "pane_gone"
+    if (facts := parse_facts(found.stdout[0]) if found.stdout else None) is None:
+        return "pane_gone"
+    if (reason := facts.refusal(agent)) is not None:
+        return reason
+    profile = recognise(agent, facts.pane_pid, facts.command, profiles or load_profiles())
+    return profile if isinstance(profile, str) else None

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-import time
+import threading
 from typing import Any
 
 import anyio
@@ -14,20 +14,23 @@ import anyio.to_thread
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
-from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 
 from multi_agent_mcp import __version__
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.middleware import Handing, Middleware
+from multi_agent_mcp.server.stdio import Stdio, receipt
 from multi_agent_mcp.server.tools import TOOLS, UNBOUND, tools_for
 
 logger = logging.getLogger(__name__)
 
 BACKGROUND_AFTER_SECONDS = 1.0
 HOST_LOOKED_AT_EVERY_SECONDS = 1.0
-LAST_ANSWER_SECONDS = 0.05
+FIRST_ANSWER_SECONDS = 0.05
+LAST_CALLS_SECONDS = 0.5
+LAST_ANSWERS_SECONDS = 0.2
+CLOSING_SECONDS = 1.0
 
 INSTRUCTIONS = """\
 You are one agent of a team; this server is your mailbox.
@@ -49,7 +52,7 @@ class App:
         self.binding = binding
         self.host_pid = host_pid
         self.middleware = Middleware(binding, TOOLS)
-        self.answered_at = 0.0
+        self.stdio = Stdio()
         self._first_answer = anyio.Event()
         self._bus = InMemorySubscriptionBus()
         self.server: Server[Any] = Server(
@@ -77,13 +80,8 @@ class App:
         if params.name not in TOOLS:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
         handing = Handing()
-        try:
-            result = await anyio.to_thread.run_sync(self._answer, params, handing, abandon_on_cancel=True)
-        except anyio.get_cancelled_exc_class():
-            handing.abandon()
-            raise
-        handing.deliver()
-        self.answered_at = time.monotonic()
+        receipt.set(handing)
+        result = await anyio.to_thread.run_sync(self._answer, params, handing, abandon_on_cancel=True)
         self._first_answer.set()
         if self.binding.changed.is_set():
             self.binding.changed.clear()
@@ -99,38 +97,56 @@ class App:
         """Serves stdio until the host closes it or a signal comes; both are regular ends."""
         options = self.server.create_initialization_options(NotificationOptions(tools_changed=True))
         async with anyio.create_task_group() as group:
-            group.start_soon(self._end_on_signal)
-            group.start_soon(self._end_with_host)
+            for watch in (self._end_on_signal, self._end_with_host, self._end_with_output, self._end_with_input):
+                group.start_soon(watch)
             group.start_soon(self._start_background)
-            async with stdio_server() as (read_stream, write_stream):
-                await self.server.run(read_stream, write_stream, options)
-            self._end(0)
+            await self.server.run(self.stdio.input.messages, self.stdio.output, options)
+            await self._end_regularly()
 
     async def _start_background(self) -> None:
         """The doorbell and its imports wait until the host has its first answer, or has asked for none."""
         with anyio.move_on_after(BACKGROUND_AFTER_SECONDS):
             await self._first_answer.wait()
-        await anyio.sleep(LAST_ANSWER_SECONDS)
+        await anyio.sleep(FIRST_ANSWER_SECONDS)
         await anyio.to_thread.run_sync(self.binding.start_background)
 
     async def _end_on_signal(self) -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
             async for _ in signals:
-                # An answer that was just handed to the writer is on the pipe within milliseconds.
-                await anyio.sleep(max(0.0, LAST_ANSWER_SECONDS - (time.monotonic() - self.answered_at)))
-                self._end(0)
+                await self._end_regularly()
+
+    async def _end_with_input(self) -> None:
+        """mcp ends by itself when its input does; it is not waited for longer than it takes to cancel a call."""
+        await self.stdio.input.read()
+        await anyio.sleep(LAST_CALLS_SECONDS)
+        await self._end_regularly()
+
+    async def _end_with_output(self) -> None:
+        try:
+            await self.stdio.output.write()
+        except OSError:
+            self._end(confirm=False)
 
     async def _end_with_host(self) -> None:
-        """A host that was killed closes no stdin that another process has inherited from it (HOSTS §3)."""
+        """A host that was killed closes no stdin that another process has inherited from it. Whether it had read what
+        was written to it cannot be known."""
         while os.getppid() == self.host_pid:
             await anyio.sleep(HOST_LOOKED_AT_EVERY_SECONDS)
-        self._end(0)
+        self._end(confirm=False)
 
-    def _end(self, code: int) -> None:
-        """Ends at once: a worker thread may sit in a read of stdin that nothing would ever end (HOSTS §3: a host
-        gives us half a second)."""
+    async def _end_regularly(self) -> None:
+        """What can still be written is; a host that takes nothing is not waited for."""
+        with anyio.move_on_after(LAST_ANSWERS_SECONDS):
+            await self.stdio.output.flush()
+        self._end(confirm=True)
+
+    def _end(self, *, confirm: bool) -> None:
+        """Ends at once, also when something holds up the closing of the session: what was handed out is then unread
+        again for the next server, as after a crash (docs/reliability.md, Standard input and output)."""
+        threading.Timer(CLOSING_SECONDS, os._exit, (1,)).start()
+        code = 0
         try:
-            self.binding.close()
+            self.binding.close(confirm=confirm)
         except Exception:
             logger.exception("the session could not be closed")
             code = 1

@@ -52,7 +52,9 @@ class Binding:
                 raise InvalidSession("already_authenticated")
             if self._only not in (None, agent_id):
                 raise InvalidSession("bound_elsewhere", agent_id=self._only)
-            session = self._bind(self.services.agents.authenticate(agent_id, passkey))
+            agent = self.services.agents.authenticate(agent_id, passkey)
+            self._release("expired")
+            session = self._bind(agent)
             self.changed.set()
             self.start_background()
             return session
@@ -111,11 +113,12 @@ class Binding:
         if self._bell is not None:
             self._bell.wake()
 
-    def close(self) -> None:
-        """A regular end of the process: what was answered is confirmed, senders ring again."""
+    def close(self, *, confirm: bool = True) -> None:
+        """The end of the process; senders ring again. What was answered is confirmed if the end is a regular one, else
+        unread again."""
         self.changes.close()
         with self._mutex:
-            self._release()
+            self._release(confirm=confirm)
 
     def _bind(self, agent: Agent) -> LiveSession:
         sessions = self.services.sessions
@@ -131,9 +134,9 @@ class Binding:
         self._bell.claim()
         return self.session
 
-    def _release(self) -> None:
+    def _release(self, state: str = "ended", *, confirm: bool = True) -> None:
         if self.session is not None:
-            self.session.end()
+            self.session.end(state, confirm=confirm)
             self.session = None
         if self._bell is not None:
             self._bell.close()

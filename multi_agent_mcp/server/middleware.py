@@ -91,7 +91,7 @@ class Handing:
             session.give_back(held)
 
     def deliver(self) -> None:
-        """The answer goes out; the next call, or a regular end, confirms that it arrived."""
+        """The answer was written; the next call, or a regular end, confirms that it arrived."""
         if self._session is not None:
             self._session.answered(self._held)
 

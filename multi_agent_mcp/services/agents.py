@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
@@ -13,11 +15,22 @@ from multi_agent_mcp.config import session_names
 from multi_agent_mcp.domain.agent import Agent, is_superior, superiors
 from multi_agent_mcp.domain.names import AgentId, session_name
 from multi_agent_mcp.domain.names import agent_id as parse_agent_id
+from multi_agent_mcp.domain.signature import public_key
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.errors import AgentNotAssignedToProject, AgentNotFound, AlreadyExists, InvalidSession, Unauthorized
+from multi_agent_mcp.errors import (
+    AgentNotAssignedToProject,
+    AgentNotFound,
+    AlreadyExists,
+    InvalidSession,
+    Refusal,
+    StorageError,
+    Unauthorized,
+)
 from multi_agent_mcp.store.disk import storage_errors
 from multi_agent_mcp.store.enclosure import read_file
 from multi_agent_mcp.store.workspace import Workspace
+
+logger = logging.getLogger(__name__)
 
 
 class Agents:
@@ -27,6 +40,7 @@ class Agents:
         self.workspace = workspace
         self.clock = clock
         self.registry = workspace.registry
+        self._proven: dict[str, str] = {}
 
     def all(self) -> Mapping[str, Agent]:
         """The agents that can be written to."""
@@ -58,9 +72,7 @@ class Agents:
     def add(self, agent: Agent) -> Agent:
         """Registers an agent: its key, its mailbox, its record. Raises `AlreadyExists`."""
         parse_agent_id(agent.id)
-        known = self.registry.all().get(agent.id)
-        if known is not None and not known.removed:
-            raise AlreadyExists("agent_exists", agent_id=agent.id)
+        self.registry.require_free(agent.id)
         key = self._own_key(agent.id)
         self.workspace.make_inboxes(agent.id)
         fresh = replace(
@@ -68,11 +80,13 @@ class Agents:
             name=agent.name or agent.id,
             created_at=agent.created_at or format_time(self.clock()),
             passkey_hash=passkey_hash(key),
+            public_key=public_key(key),
         )
         return self.registry.add(fresh)
 
     def register(self, agent: Agent, *, by: Agent) -> tuple[Agent, bool]:
-        """`register_agent_to_ipc`: adds an agent unless it is known; an admin cannot make owners.
+        """`register_agent_to_ipc`: adds an agent unless it is known; an admin cannot make owners. Raises
+        `AlreadyExists` for an id that differs from a known one in case only.
 
         Without a parent the newcomer stands below whoever registers it.
         """
@@ -85,6 +99,8 @@ class Agents:
         try:
             return self.add(agent), True
         except AlreadyExists:
+            if agent.id not in self.all():
+                raise  # another one, whose id differs in case only
             return self.get(agent.id), False
 
     def remove(self, agent_id: str) -> Agent:
@@ -104,13 +120,35 @@ class Agents:
         return list(superiors(agent_id, self.all()))
 
     def authenticate(self, agent_id: object, passkey: object) -> Agent:
-        """The agent, if the passkey is its own. Raises `InvalidId`, `AgentNotFound`, `InvalidSession`."""
+        """The agent, if the passkey is its own: this process signs with it from now on, also where the key file is not
+        to be read. Raises `InvalidId`, `AgentNotFound`, `InvalidSession`."""
         agent = self.registry.get(parse_agent_id(agent_id))
-        if not isinstance(passkey, str) or agent.passkey_hash is None:
+        if not isinstance(passkey, str) or not is_passkey_of(agent, passkey):
             raise InvalidSession("wrong_passkey", agent_id=agent.id)
-        if not hmac.compare_digest(passkey_hash(passkey), agent.passkey_hash):
-            raise InvalidSession("wrong_passkey", agent_id=agent.id)
+        self._proven[agent.id] = passkey
+        self.publish_keys()
+        if agent.public_key not in (None, public_key(passkey)):
+            logger.warning("the public key of %s in agents.json is not its key's: see doctor", agent.id)
         return agent
+
+    def publish_keys(self) -> None:
+        """Gives agents from before messages were signed with Ed25519 their public keys: those whose key this process
+        has and can prove by its hash. One that is there is not replaced (`doctor` tells when it is not the key's).
+        What the disk refuses waits for the next process."""
+        with suppress(StorageError):
+            for agent in self.all().values():
+                key = self.known_key(agent.id) if agent.public_key is None else None
+                if key is not None and is_passkey_of(agent, key):
+                    self.registry.update(agent.id, public_key=public_key(key))
+
+    def known_key(self, agent_id: str) -> str | None:
+        """The key that this process can sign with in the agent's name, if it has one. An empty one would let anybody
+        sign, and the sender of a hand-written message may be anything."""
+        try:
+            key = self.stored_key(parse_agent_id(agent_id))
+        except Refusal:
+            key = ""
+        return key or self._proven.get(agent_id)
 
     def stored_key(self, agent_id: AgentId | str) -> str:
         """The key from `secrets/{agent_id}.key`; raises `InvalidSession` when it is missing."""
@@ -133,6 +171,10 @@ class Agents:
             except FileExistsError:
                 return self.stored_key(agent_id)
             return key
+
+
+def is_passkey_of(agent: Agent, passkey: str) -> bool:
+    return hmac.compare_digest(passkey_hash(passkey).encode(), str(agent.passkey_hash).encode())
 
 
 def passkey_hash(passkey: str) -> str:

@@ -213,7 +213,7 @@ class Board:
     def _moved(self, task: Task, status: str, change: Change) -> Task:
         """The transition; blocking or cancelling what somebody else is assigned to carries an interrupt."""
         if status == "in_progress":
-            task.require_startable({key: self.workspace.tasks.find(key) for key in task.dependencies})
+            require_startable(self.workspace, task)
         if status in INTERRUPT_ACTIONS and task.assignee_id not in (None, change.by):
             return task.interrupted(status, change, new_id("ntf"))
         return task.move_to(status, change)
@@ -239,9 +239,14 @@ class Board:
 
     def _is_startable(self, task: Task) -> bool:
         with suppress(Refusal):
-            task.require_startable({key: self.workspace.tasks.find(key) for key in task.dependencies})
+            require_startable(self.workspace, task)
             return True
         return False
+
+
+def require_startable(workspace: Workspace, task: Task) -> None:
+    """Raises `InvalidStatusTransition` for a task that is unassigned, not approved, or waits for others."""
+    task.require_startable({key: workspace.tasks.find(key) for key in task.dependencies})
 
 
 def work_order(task: Task) -> tuple[int, datetime, str]:

@@ -102,5 +102,7 @@ class ChatTasks:
         self.audit(tool, **facts)
 
     def _has_written(self, requester: Agent, caller: Agent) -> bool:
-        """Whether the caller ever got a message from the requester."""
-        return any(message.sender_id == requester.id for message in self.workspace.mailbox(caller.id).history())
+        """Whether the caller ever got a message that the requester has signed."""
+        received = self.workspace.mailbox(caller.id).history()
+        verifies = self.conversations.post.signatures.verifies
+        return any(message.sender_id == requester.id and verifies(message, caller.id) for message in received)

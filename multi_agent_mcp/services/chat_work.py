@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.session import AgentSession
-from multi_agent_mcp.services.conversations import Conversations, is_conversational, tells_end
+from multi_agent_mcp.services.conversations import ENDED, Conversations, is_conversational
 from multi_agent_mcp.services.delegations import Delegations, as_answer
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
@@ -33,32 +32,42 @@ class ChatWork:
             return self._action("process_delegation", delegation=as_answer(delegations[0]))
         mine = self.conversations.of_agent(agent.id)
         unread = [message for _, message in self.workspace.mailbox(agent.id).unread()]
+        words = [(message, of) for message in unread if (of := self.conversations.of_mail(agent.id, message))]
         return (
-            self._request(agent, mine, unread)
-            or self._mail("conversation_ended", [message for message in unread if tells_end(message)])
-            or self._mail("conversation_message", [message for message in unread if is_conversational(message)])
+            self._request(agent, mine, {of.id for _, of in words})
+            or self._mail("conversation_ended", [of for message, of in words if tells_end(message, of)])
+            or self._mail("conversation_message", [of for message, of in words if is_conversational(message)])
             or (self._action("read_messages", unread_count=len(unread)) if unread else None)
-            or self._action("exit" if self._is_over(mine, session.created_at) else "wait")
+            or self._action("exit" if self._is_over(mine, session) else "wait")
         )
 
-    def _request(self, agent: Agent, mine: list[Conversation], unread: list[Message]) -> dict[str, Any] | None:
+    def _request(self, agent: Agent, mine: list[Conversation], waiting: set[str]) -> dict[str, Any] | None:
         """A conversation somebody wants to begin with this agent."""
-        waiting = {message.metadata.get("conversation_id") for message in unread}
         for item in mine:
             if item.status == "pending" and item.target_agent_id == agent.id and item.id in waiting:
                 facts = {"conversation_id": item.id, "initiator_id": item.initiator_id, "purpose": item.purpose}
                 return self._action("conversation_request", **facts)
         return None
 
-    def _mail(self, action: str, messages: list[Message]) -> dict[str, Any] | None:
-        ids = list(dict.fromkeys(str(message.metadata["conversation_id"]) for message in messages))
-        return self._action(action, conversation_ids=ids, unread_count=len(messages)) if ids else None
+    def _mail(self, action: str, each: list[Conversation]) -> dict[str, Any] | None:
+        """`each` is the conversation of every message that this action is about."""
+        ids = list(dict.fromkeys(conversation.id for conversation in each))
+        return self._action(action, conversation_ids=ids, unread_count=len(each)) if ids else None
 
-    def _is_over(self, mine: list[Conversation], since: datetime) -> bool:
-        """Whether this session has had a conversation and none of the agent's is still open."""
-        ended_here = any(item.ended_at is not None and item.ended_at >= since for item in mine)
+    def _is_over(self, mine: list[Conversation], session: AgentSession) -> bool:
+        """Whether this session has had a conversation and none of the agent's is still open. One whose clock was set
+        back since it began cannot tell by the time, and takes any that has ended."""
+        set_back = session.last_activity_at < session.created_at
+        ended_here = any(
+            item.ended_at is not None and (set_back or item.ended_at >= session.created_at) for item in mine
+        )
         return ended_here and all(item.status == "ended" for item in mine)
 
     def _action(self, action: str, **needed: Any) -> dict[str, Any]:
         key = f"next.chat.{action}"
         return {"action": action, "instruction": self.texts(key if key in self.texts else f"next.{action}"), **needed}
+
+
+def tells_end(message: Message, conversation: Conversation) -> bool:
+    """Whether this mail says that its conversation has ended, and it has."""
+    return bool(message.metadata.get(ENDED)) and conversation.status == "ended"

@@ -102,8 +102,18 @@ class Conversations:
         """Whether the other side got any word of it."""
         if conversation.status != "pending":
             return True
-        mailbox = self.workspace.mailbox(conversation.target_agent_id)
-        return any(mailbox.find(message.id) is not None for message in self.messages_of(conversation.id))
+        target = conversation.target_agent_id
+        got = (self.workspace.mailbox(target).find(message.id) for message in self.messages_of(conversation.id))
+        return any(self.of_mail(target, found[1]) is not None for found in got if found is not None)
+
+    def of_mail(self, reader_id: str, message: Message) -> Conversation | None:
+        """The conversation that this mail to `reader_id` belongs to. Anybody can write an id into metadata: it means
+        something only in the signed word of the other participant."""
+        try:  # parsed like any id: the sender of a message must not name a file somewhere else
+            found = self.get(message.metadata.get("conversation_id"))
+        except (InvalidId, ConversationNotFound):
+            return None
+        return found if message.receiver_id == reader_id and self._is_word_of(found, message) else None
 
     def say(self, sender: Agent, conversation_id: str, draft: Draft) -> Sent:
         """A message in a conversation; the receiver is the other participant. The target's answer makes it active.
@@ -154,16 +164,16 @@ class Conversations:
         folder = self.workspace.conversation_messages(conversation_id)
         return sorted((message for _, message in folder.open_entities()), key=page_order)
 
-    def spoken(self, message: Message) -> dict[str, Any]:
-        """A message of a conversation in an answer, flagged if its signature is missing or wrong; the whole of a long
-        one stands in the receiver's mail."""
+    def spoken(self, conversation: Conversation, message: Message) -> dict[str, Any]:
+        """A message in a conversation's folder as an answer shows it, flagged unless it is a participant's signed word;
+        the whole of a long one stands in the receiver's mail."""
         answer: dict[str, Any] = {
             "id": message.id,
             "sender_id": message.sender_id,
             "content": message.content[:SPOKEN_CHARACTERS],
             "created_at": format_time(message.created_at),
         }
-        if not self.post.signatures.verifies(message):
+        if not self._is_word_of(conversation, message):
             answer["verified"] = False
         if len(message.content) > SPOKEN_CHARACTERS:
             answer |= {"content_truncated": True, "content_length": len(message.content)}
@@ -181,10 +191,10 @@ class Conversations:
 
     def mark_seen(self, reader: Agent, messages: Iterable[Message]) -> None:
         """The reader has read these: conversations that waited for it become active."""
-        for named in {str(message.metadata["conversation_id"]) for message in messages if is_conversational(message)}:
-            # Parsed like any id: the sender of a message must not name a file somewhere else.
-            with suppress(InvalidId, ConversationNotFound):
-                self._seen(entity_id("cnv", named), reader.id)
+        found = (self.of_mail(reader.id, message) for message in messages if is_conversational(message))
+        for conversation_id in {conversation.id for conversation in found if conversation is not None}:
+            with suppress(ConversationNotFound):  # deleted meanwhile
+                self._seen(conversation_id, reader.id)
 
     def latest_with(self, agent_id: str, other_id: str) -> Conversation | None:
         """The conversation in which these two talked last."""
@@ -196,6 +206,15 @@ class Conversations:
         folder = self.workspace.conversation_messages(conversation.id)
         for name, _ in folder.open_entities():
             (folder.path / name).unlink(missing_ok=True)
+
+    def _is_word_of(self, conversation: Conversation, message: Message) -> bool:
+        """Whether one participant has written this to the other, in this conversation, and signed it."""
+        return (
+            message.metadata.get("conversation_id") == conversation.id
+            and conversation.has(message.sender_id)
+            and message.receiver_id == conversation.other(message.sender_id)
+            and self.post.signatures.verifies(message)
+        )
 
     def _seen(self, conversation_id: str, agent_id: str) -> None:
         self.workspace.conversations.update(conversation_id, lambda found: found.seen_by(agent_id))
@@ -225,11 +244,6 @@ class Conversations:
 
 def is_conversational(message: Message) -> bool:
     return message.message_type == "conversation" and "conversation_id" in message.metadata
-
-
-def tells_end(message: Message) -> bool:
-    """Whether this mail says that its conversation has ended."""
-    return "conversation_id" in message.metadata and bool(message.metadata.get(ENDED))
 
 
 def require_purpose(purpose: str | None) -> None:

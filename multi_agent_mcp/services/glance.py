@@ -119,20 +119,20 @@ class Glance:
 
     def _agent(self, agent: Agent, depth: int, tasks: list[Task]) -> AgentSeen:
         current = next((task for task in tasks if task.assignee_id == agent.id and task.status == "in_progress"), None)
-        live = self.sessions.live(agent.id)
+        running = self.sessions.running(agent.id)
         wait = self.waiting.of(agent.id) if agent.role == "owner" else None
         notices = self.workspace.notices(agent.id).unread()
         return AgentSeen(
             id=agent.id,
             role=agent.role,
             depth=depth,
-            alive=bool(live),
+            alive=bool(running),
             unread=len(self.workspace.mailbox(agent.id).unread()),
             interrupted=any(notice.interrupts and self.interrupts.applies(notice) for _, notice in notices),
             task_id=current.id if current else None,
             task_title=current.title if current else None,
             waiting_for=wait.admin_id if wait else None,
-            active_at=max((session.last_activity_at for session in live), default=None),
+            active_at=max((session.last_activity_at for session in running), default=None),
         )
 
     def _messages(self, limit: int) -> Iterator[MessageSeen]:

@@ -18,7 +18,7 @@ from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Due, Ring, Waiting, due, noted
 from multi_agent_mcp.domain.message import Message, reading_order
-from multi_agent_mcp.domain.times import format_time, parse_time
+from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.notifications import Notifications
 from multi_agent_mcp.services.sessions import Sessions
@@ -94,8 +94,10 @@ class Hooks:
         with self.workspace.locks.held(_lock(agent_id)), self.workspace.locks.held(f"doorbell-{agent_id}"):
             state = Told.of(hookstate.read_state(str(self.workspace.path), agent_id, purpose))
             mail = self._mail(agent_id, purpose)
-            last = max(filter(None, [state.ring, self._rung_elsewhere(agent_id)]), key=_moment, default=None)
-            decision = due(map(_waiting, mail), last, self.clock(), self.pause, self.longest_pause)
+            now = self.clock()
+            rings = filter(None, [state.ring, self._rung_elsewhere(agent_id)])
+            last = max(rings, key=lambda ring: (ring.at <= now, ring.at), default=None)  # first those before a set-back
+            decision = due(map(_waiting, mail), last, now, self.pause, self.longest_pause)
             if not decision.messages:
                 return None, decision
             state.rung(self.clock(), (message.id for message in decision.messages), decision.attempt)
@@ -118,7 +120,7 @@ class Hooks:
         about = [message.id for message in decision.messages]
         newest = next(diary.newest_first(without=b'"deferred"'), {})
         at = parse_time(newest.get("at"))
-        recent = at is not None and self.clock() - at < self.pause
+        recent = at is not None and is_recent(at, self.clock(), self.pause)
         if not (recent and newest.get("reason") == BY_HOOK and set(about) <= set(noted(newest))):
             pane = self.workspace.registry.get(agent_id).pane_id
             facts = {"pane": pane, "attempt": decision.attempt, "messages": about}
@@ -202,10 +204,6 @@ class Hooks:
         if facts != hookstate.read_state(path, agent_id, purpose):
             target = Path(hookstate.state_path(path, agent_id, purpose))
             self.workspace.files.replace(target, json.dumps(facts).encode(), durable=False)
-
-
-def _moment(ring: Ring) -> datetime:
-    return ring.at
 
 
 def _waiting(message: Message) -> Waiting:

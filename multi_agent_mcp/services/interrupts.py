@@ -15,7 +15,7 @@ from datetime import datetime
 from multi_agent_mcp.domain.names import new_id
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, Task
-from multi_agent_mcp.errors import InvalidId, Refusal, TaskNotFound
+from multi_agent_mcp.errors import Refusal, TaskNotFound
 from multi_agent_mcp.store.inbox import file_name
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
@@ -61,8 +61,7 @@ class Interrupts:
         seen = folder.version
         for _, task in folder.open_entities():
             if task.interrupt_id is not None:
-                with suppress(InvalidId):  # of a hand-written assignee: it must not block the others
-                    self.ensure(task)
+                self.ensure(task)
         self.settle(agent_id)
         self._repaired[agent_id] = seen
 
@@ -135,6 +134,6 @@ class Interrupts:
 
     def _made_from(self, task: Task) -> Notification | None:
         action = INTERRUPT_ACTIONS.get(task.status)
-        if action is None:
-            return None
+        if action is None or task.assignee_id not in self.workspace.registry.all():
+            return None  # a hand-written assignee may be anything
         return task.interrupt(self.texts(f"interrupt.{action}.message"), self.texts(f"interrupt.{action}.instruction"))

@@ -85,7 +85,8 @@ class Messages:
         return self.announced(letters, stored)
 
     def compose(self, sender: Agent, draft: Draft, conversation_id: str | None = None) -> Letters:
-        """The messages as they are to be stored, one per receiver.
+        """The messages as they are to be stored, one per receiver, signed: whoever finishes for a dead sender only
+        delivers them.
 
         Raises `InvalidArguments`, `ContentTooLarge`, `AgentNotFound`, `InvalidId`.
         """
@@ -95,7 +96,7 @@ class Messages:
         if draft.idempotency_key is not None:
             messages, is_new = claim(self.workspace, draft.idempotency_key, messages)
             missing = messages if is_new else [message for message in messages if self._is_missing(message)]
-        return Letters(messages, missing, conversation_id)
+        return Letters(messages, [self.post.signatures.sign(message) for message in missing], conversation_id)
 
     def announced(self, letters: Letters, stored: Sequence[Message]) -> Sent:
         """Rings for what was stored, and says what became of all of it."""

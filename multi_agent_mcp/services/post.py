@@ -43,7 +43,7 @@ class Letters:
 
 
 class Post:
-    """Stores letters, signed by their senders."""
+    """Stores letters as their senders have signed them."""
 
     def __init__(self, workspace: Workspace, signatures: Signatures, announce: Announce) -> None:
         self.workspace = workspace
@@ -74,7 +74,7 @@ class Post:
         stored: list[Message] = []
         copied: list[Path] = []
         try:
-            for message in map(self.signatures.sign, messages):
+            for message in messages:
                 if copies is not None:
                     copied.append(self._copy(message, copies))
                 stored.append(self._deliver(message))
@@ -103,8 +103,9 @@ class Post:
             except FileExistsError:
                 if mailbox.find(message.id) is not None:
                     return message
-                later = replace(message, created_at=message.created_at + timedelta(seconds=1))
-                message = self.signatures.sign(later)
+                genuine = self.signatures.verifies(message)
+                message = replace(message, created_at=message.created_at + timedelta(seconds=1))
+                message = self.signatures.sign(message) if genuine else message
             else:
                 return message
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.message import Message, reading_order
-from multi_agent_mcp.errors import MessageNotFound
+from multi_agent_mcp.errors import MessageNotFound, Refusal
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.conversations import Conversations
 from multi_agent_mcp.services.reports import Reports
@@ -21,8 +21,10 @@ from multi_agent_mcp.services.waiting import Waiting
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
 from multi_agent_mcp.texts import Texts
 
-ENVELOPE_RESERVE = 2_000  # characters of an answer for everything beside the messages, a chat notification too
+ENVELOPE_RESERVE = 2_600  # characters of an answer for everything beside the messages, a chat notification too
 WITHOUT_LIMIT = 2**62
+REASONS_SHOWN = 3
+REASON_CHARACTERS = 160
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +72,11 @@ class Handover:
     def names(self) -> list[str]:
         """The files of these in the mailbox, in the same order."""
         return [item.path.name for item in self._marked()]
+
+    @property
+    def believed(self) -> list[Message]:
+        """Those of them that have an effect: what its sender did not sign is mail like any other, no more."""
+        return [item.message for item in self._marked() if item.verified]
 
     def _marked(self) -> list[Slice]:
         return [item for item in self.slices if self._is_fresh(item)]
@@ -131,10 +138,10 @@ class Reading:
         """
         with self.workspace.locks.held(self.workspace.mailbox(agent.id).lock):
             handover = self.select(agent, query)
-            self._mark(handover, hold)
-        dashboard_updated = self.reports.dashboard_after(agent, handover.fresh)
+            refused = self._mark(handover, hold)
+        dashboard_updated = self.reports.dashboard_after(agent, handover.believed)
         unread = len(self.workspace.mailbox(agent.id).unread())
-        return self._answer(handover, unread, dashboard_updated=dashboard_updated)
+        return self._answer(handover, unread, dashboard_updated=dashboard_updated) | self._not_followed(refused)
 
     def select(self, agent: Agent, query: Query) -> Handover:
         """Chooses what to hand over; changes nothing. Raises as `read` does."""
@@ -151,11 +158,13 @@ class Reading:
         unread = len(self.workspace.mailbox(handover.reader.id).unread()) - len(handover.fresh)
         return self._answer(handover, unread, dashboard_updated=False)
 
-    def complete(self, handover: Handover) -> None:
-        """Marks read what was printed: a reader that dies while printing has consumed nothing."""
+    def complete(self, handover: Handover) -> dict[str, Any]:
+        """Marks read what was printed: a reader that dies while printing has consumed nothing. Returns what is to be
+        said of its reports."""
         with self.workspace.locks.held(self.workspace.mailbox(handover.reader.id).lock):
-            self._mark(handover, None)
-        self.reports.dashboard_after(handover.reader, handover.fresh)
+            refused = self._mark(handover, None)
+        self.reports.dashboard_after(handover.reader, handover.believed)
+        return self._not_followed(refused)
 
     def _answer(self, handover: Handover, unread: int, *, dashboard_updated: bool) -> dict[str, Any]:
         shown = handover.shown()
@@ -202,21 +211,32 @@ class Reading:
             raise MessageNotFound(message_id=named)
         return found
 
-    def _mark(self, handover: Handover, hold: Hold | None) -> None:
+    def _mark(self, handover: Handover, hold: Hold | None) -> dict[str, Refusal]:
         """Writes `read_at` of what is handed over, after its reports were applied, `hold` was told and an Owner's wait
-        has ended: a reader that dies on the way may be handed the answer again, and never waits for one it has had."""
-        fresh, names = handover.fresh, handover.names
+        has ended: a reader that dies on the way may be handed the answer again, and never waits for one it has had.
+        Returns the reports that were not followed."""
+        fresh, believed, names = handover.fresh, handover.believed, handover.names
         if not fresh:
-            return
+            return {}
         mailbox = self.workspace.mailbox(handover.reader.id)
-        self.reports.apply(handover.reader, fresh)
-        self.conversations.mark_seen(handover.reader, fresh)
+        refused = self.reports.apply(handover.reader, believed)
+        self.conversations.mark_seen(handover.reader, believed)
         if hold is not None:
             hold(tuple(mailbox.reference(name) for name in names))
-        self.waiting.release_by(handover.reader, fresh, self.agents.registry.all())
+        self.waiting.release_by(handover.reader, believed, self.agents.registry.all())
         mailbox.mark_read(names, handover.at)
         if handover.query.unread_only:  # pages that are being turned stay where they are
             mailbox.archive_read()
+        return refused
+
+    def _not_followed(self, refused: Mapping[str, Refusal]) -> dict[str, Any]:
+        """What the reader of reports is told of those that their tasks could not follow: the first ones, shortly."""
+        told = [
+            {"message_id": message_id, "reason": self.texts.sentence(refusal)[:REASON_CHARACTERS]}
+            for message_id, refusal in [*refused.items()][:REASONS_SHOWN]
+        ]
+        note = self.texts("report.not_followed", count=len(refused))
+        return {"reports_not_followed": told, "reports_note": note} if told else {}
 
     def _how_to_go_on(self, handover: Handover) -> dict[str, Any]:
         hints = [

@@ -16,6 +16,7 @@ from multi_agent_mcp.domain.names import new_id
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task, priority_rank
+from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import InvalidSession, Refusal
 from multi_agent_mcp.services.executions import Executions
 from multi_agent_mcp.services.waiting import Waiting
@@ -59,27 +60,23 @@ class Sessions:
         self.workspace.sessions.add(session)
         return LiveSession(self, session, token)
 
+    def running(self, agent_id: str) -> list[AgentSession]:
+        """Sessions whose process runs. An expired one is among them: the process still rings the agent, and its next
+        call renews the session."""
+        return [session for session in self.workspace.sessions.open(agent_id) if is_running(session)]
+
     def live(self, agent_id: str) -> list[AgentSession]:
-        """Sessions whose process runs and that have not expired."""
+        """Running sessions that have not expired, which keep their purpose and their task from a new one."""
         now = self.clock()
-        return [
-            session
-            for session in self.workspace.sessions.open(agent_id)
-            if session.ended_at is None and not session.expired(now) and is_alive(session.pid, session.pid_started_at)
-        ]
+        return [session for session in self.running(agent_id) if not session.expired(now)]
 
     def alive(self, agent_id: str) -> bool:
-        """Whether a server process of this agent runs."""
-        return self.alive_since(agent_id) is not None
+        """Whether a server process of this agent runs (docs/format.md, agent session)."""
+        return bool(self.running(agent_id))
 
     def alive_since(self, agent_id: str) -> datetime | None:
         """When the longest-lived server process of this agent that still runs opened its session."""
-        running = (
-            session.created_at
-            for session in self.workspace.sessions.open(agent_id)
-            if session.ended_at is None and is_alive(session.pid, session.pid_started_at)
-        )
-        return min(running, default=None)
+        return min((session.created_at for session in self.running(agent_id)), default=None)
 
     def recover(self, agent_id: str) -> int:
         """Ends the sessions of dead processes and makes unread again what they were handed and never confirmed; ends
@@ -88,7 +85,7 @@ class Sessions:
         recovered = 0
         with self.workspace.locks.held(f"recover-{agent_id}"):
             for session in self.workspace.sessions.open(agent_id):
-                if session.ended_at is None and not is_alive(session.pid, session.pid_started_at):
+                if session.ended_at is None and not is_running(session):
                     recovered += self.hand_back(session.agent_id, session.unconfirmed)
                     self.executions.finish_session(session, "the session's process died")
                     self.workspace.sessions.update(session.id, lambda found: found.holding(()).end(self.clock()))
@@ -173,7 +170,7 @@ class LiveSession:
             confirmed = _drained(self._answered)
             left = _without(self.record.unconfirmed, confirmed)
             self.record = self.record.touch(now).holding(left)
-            if confirmed or now - self._written.last_activity_at > ACTIVITY_WRITTEN_EVERY:
+            if confirmed or not is_recent(self._written.last_activity_at, now, ACTIVITY_WRITTEN_EVERY):
                 self._write(sync=False)
 
     def hold(self, files: tuple[str, ...]) -> None:
@@ -256,6 +253,11 @@ def _without(held: Iterable[str], gone: Iterable[str]) -> tuple[str, ...]:
 
 def _both(some: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
     return tuple((Counter(some) & Counter(others)).elements())
+
+
+def is_running(session: AgentSession) -> bool:
+    """Whether its process runs and has not ended it."""
+    return session.ended_at is None and is_alive(session.pid, session.pid_started_at)
 
 
 def _token_hash(token: str) -> str:

@@ -15,10 +15,9 @@ from typing import Any
 from multi_agent_mcp.domain.agent import PURPOSES, Agent
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.session import AgentSession
-from multi_agent_mcp.domain.times import format_time, parse_time
+from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.board import Board
-from multi_agent_mcp.services.conversations import is_conversational
 from multi_agent_mcp.services.delegations import Delegations
 from multi_agent_mcp.services.sessions import Sessions
 from multi_agent_mcp.store.enclosure import read_file
@@ -44,13 +43,13 @@ class Window:
     pane: Mapping[str, Any]
     opened_at: datetime
     failures: int = 0
+    earlier: frozenset[str] = frozenset()
+    """The sessions the post had had by then. Times would not tell which came later, should the clock be set back."""
 
-    def rests_until(self) -> datetime:
-        """Until when a post whose command died at once is left alone."""
-        if not self.failures:
-            return self.opened_at
-        doublings: int = 2 ** min(self.failures - 1, 10)
-        return self.opened_at + min(FIRST_PAUSE * doublings, LONGEST_PAUSE)
+    def rests(self, now: datetime) -> bool:
+        """Whether a post whose command died at once is still left alone."""
+        doublings: int = 2 ** min(self.failures - 1, 10) if self.failures else 0
+        return is_recent(self.opened_at, now, min(FIRST_PAUSE * doublings, LONGEST_PAUSE))
 
 
 class Staffing:
@@ -87,11 +86,7 @@ class Staffing:
 
     def finished(self, post: Post, window: Window) -> bool:
         """Whether a session of this post began in this window and has logged out since, with none living now."""
-        mine = [
-            session
-            for session in self.workspace.sessions.all(post.agent_id)
-            if session.purpose == post.purpose and session.created_at >= window.opened_at
-        ]
+        mine = self._sessions(post, window.earlier)
         return bool(mine) and all(session.ended_at is not None for session in mine)
 
     def windows(self) -> dict[Post, Window]:
@@ -106,7 +101,13 @@ class Staffing:
 
     def opened(self, post: Post, pane: Mapping[str, Any], failures: int) -> None:
         """Remembers a window; written whole before anything else is decided."""
-        record = {"opened_at": format_time(self.clock()), "failures": failures, "pane": dict(pane)}
+        earlier = [session.id for session in self._sessions(post)]
+        record = {
+            "opened_at": format_time(self.clock()),
+            "failures": failures,
+            "pane": dict(pane),
+            "earlier_sessions": earlier,
+        }
         self.workspace.files.replace(
             self.workspace.window_path(post.agent_id, post.purpose), json.dumps(record).encode()
         )
@@ -117,19 +118,21 @@ class Staffing:
     def failures_after(self, post: Post, window: Window) -> int:
         """How many attempts in a row died, now that this window is gone: one that had a session, or that lived for a
         while, was none."""
-        lived = self.clock() - window.opened_at
-        return 0 if lived > LIVED_LONG_ENOUGH or self._had_session(post, window) else window.failures + 1
+        lived_long = not is_recent(window.opened_at, self.clock(), LIVED_LONG_ENOUGH)
+        return 0 if lived_long or self._sessions(post, window.earlier) else window.failures + 1
 
-    def _had_session(self, post: Post, window: Window) -> bool:
+    def _sessions(self, post: Post, without: frozenset[str] = frozenset()) -> list[AgentSession]:
+        """The sessions this post has had, but those."""
         sessions: list[AgentSession] = self.workspace.sessions.all(post.agent_id)
-        return any(item.purpose == post.purpose and item.created_at >= window.opened_at for item in sessions)
+        return [item for item in sessions if item.purpose == post.purpose and item.id not in without]
 
     def window(self, post: Post) -> Window | None:
         """What was opened for a post."""
         try:
             record = json.loads(read_file(self.workspace.window_path(post.agent_id, post.purpose))[0])
             opened_at = parse_time(record["opened_at"])
-            return Window(record["pane"], opened_at, int(record["failures"])) if opened_at else None
+            earlier = frozenset(map(str, record.get("earlier_sessions", ())))
+            return Window(record["pane"], opened_at, int(record["failures"]), earlier) if opened_at else None
         except (OSError, ArithmeticError, ValueError, KeyError, TypeError, RecursionError):
             return None  # derived; a damaged record is as good as none
 
@@ -138,4 +141,6 @@ class Staffing:
 
     def _has_chat_work(self, agent: Agent) -> bool:
         unread: list[Message] = [message for _, message in self.workspace.mailbox(agent.id).unread()]
-        return bool(self.delegations.offered(agent.id)) or any(is_conversational(message) for message in unread)
+        return bool(self.delegations.offered(agent.id)) or any(
+            self.delegations.conversations.of_mail(agent.id, message) for message in unread
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ import yaml
 from multi_agent_mcp.config import NOT_YAML, parse_limits
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
 from multi_agent_mcp.domain.names import agent_id as parse_agent_id
-from multi_agent_mcp.domain.names import session_name
+from multi_agent_mcp.domain.names import differing_in_case, session_name
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId
 from multi_agent_mcp.services.agents import Agents
@@ -45,7 +46,8 @@ def read_team(path: Path) -> Team:
         raise InvalidArguments("bad_team", reason="it needs a list `agents`")
     agents = tuple(_agent(record) for record in data["agents"])
     ids = [agent.id for agent in agents]
-    if twice := {agent_id for agent_id in ids if ids.count(agent_id) > 1}:
+    lowered = [agent_id.lower() for agent_id in ids]
+    if twice := {agent_id for agent_id in ids if lowered.count(agent_id.lower()) > 1}:
         raise InvalidArguments("bad_team", reason=f"{', '.join(sorted(twice))} stands there twice")
     language = data.get("language")
     if language is not None and language not in LANGUAGES:
@@ -99,10 +101,13 @@ def _text_or_none(record: Mapping[str, Any], key: str) -> str | None:
 def create_session(root: Path, session: str, team: Team, language: str | None) -> Path:
     """Makes (or completes) the session directory: a second `init` adds agents and keeps keys, mail and settings.
 
-    Returns its path.
+    Returns its path. Raises `AlreadyExists` for a name that differs from that of another session in case only.
     """
     workspace = Workspace(root, session_name(session))
     with storage_errors(workspace.path):
+        make_directory(root)
+        if (other := differing_in_case(session, os.listdir(root))) is not None:  # noqa: PTH208 - only names
+            raise AlreadyExists("differs_in_case", name=session, known=other)
         make_directory(workspace.path)
     settings: dict[str, Any] = {
         "id": session,
@@ -126,6 +131,8 @@ def add_missing(agents: Agents, team: Team) -> list[str]:
             agents.add(agent)
             added.append(agent.id)
         except AlreadyExists:
+            if agent.id not in agents.all():
+                raise  # another one, whose id differs in case only
             changed = {"command": agent.command, "host": agent.host, "name": agent.name or None}
             agents.registry.update(agent.id, **{key: value for key, value in changed.items() if value is not None})
     return added

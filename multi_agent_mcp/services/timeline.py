@@ -19,7 +19,7 @@ from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.services.correspondence import Correspondence
 from multi_agent_mcp.services.messages import Announcer
-from multi_agent_mcp.store.process import is_alive
+from multi_agent_mcp.services.sessions import is_running
 from multi_agent_mcp.store.skim import Skim
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -156,13 +156,12 @@ def _overlapping(items: Iterable[T], start: datetime, end: datetime) -> tuple[T,
 
 def _life(session: AgentSession) -> Life:
     """A session whose process died without a word ended, for all we know, with its last call."""
-    lives = session.ended_at is None and is_alive(session.pid, session.pid_started_at)
     return Life(
         session_id=session.id,
         agent_id=session.agent_id,
         purpose=session.purpose,
         start=session.created_at,
-        end=None if lives else session.ended_at or session.last_activity_at,
+        end=None if is_running(session) else session.ended_at or session.last_activity_at,
     )
 
 

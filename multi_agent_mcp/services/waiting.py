@@ -9,6 +9,7 @@ from datetime import datetime
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.names import id8
 from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.domain.waiting import OwnerWait
 from multi_agent_mcp.errors import OwnerWaiting, PollingBlocked, Refusal
@@ -32,7 +33,8 @@ class Waiting:
 
     def of(self, owner_id: str) -> OwnerWait | None:
         """The lock that stands, if one does."""
-        return self.folder.load(_name(owner_id))
+        wait = self.folder.load(_name(owner_id))
+        return None if wait is None else replace(wait, owner_id=owner_id)  # whatever a hand has written there
 
     def begin(self, wait: OwnerWait, *, again: bool = False) -> None:
         """From now on the Owner waits; a lock that stood already is replaced. `again`, after a crash: unless a lock
@@ -64,8 +66,8 @@ class Waiting:
                 self.folder.replace(_name(agent.id), changed)
 
     def release_by(self, reader: Agent, messages: Iterable[Message], agents: Mapping[str, Agent]) -> bool:
-        """Releases the lock if one of these messages, about to be marked read, comes from the awaited Admin or from
-        any Admin below the Owner."""
+        """Releases the lock if one of these messages, all verified and about to be marked read, comes from the awaited
+        Admin or from any Admin below the Owner."""
         wait = self.of(reader.id) if reader.role == "owner" else None
         if wait is None:
             return False
@@ -78,7 +80,7 @@ class Waiting:
             wait = self.of(owner_id)
             if wait is None:
                 return False
-            name = f"{stamp(self.clock())}_{wait.message_id[:8]}_{_name(owner_id)}"
+            name = f"{stamp(self.clock())}_{id8(wait.message_id)}_{_name(owner_id)}"
             self._archive.replace(name, replace(wait, released_by=by))
             (self.folder.path / _name(owner_id)).unlink(missing_ok=True)
             sync_directory(self.folder.path)
@@ -90,11 +92,13 @@ class Waiting:
         with self._locked(owner_id):
             if not given_back or self.of(owner_id) is not None:
                 return
-            latest = max(self._archived(owner_id), default=None)
-            wait = self._archive.load(latest) if latest is not None else None
-            if wait is not None and wait.owner_id == owner_id and wait.released_by in given_back:
-                self.folder.replace(_name(owner_id), replace(wait, released_by=None))
-                (self._archive.path / str(latest)).unlink(missing_ok=True)
+            # Not only the latest by its name: the clock may have been set back meanwhile.
+            for name in sorted(self._archived(owner_id), reverse=True):
+                wait = self._archive.load(name)
+                if wait is not None and wait.released_by in given_back:
+                    self.folder.replace(_name(owner_id), replace(wait, released_by=None))
+                    (self._archive.path / name).unlink(missing_ok=True)
+                    return
 
     def _released(self, owner_id: str, message_id: str) -> bool:
         waits = (self._archive.load(name) for name in self._archived(owner_id))

@@ -10,12 +10,13 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from multi_agent_mcp.errors import InvalidId, Refusal
+from multi_agent_mcp.errors import InvalidId, Refusal, StorageError
 from multi_agent_mcp.store.enclosure import is_own_directory
 from multi_agent_mcp.store.files import Files
 from multi_agent_mcp.store.folder import Folder
@@ -29,7 +30,9 @@ _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 class Collection(Generic[E]):
     """`shelf` names the sub-directory an entity belongs to; `missing` is raised for an unknown id.
 
-    With `file_name` every entity has a directory of its own, named by its id, and its file there is called so.
+    With `file_name` every entity has a directory of its own, named by its id, and its file there is called so. With
+    `shelf_field` the shelf itself says what that field is. An entity's id is what its file is called by, whatever
+    stands in it: nothing else finds it.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class Collection(Generic[E]):
         closed: re.Pattern[bytes] | None = None,
         grouped: re.Pattern[bytes] | None = None,
         file_name: str | None = None,
+        shelf_field: str | None = None,
     ) -> None:
         self.files = files
         self.base = base
@@ -52,11 +56,17 @@ class Collection(Generic[E]):
         self._closed = closed
         self._grouped = grouped
         self._file_name = file_name
+        self._shelf_field = shelf_field
         self._folders: dict[str, Folder[E]] = {}
 
     def add(self, entity: E) -> E:
         """Exclusive and durable; raises `FileExistsError`."""
-        self.folder(self._shelf(entity)).create(self._name(entity.id), entity)
+        folder = self.folder(self._shelf(entity))
+        try:
+            folder.create(self._name(entity.id), entity)
+        except StorageError:
+            self._drop_own_directory(folder)
+            raise
         return entity
 
     def find(self, entity_id: str) -> E | None:
@@ -130,7 +140,9 @@ class Collection(Generic[E]):
 
     def remove(self, entity: E) -> None:
         """Takes back what was added a moment ago and not acknowledged to anybody."""
-        (self.folder(self._shelf(entity)).path / self._name(entity.id)).unlink(missing_ok=True)
+        folder = self.folder(self._shelf(entity))
+        (folder.path / self._name(entity.id)).unlink(missing_ok=True)
+        self._drop_own_directory(folder)
 
     def shelves(self) -> list[str]:
         try:
@@ -143,15 +155,17 @@ class Collection(Generic[E]):
         if shelf not in self._folders:
             if not _is_plain(shelf):
                 raise InvalidId(value=repr(shelf)[:80])
-            path = self.base / shelf
-            if self._file_name is None:
-                made: Folder[E] = Folder(
-                    self.files, path, self._entity_type, closed=self._closed, grouped=self._grouped
-                )
-            else:
-                only = re.compile(re.escape(self._file_name))
-                made = Folder(self.files, path, self._entity_type, closed=self._closed, named=only, id=shelf)
-            self._folders[shelf] = made
+            alone = self._file_name is not None
+            self._folders[shelf] = Folder(
+                self.files,
+                self.base / shelf,
+                self._entity_type,
+                closed=self._closed,
+                grouped=self._grouped,
+                named=re.compile(re.escape(self._file_name)) if self._file_name is not None else None,
+                place={self._shelf_field: shelf} if self._shelf_field is not None else None,
+                identity=lambda stem: shelf if alone else stem,
+            )
         return self._folders[shelf]
 
     def _chosen(self, shelf: str | None) -> list[Folder[E]]:
@@ -172,6 +186,12 @@ class Collection(Generic[E]):
             if entity is not None:
                 return self.folder(shelf), entity
         return None
+
+    def _drop_own_directory(self, folder: Folder[E]) -> None:
+        """An entity that could not be made leaves no directory of its own, unless something else lies in it."""
+        if self._file_name is not None:
+            with suppress(OSError):
+                folder.path.rmdir()
 
     def _reshelve(self, entity_id: str, folder: Folder[E], entity: E) -> None:
         shelf = self._shelf(entity)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from multi_agent_mcp.errors import StorageError
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
+WITHOUT_FULL_SYNC = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY, errno.ENOSYS})
+"""How fcntl(2) says that this file system does not know F_FULLFSYNC."""
 
 
 @contextmanager
@@ -62,10 +65,25 @@ def make_directory(path: Path) -> None:
         raise NotADirectoryError(20, "Not a directory", str(path))
 
 
+def sync_file(descriptor: int) -> None:
+    """Returns when the file is on the disk itself. On macOS fsync(2) leaves it in the disk's own cache, and F_FULLFSYNC
+    is what its manual page names for that; where a file system does not know it, fsync(2) is all there is."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is not None:
+        try:
+            fcntl.fcntl(descriptor, full)
+        except OSError as error:
+            if error.errno not in WITHOUT_FULL_SYNC:
+                raise
+        else:
+            return
+    os.fsync(descriptor)
+
+
 def sync_directory(path: Path) -> None:
-    """fsync(2) of a directory: the names in it survive a power cut."""
+    """`sync_file` of a directory: the names in it survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        sync_file(descriptor)
     finally:
         os.close(descriptor)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -22,14 +24,27 @@ EMPTY_FILE_GRACE_SECONDS = 5.0
 
 
 class EntityFiles(Generic[E]):
-    """Files of one type by their names. `defaults` stand in for keys a hand-written file leaves out."""
+    """Files of one type by their names. `defaults` stand in for keys a hand-written file leaves out; what `place` says
+    a file may leave out as well, but not contradict: it does not belong here then. With `identity` a file's name (its
+    stem) says which id the entity has, whatever stands in it: it is found by its name."""
 
-    def __init__(self, files: Files, path: Path, entity_type: type[E], **defaults: Any) -> None:
+    def __init__(
+        self,
+        files: Files,
+        path: Path,
+        entity_type: type[E],
+        *,
+        place: Mapping[str, str] | None = None,
+        identity: Callable[[str], str] | None = None,
+        **defaults: Any,
+    ) -> None:
         self.files = files
         self.path = path
         self.quarantine = Quarantine(files, path)
         self.codec = codec(entity_type)
-        self._defaults = defaults
+        self._place = place or {}
+        self._identity = identity
+        self._defaults = {**defaults, **self._place}
 
     def load(self, name: str) -> E | None:
         """The whole entity. None when the file has gone, or could not be read and now lies in quarantine."""
@@ -48,7 +63,7 @@ class EntityFiles(Generic[E]):
             except Unreadable as error:
                 if self._still_written(status):
                     return None
-                if attempt == 0 and time.time() - status.st_mtime < SETTLING_SECONDS:
+                if attempt == 0 and _age(status) < SETTLING_SECONDS:
                     time.sleep(SETTLING_SECONDS)  # a `cp` may be in the middle of it
                     continue
                 self.quarantine.set_aside(path, str(error))
@@ -77,11 +92,21 @@ class EntityFiles(Generic[E]):
     def _decode(self, data: bytes, stem: str, status: os.stat_result) -> E:
         """An entity from a file's bytes; its name and modification time stand in for a missing id and time."""
         facts = {"id": spelled(stem), "created_at": from_timestamp(status.st_mtime), **self._defaults}
-        return self.codec.decode(data, **facts)
+        entity = self.codec.decode(data, **facts)
+        for name, value in self._place.items():
+            if (said := getattr(entity, name)) != value:
+                raise Unreadable(f"its {name} is {said!r:.80}, and it lies in the directory of {value}")
+        known: dict[str, Any] = {} if self._identity is None else {"id": self._identity(stem)}
+        return replace(entity, **known) if known else entity
 
     def _still_written(self, status: os.stat_result) -> bool:
         """A file that was just made and is still empty: somebody's `cp` or editor is at work."""
-        return status.st_size == 0 and time.time() - status.st_mtime < EMPTY_FILE_GRACE_SECONDS
+        return status.st_size == 0 and _age(status) < EMPTY_FILE_GRACE_SECONDS
+
+
+def _age(status: os.stat_result) -> float:
+    """Seconds since a file was written, or until then: one dated in the future is of before the clock was set back."""
+    return abs(time.time() - status.st_mtime)
 
 
 def _read(path: Path) -> tuple[bytes, os.stat_result]:

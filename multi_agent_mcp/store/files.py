@@ -26,6 +26,7 @@ from multi_agent_mcp.store.disk import (
     make_private,
     storage_errors,
     sync_directory,
+    sync_file,
     write_all,
 )
 from multi_agent_mcp.store.enclosure import Enclosure
@@ -64,7 +65,8 @@ class Files:
                 sync_directory(directory)
 
     def replace(self, path: Path, data: bytes, *, sync: bool = True, durable: bool = True) -> None:
-        """Replaces a file's content atomically. `durable=False` is for derived facts: whole, but not fsynced."""
+        """Replaces a file's content atomically. With `sync=False` a power cut may leave the content it had before. With
+        `durable=False` it may leave an empty file: for derived facts, which anybody can do without."""
         with storage_errors(path):
             self.enclosure.require(path.parent)
             scratch = self._written(data, durable=durable)
@@ -157,7 +159,7 @@ class Files:
                 make_private(descriptor)
                 write_all(descriptor, data)
                 if durable:
-                    os.fsync(descriptor)
+                    sync_file(descriptor)
             finally:
                 os.close(descriptor)
         except BaseException:

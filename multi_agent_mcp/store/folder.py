@@ -16,7 +16,7 @@ import re
 import stat
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -66,9 +66,11 @@ class Folder(EntityFiles[E]):
         closed: re.Pattern[bytes] | None = None,
         grouped: re.Pattern[bytes] | None = None,
         named: re.Pattern[str] | None = None,
+        place: Mapping[str, str] | None = None,
+        identity: Callable[[str], str] | None = None,
         **defaults: Any,
     ) -> None:
-        super().__init__(files, path, entity_type, **defaults)
+        super().__init__(files, path, entity_type, place=place, identity=identity, **defaults)
         self._closed = closed
         self._grouped = grouped
         self._named = named

@@ -18,6 +18,7 @@ from multi_agent_mcp.store.disk import (
     make_private,
     storage_errors,
     sync_directory,
+    sync_file,
     write_all,
 )
 
@@ -84,6 +85,6 @@ def _write(path: Path, data: bytes) -> None:
     try:
         make_private(descriptor)
         write_all(descriptor, data)
-        os.fsync(descriptor)
+        sync_file(descriptor)
     finally:
         os.close(descriptor)

@@ -178,6 +178,10 @@ def _read_tuple(value: Any) -> tuple[Any, ...] | None:
     return tuple(map(_as_json, value)) if isinstance(value, list) else None
 
 
+def _read_texts(value: Any) -> tuple[str, ...] | None:
+    return tuple(_read_text(item) or str(_as_json(item)) for item in value) if isinstance(value, list) else None
+
+
 def _read_mapping(value: Any) -> Mapping[str, Any] | None:
     if isinstance(value, dict):
         return {str(key): _as_json(item) for key, item in value.items()}
@@ -212,4 +216,6 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
     """How a header value becomes a field of this type; the reader answers None for what it cannot use."""
     if get_origin(hint) is UnionType:
         hint = next(kind for kind in get_args(hint) if kind is not NoneType)
+    if hint == tuple[str, ...]:
+        return _read_texts
     return _READERS.get(get_origin(hint) or hint, _read_text)

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
+
+from multi_agent_mcp.config import child_environment
+from multi_agent_mcp.domain.times import format_time, parse_time
+
+ROUNDING = timedelta(seconds=2)
+"""Some systems work the start out anew from the time since boot whenever they are asked, and round it."""
+QUARTER = timedelta(minutes=15)
+_LSTART = "%a %b %d %H:%M:%S %Y"
+_TIME_OF_DAY = re.compile(r":(?P<minutes>\d\d):(?P<seconds>\d\d)\b")
 
 
 def started_at(pid: int) -> str | None:
     """The kernel's own start time of a process, an opaque text to compare; None when there is no such process.
 
     On Linux clock ticks since boot (proc(5), field 22 of `/proc/PID/stat`), which no clock change moves; elsewhere
-    what `ps -o lstart` prints.
+    what `ps -o lstart` prints, in UTC.
     """
     if pid <= 0:
         return None
@@ -22,14 +33,33 @@ def started_at(pid: int) -> str | None:
         except OSError:
             return None
         return None if fields[0] in "ZX" else fields[19]
-    done = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return " ".join(done.stdout.split()) or None
+    printed = " ".join(_ps("lstart=", pid).split())
+    try:
+        return format_time(datetime.strptime(f"{printed} +0000", f"{_LSTART} %z"))
+    except ValueError:  # no such process, or a ps of its own mind
+        return printed or None
 
 
 def is_alive(pid: int, start: str | None) -> bool:
     """Whether the process with this id runs and is the same that had started at `start`."""
     current = started_at(pid)
-    return current is not None and (start is None or current == start)
+    return current is not None and (start is None or _is_same(current, start))
+
+
+def _is_same(current: str, noted: str) -> bool:
+    """Whether both are the start of one process. Earlier versions noted it in the zone and the language of whoever
+    started the server; as zones are quarters of an hour apart, the place within a quarter is compared then."""
+    if current == noted:
+        return True
+    now, then = parse_time(current), parse_time(noted)
+    if now is not None and then is not None:
+        return abs(now - then) <= ROUNDING
+    ours, theirs = _TIME_OF_DAY.search(current), _TIME_OF_DAY.search(noted)
+    if ours is None or theirs is None:
+        return False
+    apart = timedelta(minutes=int(ours["minutes"]) - int(theirs["minutes"]))
+    apart += timedelta(seconds=int(ours["seconds"]) - int(theirs["seconds"]))
+    return (apart + ROUNDING) % QUARTER <= 2 * ROUNDING
 
 
 def own_start() -> str | None:
@@ -65,6 +95,18 @@ def _parent_and_name(pid: int) -> tuple[int, str]:
             return 0, ""
         head, _, tail = text.rpartition(")")
         return int(tail.split()[1]), head.partition("(")[2]
-    done = subprocess.run(["ps", "-o", "ppid=,comm=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    parent, _, command = done.stdout.strip().partition(" ")
+    parent, _, command = _ps("ppid=,comm=", pid).strip().partition(" ")
     return int(parent or 0), Path(command.strip()).name
+
+
+def _ps(wanted: str, pid: int) -> str:
+    """ps(1) prints times in the zone and the language of whoever asks, and two processes must read the same."""
+    done = subprocess.run(
+        ["ps", "-o", wanted, "-p", str(pid)],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        env=child_environment(LC_ALL="C", TZ="UTC"),
+        check=False,
+    )
+    return done.stdout

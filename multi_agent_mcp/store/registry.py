@@ -11,6 +11,7 @@ from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.names import agent_id as parse_agent_id
+from multi_agent_mcp.domain.names import differing_in_case
 from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, InvalidId, StorageError
 from multi_agent_mcp.store.disk import storage_errors
 from multi_agent_mcp.store.enclosure import read_file
@@ -59,14 +60,21 @@ class Registry:
     def add(self, agent: Agent) -> Agent:
         """Raises `AlreadyExists` for a known id; a removed agent is taken back with its files and its key."""
         with self.files.locks.held("agents"):
+            self.require_free(agent.id)
             records = self._read_or_restore()
             known = records["agents"].get(agent.id)
-            if known is not None and known.get("status") != "removed":
-                raise AlreadyExists("agent_exists", agent_id=agent.id)
             fresh = {key: value for key, value in asdict(agent).items() if key != "extra" and value is not None}
             records["agents"][agent.id] = {**(known or {}), **agent.extra, **fresh}
             self._write(records)
             return _agent(agent.id, records["agents"][agent.id])
+
+    def require_free(self, agent_id: str) -> None:
+        """Raises `AlreadyExists` for a known id, and for one that differs from a known one in case only."""
+        known = self.all()
+        if agent_id in known and not known[agent_id].removed:
+            raise AlreadyExists("agent_exists", agent_id=agent_id)
+        if (other := differing_in_case(agent_id, known)) is not None:
+            raise AlreadyExists("differs_in_case", name=agent_id, known=other)
 
     def update(self, agent_id: str, **changed: Any) -> Agent:
         """Sets these fields of one agent and leaves every other field as it is on disk."""

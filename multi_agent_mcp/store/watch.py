@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -22,7 +24,9 @@ PASSED_OVER = frozenset({".tmp", ".locks"})
 
 class Watch:
     """Calls `changed(directory)` from a thread of its own whenever a `*.md` file was put into, written in or taken
-    out of one of the directories. Use as a context manager. `degraded` says that only polling was to be had."""
+    out of one of the directories. Use as a context manager. `degraded` says that only polling was to be had.
+
+    Where the system tells less exactly than inotify what has happened, it is called for other files, too."""
 
     recursive = False
 
@@ -31,10 +35,13 @@ class Watch:
         self._directories = list(directories)
         self._changed = changed
         self._observer: BaseObserver | None = None
+        self._by_path: dict[str, Path] = {}
 
     def __enter__(self) -> Watch:
         for directory in self._directories:
             make_directory(directory)
+            # FSEvents speaks of /private/tmp where /tmp was asked for.
+            self._by_path |= {str(directory): directory, os.path.realpath(directory): directory}
         try:
             self._observer = self._start(polling=False)
         except OSError as error:  # inotify instances or watches are used up
@@ -59,14 +66,19 @@ class Watch:
 
         class Handler(events.FileSystemEventHandler):
             def on_any_event(self, event: events.FileSystemEvent) -> None:
-                noticed(Path(str(event.dest_path or event.src_path)))
+                for path in filter(None, (event.src_path, event.dest_path)):
+                    noticed(Path(str(path)))
 
-        telling: list[type[events.FileSystemEvent]] = [
+        # inotify says when a file is whole, and would tell of our own looking, too. The others know no such event, and
+        # FSEvents at times speaks of the directory only.
+        telling: list[type[events.FileSystemEvent]] | None = [
             events.FileCreatedEvent,
             events.FileMovedEvent,
             events.FileClosedEvent,
             events.FileDeletedEvent,
         ]
+        if polling or not _has_inotify():
+            telling = None
 
         observer: BaseObserver = PollingObserver(timeout=POLLING_SECONDS) if polling else Observer(timeout=0.2)
         for directory in self._directories:
@@ -76,7 +88,9 @@ class Watch:
 
     def _noticed(self, path: Path) -> None:
         if path.suffix == ".md" and not path.name.startswith("."):
-            self._changed(path.parent)
+            path = path.parent
+        if (directory := self._by_path.get(str(path))) is not None:
+            self._changed(directory)
 
 
 class TreeWatch(Watch):
@@ -86,14 +100,32 @@ class TreeWatch(Watch):
     recursive = True
 
     def __init__(self, directory: Path, changed: Callable[[Path], None]) -> None:
-        super().__init__([directory], changed)
-        self._directory = directory
+        self._directory = directory.resolve()  # FSEvents names what changed by its real path
+        super().__init__([self._directory], changed)
+        self._last_changed: dict[Path, int] = {}
 
     def _noticed(self, path: Path) -> None:
         with suppress(ValueError):  # moved out of the tree
             inside = path.relative_to(self._directory)
             if inside.parts and inside.parts[0] not in PASSED_OVER:
                 self._changed(inside)
+            elif not _has_inotify():
+                self._look()
+
+    def _look(self) -> None:
+        """Tells of the directories whose modification time has moved. FSEvents takes a file that was linked right after
+        its scratch file was made for one that was there before, and says nothing of it but where the scratch was."""
+        for directory in (*self._directory.glob("*/"), *self._directory.glob("*/*/")):
+            with suppress(OSError):
+                changed = directory.stat().st_mtime_ns
+                inside = directory.relative_to(self._directory)
+                if self._last_changed.get(inside) != changed and inside.parts[0] not in PASSED_OVER:
+                    self._changed(inside)
+                self._last_changed[inside] = changed
+
+
+def _has_inotify() -> bool:
+    return sys.platform == "linux"
 
 
 class Changes:

@@ -9,7 +9,7 @@ from pathlib import Path
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.names import AgentId, SessionName, entity_id
+from multi_agent_mcp.domain.names import AgentId, SessionName
 from multi_agent_mcp.domain.names import agent_id as parse_agent_id
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession
@@ -137,6 +137,7 @@ class Workspace:
             self.path / "sessions",
             AgentSession,
             shelf=lambda session: session.agent_id,
+            shelf_field="agent_id",
             missing=lambda _: InvalidSession(),
             closed=_ENDED,
         )
@@ -148,6 +149,7 @@ class Workspace:
             self.path / "delegations",
             Delegation,
             shelf=lambda delegation: delegation.agent_id,
+            shelf_field="agent_id",
             missing=lambda delegation_id: DelegationNotFound(delegation_id=delegation_id),
         )
 
@@ -173,6 +175,7 @@ class Workspace:
             self.path / "executions",
             Execution,
             shelf=lambda execution: execution.agent_id,
+            shelf_field="agent_id",
             missing=lambda execution_id: ExecutionNotFound(execution_id=execution_id),
             closed=_COMPLETED,
             grouped=_FOR_TASK,
@@ -181,7 +184,7 @@ class Workspace:
     def execution_log(self, execution: Execution) -> Path:
         """Where its log lies; beside the execution, whatever path a hand-written file names."""
         shelf = self.executions.folder(execution.agent_id).path
-        return shelf / "logs" / f"{entity_id('exec', execution.id)}.log"
+        return shelf / "logs" / f"{execution.id}.log"
 
     @cached_property
     def owner_waits(self) -> Folder[OwnerWait]:

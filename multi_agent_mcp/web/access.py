@@ -59,7 +59,8 @@ class Access:
         if not facts or not _same(signature, self._signature("cookie", facts)):
             return False
         expires = facts.partition(".")[0]
-        return expires.isdigit() and int(expires) > time.time()
+        # One that is good for far longer than any was given out for is of before the clock was set back.
+        return expires.isdigit() and 0 < int(expires) - time.time() <= 2 * COOKIE_DAYS * _SECONDS_PER_DAY
 
     def csrf_token(self, cookie: str) -> str:
         """What the page must send back with every change; other sites cannot read it."""

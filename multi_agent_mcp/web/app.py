@@ -12,6 +12,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
@@ -25,7 +26,7 @@ from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
 from multi_agent_mcp.web import pages
 from multi_agent_mcp.web.access import COOKIE_DAYS, Access
 from multi_agent_mcp.web.api import ENDPOINTS, Endpoint, timeline
-from multi_agent_mcp.web.asking import Ask, parse_body
+from multi_agent_mcp.web.asking import Ask, parse_body, read_body
 from multi_agent_mcp.web.gate import Gate
 from multi_agent_mcp.web.live import Live
 
@@ -89,7 +90,9 @@ def create_app(console: Console) -> Starlette:
 
 
 async def enter(console: Console, request: Request) -> Response:
-    """The one-time link: a cookie for whoever comes first."""
+    """The one-time link: a cookie for whoever comes first. HEAD, which link checkers send, does not use it up."""
+    if request.method != "GET":
+        raise HTTPException(405, headers={"Allow": "GET"})
     cookie = console.access.redeem(request.query_params.get("ticket", ""))
     if cookie is None:
         return PlainTextResponse(console.words("link_used"), status_code=403)
@@ -132,7 +135,7 @@ def _api_route(console: Console, method: str, path: str, endpoint: Endpoint) -> 
 async def _answered(console: Console, request: Request, endpoint: Endpoint) -> dict[str, Any]:
     """Runs an endpoint on a worker thread; a refusal becomes one sentence with its code."""
     try:
-        body: Mapping[str, Any] = parse_body(await request.body()) if request.method == "POST" else {}
+        body: Mapping[str, Any] = parse_body(await read_body(request)) if request.method == "POST" else {}
         ask = Ask(console.services, console.me, request.path_params, request.query_params, body)
         return {"success": True, **await run_in_threadpool(endpoint, ask)}
     except Refusal as refusal:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import ContentTooLarge, InvalidArguments
 
 BODY_BYTES = 4 << 20  # a message of a megabyte, every character of it escaped
+BODY_SECONDS = 30.0
 PAGE = 50
 PAGE_MAX = 200
 _NUMBER_MAX = 10**9
@@ -66,10 +70,23 @@ class Ask:
         return max(self.number("limit", PAGE, most=PAGE_MAX), 1)
 
 
+async def read_body(request: Request) -> bytes:
+    """The body of a change, refused while it comes in. Raises `ContentTooLarge`; `InvalidArguments` when it does not
+    end in `BODY_SECONDS`."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > BODY_BYTES:
+                    raise ContentTooLarge(size=len(body), limit=BODY_BYTES)
+    except (TimeoutError, ClientDisconnect) as error:
+        raise InvalidArguments(reason="the body is incomplete") from error
+    return bytes(body)
+
+
 def parse_body(data: bytes) -> Mapping[str, Any]:
-    """The JSON object of a change. Raises `ContentTooLarge`, `InvalidArguments`."""
-    if len(data) > BODY_BYTES:
-        raise ContentTooLarge(size=len(data), limit=BODY_BYTES)
+    """The JSON object of a change. Raises `InvalidArguments`."""
     if not data:
         return {}
     try:

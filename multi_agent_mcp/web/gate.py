@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from multi_agent_mcp.texts import Texts
 from multi_agent_mcp.web.access import CSRF_HEADER, SAFE_METHODS, Access, is_own_host, is_own_origin
+from multi_agent_mcp.web.connection import ADMIT
 from multi_agent_mcp.web.timeline import stylesheet
 
 OPEN_PATHS = ("/open", "/static/")
@@ -58,8 +59,7 @@ class Gate:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        refused = self._refused(HTTPConnection(scope), scope["method"])
-        answer = refused or self.app
+        answer = self._refused(HTTPConnection(scope), scope["method"]) or self.app
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -72,8 +72,12 @@ class Gate:
         await answer(scope, receive, guarded)
 
     def _refused(self, request: HTTPConnection, method: str) -> Response | None:
-        """Why this request does not come in; None when it does."""
-        path = request.url.path
+        """Why this request does not come in; None when it does. A valid cookie makes the connection the Owner's."""
+        path: str = request.scope["path"]  # `request.url` trusts the Host header
+        cookie = request.cookies.get(self.access.cookie_name)
+        admitted = cookie if self.access.admits(cookie) else None
+        if admitted and ADMIT in request.scope.get("state", {}):
+            request.scope["state"][ADMIT]()
         if not is_own_host(request.headers.get("host"), self.port):
             return self._no(path, 421, "wrong_host")
         changes = method not in SAFE_METHODS
@@ -81,10 +85,9 @@ class Gate:
             return self._no(path, 403, "foreign_origin")
         if path.startswith(OPEN_PATHS):
             return None
-        cookie = request.cookies.get(self.access.cookie_name)
-        if cookie is None or not self.access.admits(cookie):
+        if admitted is None:
             return self._no(path, 401, "no_cookie")
-        if changes and not self.access.is_own_change(cookie, request.headers.get(CSRF_HEADER)):
+        if changes and not self.access.is_own_change(admitted, request.headers.get(CSRF_HEADER)):
             return self._no(path, 403, "no_token")
         return None
 

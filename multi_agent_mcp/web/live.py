@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -31,6 +32,7 @@ TOPICS = tuple(sorted(set(TOPIC_OF_FOLDER.values())))
 GATHER_SECONDS = 0.04  # a send touches several files; the page is told once
 HEARTBEAT_SECONDS = 15.0  # so that a dead page's connection is noticed
 RETRY_MILLISECONDS = 500
+_NUMBER = re.compile("[0-9]{1,18}")
 
 
 class Live:
@@ -123,7 +125,7 @@ class Live:
     def _seen(self, event_id: str) -> int:
         """The number in an event id; -1, before everything, when another server gave it."""
         boot, _, number = event_id.partition("-")
-        return int(number) if boot == self.boot and number.isdigit() else -1
+        return int(number) if boot == self.boot and _NUMBER.fullmatch(number) else -1
 
     def _since(self, seen: int) -> list[str]:
         return [topic for topic, changed_at in self._changed_at.items() if changed_at > seen]

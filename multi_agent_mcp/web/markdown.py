@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
+from html import escape
 
 import nh3
 from markdown_it import MarkdownIt
@@ -11,6 +13,10 @@ from multi_agent_mcp.domain.plain import neutral
 
 CHARACTERS_SHOWN = 20_000
 """Longer texts are cut: a page must stay usable whatever an agent writes."""
+HTML_MAX = 100_000
+CELLS_MAX = 2_000
+_DELIMITER_ROW = re.compile(r"[ \t>]*[-:|][-:| \t]*")
+"""The second line of a table (GFM, 4.10), perhaps in a quotation."""
 
 _TAGS = {
     *("p", "br", "hr", "blockquote", "pre", "code", "em", "strong", "s", "a"),
@@ -27,11 +33,40 @@ def _renderer() -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(["table", "strikethrough"]).disable("image")
 
 
-def as_html(text: str) -> str:
+def as_html(text: str) -> str | None:
     """The text rendered and sanitized, from at most `CHARACTERS_SHOWN` of it, with a mark for every character that
-    commands or deceives (see `plain`). Links open elsewhere, without a
-    referrer."""
-    rendered = _renderer().render(neutral(text[:CHARACTERS_SHOWN].replace("\r\n", "\n")))
-    return nh3.clean(
-        rendered, tags=_TAGS, attributes=_ATTRIBUTES, url_schemes=_SCHEMES, link_rel="noopener noreferrer nofollow"
+    commands or deceives (see `plain`). Links open elsewhere, without a referrer. None when that would be too much for
+    a browser to draw."""
+    source = _source(text)
+    if _table_cells(source) > CELLS_MAX:
+        return None
+    html = nh3.clean(
+        _renderer().render(source),
+        tags=_TAGS,
+        attributes=_ATTRIBUTES,
+        url_schemes=_SCHEMES,
+        link_rel="noopener noreferrer nofollow",
     )
+    return html if len(html) <= HTML_MAX else None
+
+
+def as_written(text: str) -> str:
+    """As many of its characters as they were written, not rendered."""
+    return f"<pre>{escape(_source(text))}</pre>"
+
+
+def _source(text: str) -> str:
+    return neutral(text[:CHARACTERS_SHOWN].replace("\r\n", "\n"))
+
+
+def _table_cells(source: str) -> int:
+    """About how many cells the tables have, rather too many than too few. A row of one character is filled up to the
+    columns of its table, so that 20 000 characters can make a million cells."""
+    cells = columns = 0
+    for line in source.split("\n"):
+        if not line.strip(" \t"):
+            columns = 0
+        elif _DELIMITER_ROW.fullmatch(line):
+            columns = max(columns, line.count("|"))  # rows may look like it
+        cells += columns
+    return cells

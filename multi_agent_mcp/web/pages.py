@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES
+from multi_agent_mcp.domain.plain import HIDDEN
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES
 from multi_agent_mcp.texts import CONSOLE, catalogue
 from multi_agent_mcp.web.access import Access
@@ -41,6 +42,7 @@ def _page(
             "statuses": TASK_STATUSES,
             "priorities": TASK_PRIORITIES,
             "messagePriorities": MESSAGE_PRIORITIES,
+            "hidden": HIDDEN,
             "texts": {key: texts(key) for key in sorted(texts.keys())},
         }
         return HTMLResponse(_template(name, t=texts, pages=PAGES, facts=_embedded(facts), **facts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,10 +12,11 @@ from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.web.markdown import CHARACTERS_SHOWN, as_html
+from multi_agent_mcp.web.markdown import CHARACTERS_SHOWN, as_html, as_written
 
 PREVIEW_CHARACTERS = 200
 SUBJECT_CHARACTERS = 300
+PAGE_HTML_CHARACTERS = 200_000
 
 
 def moment(value: datetime | None) -> str | None:
@@ -93,9 +94,27 @@ def letter(message: Message) -> dict[str, Any]:
     return {**letter_head(message), "subject": message.subject, "content": shown_text(message.content)}
 
 
+def letters(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Messages with their words, as far as a page can draw them: of the older ones `content` is None when the newer
+    ones have filled it."""
+    room = PAGE_HTML_CHARACTERS
+    found = []
+    for message in reversed(messages):
+        shown = letter(message) if room > 0 else {**letter_head(message), "content": None}
+        room -= len(shown["content"]["html"]) if shown["content"] else 0
+        found.append(shown)
+    return found[::-1]
+
+
 def shown_text(text: str) -> dict[str, Any]:
-    """An agent's text as safe HTML, and how long it really is."""
-    return {"html": as_html(text), "length": len(text), "truncated": len(text) > CHARACTERS_SHOWN}
+    """An agent's text as safe HTML, and how long it really is. `as_written`: it would be too large as Markdown."""
+    html = as_html(text)
+    return {
+        "html": as_written(text) if html is None else html,
+        "as_written": html is None,
+        "length": len(text),
+        "truncated": len(text) > CHARACTERS_SHOWN,
+    }
 
 
 def conversation_head(conversation: Conversation) -> dict[str, Any]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import uvicorn
 
@@ -13,9 +16,14 @@ from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.web.access import Access
 from multi_agent_mcp.web.app import Console, create_app
+from multi_agent_mcp.web.connection import Connection, connection_limit
 from multi_agent_mcp.web.live import Live
 
+logger = logging.getLogger(__name__)
+
 LOOPBACK = "127.0.0.1"
+WAITING_CONNECTIONS = 1024  # those beyond are only tried again by their clients a second later
+REPORT_SECONDS = 60.0
 
 
 def serve(services: Services, port: int, acting: str | None, ready: Callable[[str], None]) -> None:
@@ -43,8 +51,16 @@ def link(console: Console) -> str:
 
 
 async def _serve(console: Console, listening: socket.socket, ready: Callable[[], None]) -> None:
+    limit = connection_limit()
     config = uvicorn.Config(
-        create_app(console), log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=1
+        create_app(console),
+        http=Connection,
+        limit_concurrency=limit,
+        backlog=max(limit // 8, 1),  # how many are accepted at once: a request is read before others can crowd it out
+        log_level="error",  # a warning for every malformed request would let strangers fill the disk
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
     )
     server = _Server(config, ready, console.live)
     await server.serve(sockets=[listening])
@@ -57,12 +73,25 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._ready = ready
         self._live = live
+        self._reported_at = -REPORT_SECONDS
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(self._report)
         await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(WAITING_CONNECTIONS)
         if self.started:
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._live.close()
         await super().shutdown(sockets)
+
+    def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What asyncio has to say. Without file descriptors it says so many times a second, with a traceback."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
+            loop.default_exception_handler(context)
+        elif loop.time() - self._reported_at >= REPORT_SECONDS:
+            self._reported_at = loop.time()
+            logger.error("connections cannot be accepted: %s", error)

@@ -34,6 +34,7 @@ def lines(report: Report) -> list[str]:
         "deliveries": report.deliveries,
         "corrupted": len(report.corrupted),
         "keys into dialogs": len(report.keys),
+        "keys into strangers": len(report.strangers),
         "lost": len(report.lost),
         "duplicated": len(report.twice),
     }
@@ -41,6 +42,7 @@ def lines(report: Report) -> list[str]:
     rows += ["", "deferred, by reason:"]
     deferred = {reason: count for reason, count in report.reasons.items() if reason != "submitted"}
     rows += [f"  {reason:<26}{count:>7}" for reason, count in deferred.items()]
+    rows += ["", "rings for strangers:", *(f"  {reason:<26}{count:>7}" for reason, count in report.refused.items())]
     rows += [
         "",
         f"{report.ignored} pastes met a dialog that opened that moment, which ignored them; no key followed",
@@ -48,7 +50,13 @@ def lines(report: Report) -> list[str]:
         f"{report.seconds:.0f} s, {report.acts} acts of humans, {report.by_human} lines sent off by a human's own key, "
         f"ring to key {report.entered_ms:.0f} ms (median)",
     ]
-    faults = {"corrupted": report.corrupted, "key": report.keys, "lost": report.lost, "twice": report.twice}
+    faults = {
+        "corrupted": report.corrupted,
+        "key": report.keys,
+        "stranger": report.strangers,
+        "lost": report.lost,
+        "twice": report.twice,
+    }
     rows += [f"{kind}: {fault!r}" for kind, found in faults.items() for fault in found]
     return [*rows, f"{len(report.unknown)} unknown screens kept", *report.unknown[:3]]
 

@@ -92,7 +92,7 @@ class Human(threading.Thread):
     def respawn(self) -> None:
         self.tmux("respawn-pane", "-k", "-t", self.seat.pane_id, self.stage.command(self.seat.host, self.seat.log))
         self.pause(0.2, 0.6)
-        self.stage.register(self.seat)
+        self.stage.register(self.seat.agent_id, self.seat.pane_id)
 
     def kill(self) -> None:
         """The pane is gone; another one takes its place after a while."""
@@ -106,7 +106,7 @@ class Human(threading.Thread):
         self.tmux("kill-pane", "-t", before)
         self.pause(0.2, 0.6)
         self.seat.pane_id = made
-        self.stage.register(self.seat)
+        self.stage.register(self.seat.agent_id, self.seat.pane_id)
 
     def quit_host(self) -> None:
         """The host ends: its pane is a shell for a moment."""

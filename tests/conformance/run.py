@@ -17,6 +17,7 @@ from typing import Any
 from tests.conformance.human import Human
 from tests.conformance.reader import Log, counted, submitted
 from tests.conformance.stage import REPOSITORY, Stage, wait_for
+from tests.conformance.strangers import Strangers
 
 _WHOLE = re.compile(r"\[IPC\] 新しいメッセージ: request from s\d{5} #[0-9a-z]{4}")
 SETTLE_SECONDS = 1.0
@@ -38,13 +39,15 @@ class Plan:
 
 @dataclass(frozen=True)
 class Report:
-    """What a run came to. The four that must be empty: `corrupted`, `keys`, `lost`, `twice`. `ignored` are pastes that
-    met a dialog which opened in that very moment; hosts ignore these, and no key follows."""
+    """What a run came to. The five that must be empty: `corrupted`, `keys`, `strangers` (what reached one), `lost`,
+    `twice`. `ignored` are pastes that met a dialog which opened in that very moment; hosts ignore these, and no key
+    follows. `refused` is what was said of the rings for strangers."""
 
     deliveries: int
     seconds: float
     corrupted: tuple[str, ...]
     keys: tuple[str, ...]
+    strangers: tuple[str, ...]
     lost: tuple[str, ...]
     twice: tuple[str, ...]
     given_up: tuple[str, ...]
@@ -54,10 +57,11 @@ class Report:
     unknown: tuple[str, ...]
     entered_ms: float
     reasons: Mapping[str, int] = field(default_factory=dict)
+    refused: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def clean(self) -> bool:
-        return not (self.corrupted or self.keys or self.lost or self.twice)
+        return not (self.corrupted or self.keys or self.strangers or self.lost or self.twice)
 
 
 def run(plan: Plan) -> Report:
@@ -65,6 +69,7 @@ def run(plan: Plan) -> Report:
     began = time.monotonic()
     with Stage(plan.panes) as stage:
         wait_for(stage.seats, stage)
+        strangers = Strangers(stage)
         humans = [Human(stage, seat, plan.seed + number, plan.calm) for number, seat in enumerate(stage.seats)]
         for human in humans:
             human.start()
@@ -75,8 +80,9 @@ def run(plan: Plan) -> Report:
             human.join()
         time.sleep(SETTLE_SECONDS)
         logs = [Log(seat.log).read() for seat in stage.seats]
+        typed = strangers.typed()
         unknown = [path.read_text(encoding="utf-8") for path in stage.workspace.path.glob("unknown_screens/*.txt")]
-    return _report(plan, time.monotonic() - began, answers, logs, sum(human.acts for human in humans), unknown)
+    return _report(plan, time.monotonic() - began, answers, logs, typed, sum(human.acts for human in humans), unknown)
 
 
 def _deliver(plan: Plan, stage: Stage) -> list[dict[str, Any]]:
@@ -102,6 +108,7 @@ def _report(
     seconds: float,
     answers: list[dict[str, Any]],
     logs: list[list[dict[str, str]]],
+    typed: list[str],
     acts: int,
     unknown: list[str],
 ) -> Report:
@@ -122,6 +129,7 @@ def _report(
         seconds=seconds,
         corrupted=tuple(line for line in lines if not _WHOLE.fullmatch(line)),
         keys=tuple(keys),
+        strangers=tuple(typed),
         lost=tuple(line for line in wanted if not times[line] and not any(f"{line} #" in text for text in by_human)),
         twice=tuple(line for line, count in times.items() if count > 1),
         given_up=tuple(line for answer in answers for line in answer["given_up"]),
@@ -131,4 +139,5 @@ def _report(
         unknown=tuple(unknown),
         entered_ms=statistics.median(entered) if entered else 0.0,
         reasons=dict(reasons.most_common()),
+        refused=dict(sum((Counter(answer["refused"]) for answer in answers), Counter())),
     )

@@ -1,8 +1,9 @@
 """A process with several concurrent senders: `python -m tests.conformance.sender ROOT FIRST COUNT THREADS PAUSE QUIET`.
 
 Each delivery is one line with a sender's name of its own, rung under the recipient's lock again and again until it was
-submitted, the way a mailbox is rung until it is read. Prints a JSON object: reasons and how often, lines that were
-never submitted, milliseconds from the ring to the key.
+submitted, the way a mailbox is rung until it is read. A stranger is rung beside each of them. Prints a JSON object:
+reasons and how often, what was said of strangers, lines that were never submitted, milliseconds from the ring to the
+key.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from multi_agent_mcp.notify.pane import TmuxNotifier
 from multi_agent_mcp.notify.unknown import UnknownScreens
 from multi_agent_mcp.store.workspace import Workspace
 from tests.conformance.reader import Log
+from tests.conformance.strangers import PREFIX
 
 PATIENCE_SECONDS = 120.0
 
@@ -34,10 +36,13 @@ class Senders:
         self.workspace = Workspace(root, session_name("conformance"))
         unknown = UnknownScreens(self.workspace.files, self.workspace.path / "unknown_screens")
         self.notifier = TmuxNotifier(pause, load_profiles(), unknown.keep, quiet_seconds=quiet)
-        self.agents = sorted(self.workspace.registry.all())
+        agents = sorted(self.workspace.registry.all())
+        self.agents = [agent_id for agent_id in agents if not agent_id.startswith(PREFIX)]
+        self.strangers = [agent_id for agent_id in agents if agent_id.startswith(PREFIX)]
         self.waiting = list(range(first, first + count))
         self.lock = threading.Lock()
         self.reasons: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
         self.given_up: list[str] = []
         self.entered: list[float] = []
 
@@ -50,9 +55,17 @@ class Senders:
                 if not self.waiting:
                     return
                 number = self.waiting.pop()
+            line = f"[IPC] 新しいメッセージ: request from s{number:05}"
+            self._ring_stranger(chance.choice(self.strangers), line)
             agent_id = chance.choice(self.agents)
             log = logs.setdefault(agent_id, Log(self.workspace.root / f"{agent_id}.log"))
-            self._deliver(agent_id, f"[IPC] 新しいメッセージ: request from s{number:05}", log, chance)
+            self._deliver(agent_id, line, log, chance)
+
+    def _ring_stranger(self, agent_id: str, line: str) -> None:
+        """Once for every delivery; nothing must come of it. What reached a stranger is found out by itself."""
+        outcome = self.notifier.ring(self.workspace.registry.get(agent_id), line)
+        with self.lock:
+            self.refused[f"{outcome.state} {outcome.reason or ''}".strip()] += 1
 
     def _deliver(self, agent_id: str, line: str, log: Log, chance: random.Random) -> None:
         end, tried = time.monotonic() + PATIENCE_SECONDS, 0
@@ -82,7 +95,8 @@ def main(root: str, first: str, count: str, threads: str, pause: str, quiet: str
         thread.start()
     for thread in running:
         thread.join()
-    answer = {"reasons": senders.reasons, "given_up": senders.given_up, "entered": senders.entered}
+    names = ("reasons", "refused", "given_up", "entered")
+    answer = {name: getattr(senders, name) for name in names}
     sys.stdout.write(json.dumps(answer, ensure_ascii=False))
 
 

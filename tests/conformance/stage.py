@@ -9,6 +9,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import termios
 import threading
@@ -77,13 +78,14 @@ class Stage:
         return done.stdout.strip()
 
     def command(self, seat_host: str, log: Path) -> str:
-        return f"exec bash --norc {SCRIPT} {seat_host} {log} {sys.executable} {self.dialogs}"
+        libraries = sysconfig.get_path("purelib")
+        return f"exec bash --norc {SCRIPT} {seat_host} {log} {sys.executable} {self.dialogs} {libraries}"
 
-    def register(self, seat: Seat) -> None:
+    def register(self, agent_id: str, pane_id: str) -> None:
         """As the agent's server does when it starts in the pane."""
-        place = pane_place(self.socket, seat.pane_id)
+        place = pane_place(self.socket, pane_id)
         if place is not None:
-            self.workspace.registry.update(seat.agent_id, **place)
+            self.workspace.registry.update(agent_id, **place)
 
     def _seat(self, number: int) -> Seat:
         host = ("claude", "codex")[number % 2]
@@ -96,7 +98,7 @@ class Stage:
         self.tmux("set-option", "-w", "-t", pane_id, "window-size", "manual")  # not by the client's size
         self.workspace.registry.add(Agent(id=agent_id, host=host))
         seat = Seat(agent_id, host, log, pane_id, self._attached(agent_id))
-        self.register(seat)
+        self.register(agent_id, pane_id)
         return seat
 
     def _attached(self, session: str) -> int:

@@ -15,5 +15,5 @@ def test_concurrent_doorbells_amid_a_humans_doings_come_whole_and_once_and_no_ke
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")
     report = run(Plan(deliveries=300, panes=8))
-    assert (report.corrupted, report.keys, report.lost, report.twice) == ((), (), (), ())
+    assert (report.corrupted, report.keys, report.strangers, report.lost, report.twice) == ((), (), (), (), ())
     assert report.reasons["submitted"] > 0

@@ -35,6 +35,9 @@ def seconds(number: float) -> timedelta:
         pytest.param((OLD,), rung(0, "old", attempt=9), Due(after=seconds(900)), id="up to the longest"),
         pytest.param((OLD,), rung(901, "old", attempt=5000), Due((OLD,), 5001), id="attempts without end"),
         pytest.param((OLD,), rung(-60, "old"), Due((OLD,), 2), id="the clock was set back"),
+        pytest.param((OLD,), rung(-60, "old", attempt=9), Due((OLD,), 10), id="set back, amid a long pause"),
+        pytest.param((OLD,), rung(-0.5, "old"), Due(after=seconds(30)), id="a small step back rings nothing twice"),
+        pytest.param((OLD,), rung(86400, "old", attempt=9), Due((OLD,), 10), id="the clock was set forward"),
     ],
 )
 def test_a_doorbell_is_due(unread: tuple[Waiting, ...], last: Ring | None, expected: Due) -> None:

@@ -77,20 +77,22 @@ def front_matter(case: tuple[type[Entity], bytes]) -> None:
 
 @given(case=written())
 def entity_files(case: tuple[type[Entity], bytes]) -> None:
-    """A file put anywhere by hand breaks no door. It is not lost, and set aside only if nobody can read it."""
+    """A file put anywhere by hand breaks no door. It is not lost, and set aside only if nobody can read it,
+    or if it says that it belongs to another agent than its directory's."""
     kind, data = case
     root = fresh()
     path = root / "demo" / KINDS[kind]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     look_everywhere(root)
-    readable = True
+    readable, elsewhere = True, False
     try:
-        codec(kind).decode(data, **({} if kind is OwnerWait else {"id": path.stem}))
+        entity = codec(kind).decode(data, agent_id=AGENT, **({} if kind is OwnerWait else {"id": path.stem}))
+        elsewhere = getattr(entity, "agent_id", AGENT) != AGENT
     except Unreadable:
         readable = False
     aside = path.parent / "quarantine" / path.name
-    if readable or not data:
+    if (readable and not elsewhere) or not data:
         assert not aside.exists(), (aside.parent / f"{path.name}.reason.txt").read_text()
         assert any(path.name == item.name for item in (root / "demo").rglob("*.md"))
     else:

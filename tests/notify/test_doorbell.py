@@ -50,6 +50,20 @@ def test_what_stays_unread_is_rung_about_again_together_after_growing_pauses(
     assert lines(recorder) == [ONE] + ["[IPC] New messages: 2"] * 3
 
 
+@pytest.mark.parametrize("jump", [-86400, -3600, -31, -1, 86400])
+def test_a_clock_that_is_set_costs_one_doorbell_and_silences_none(
+    services: Services, recorder: Recorder, clock: Clock, jump: float
+) -> None:
+    send(services, "admin", "worker-a")
+    clock.advance(jump)
+    rung_after = []
+    for second in range(121):
+        if services.doorbell.ring("worker-a")[0] is not None:
+            rung_after.append(second)
+        clock.advance(1)
+    assert rung_after == ([0, 60] if abs(jump) > 30 else [31, 91])
+
+
 def test_nothing_unread_rings_nothing(services: Services, recorder: Recorder) -> None:
     delivery, decision = services.doorbell.ring("worker-a")
     assert (delivery, decision.messages, decision.after) == (None, (), None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
+import sysconfig
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +29,7 @@ from multi_agent_mcp.notify.looking import look
 from multi_agent_mcp.notify.pane import TmuxNotifier
 from multi_agent_mcp.notify.screens import Screen, classify
 from multi_agent_mcp.notify.tmux import Tmux
+from multi_agent_mcp.store.foreground import foreground
 from multi_agent_mcp.texts import catalogue
 from tests.conformance.composer import CLOSE
 from tests.conformance.reader import Log, submitted
@@ -89,11 +92,28 @@ def shows(stage: Stage, seat: Seat, text: str) -> None:
         time.sleep(0.02)
 
 
+def runs(stage: Stage, pane: str, command: str) -> None:
+    end = time.monotonic() + 10
+    while stage.tmux("display-message", "-p", "-t", pane, "#{pane_current_command}") != command:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 def gone(stage: Stage, seat: Seat, text: str) -> None:
     end = time.monotonic() + 10
     while text in stage.tmux("capture-pane", "-p", "-t", seat.pane_id):
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads proc(5)")
+def test_a_composer_finds_the_libraries_of_the_virtual_environment_under_its_hosts_name(
+    stage: Stage, seat: Seat
+) -> None:
+    seen = foreground(int(stage.tmux("display-message", "-p", "-t", seat.pane_id, "#{pane_pid}")))
+    assert seen is not None
+    assert seen.leader.name == seat.host
+    assert sysconfig.get_path("platlib") in Path(f"/proc/{seen.leader.pid}/maps").read_text(encoding="utf-8")
 
 
 def test_a_line_is_typed_whole_with_a_short_tag_and_submitted_once(stage: Stage, seat: Seat) -> None:
@@ -126,6 +146,17 @@ def test_who_is_typing_is_not_disturbed(stage: Stage, seat: Seat) -> None:
     while (ringing := notifier(quiet=3.0).ring(agent(stage, seat), LINE)).reason != "human_typing":
         assert time.monotonic() < end, ringing
     assert ringing.state == "stored"
+
+
+@pytest.mark.parametrize(("set_by", "typing"), [(-86400, False), (-1, True), (0, True), (86400, False)])
+def test_a_clock_that_is_set_silences_no_doorbell(stage: Stage, seat: Seat, set_by: float, typing: bool) -> None:
+    os.write(seat.keyboard, b"\x15")
+    comes_to(stage, seat, "idle")
+    seen = look(Tmux(socket_path=stage.socket), seat.pane_id)
+    assert not isinstance(seen, str)
+    assert abs(seen.last_key - time.time()) < 60
+    ringing = TmuxNotifier(0.02, load_profiles(), quiet_seconds=3.0, clock=lambda: seen.last_key + set_by)
+    assert ringing.check(agent(stage, seat)) == ("human_typing" if typing else None)
 
 
 def test_a_line_of_ours_that_was_left_standing_is_finished_and_not_typed_again(stage: Stage, seat: Seat) -> None:
@@ -221,12 +252,10 @@ def test_a_line_of_ours_with_a_blank_of_the_humans_behind_it_is_a_draft(stage: S
 def test_another_program_in_the_foreground_gets_nothing(stage: Stage, tmp_path: Path) -> None:
     pane = stage.tmux("new-session", "-d", "-P", "-F", "#{pane_id}", "exec cat")
     kept: list[Screen] = []
-    pager = Agent(id="x", host="claude", pane_id=pane, socket_path=stage.socket)
-    end = time.monotonic() + 10
-    while (outcome := notifier(kept=kept).ring(pager, LINE)).reason == "shell":
-        assert time.monotonic() < end
-    assert outcome == Delivery("stored", "other_program")
-    assert notifier().ring(replace(pager, host="shell"), LINE) == Delivery("stored", "shell")
+    other = Agent(id="x", host="claude", pane_id=pane, socket_path=stage.socket)
+    runs(stage, pane, "cat")
+    for host in (None, "claude", "plain", "shell", "gemini"):
+        assert notifier(kept=kept).ring(replace(other, host=host), LINE) == Delivery("stored", "unknown_host")
     assert kept == []
     stage.tmux("kill-pane", "-t", pane)
 
@@ -235,10 +264,8 @@ def test_an_unknown_screen_of_a_known_host_is_kept_and_gets_nothing(stage: Stage
     pane = stage.tmux("new-session", "-d", "-P", "-F", "#{pane_id}", 'exec bash -c "exec -a claude cat"')
     agent = Agent(id="x", pane_id=pane, socket_path=stage.socket)
     kept: list[Screen] = []
-    end = time.monotonic() + 10
-    while (outcome := notifier(kept=kept).ring(agent, LINE)).reason == "shell":
-        assert time.monotonic() < end
-    assert outcome == Delivery("stored", "unknown_screen")
+    runs(stage, pane, "claude")
+    assert notifier(kept=kept).ring(agent, LINE) == Delivery("stored", "unknown_screen")
     assert len(kept) == 1
     stage.tmux("kill-pane", "-t", pane)
 

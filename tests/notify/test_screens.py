@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.notify.hosts import Profiles, load_profiles
 from multi_agent_mcp.notify.screens import Screen, classify, parsed, shape_of, tag_of
+from multi_agent_mcp.store.foreground import Foreground, Process
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "hosts"
 SCREENS = sorted(path.relative_to(FIXTURES).as_posix()[: -len(".meta.txt")] for path in FIXTURES.glob("*/*.meta.txt"))
@@ -41,6 +44,11 @@ META = re.compile(
 @pytest.fixture(scope="module")
 def profiles() -> Profiles:
     return load_profiles()
+
+
+def process(*arguments: str) -> Process:
+    """One that was started with these arguments and has not renamed itself."""
+    return Process(1, "1", Path(arguments[0].lstrip("-")).name, arguments)
 
 
 def _facts(name: str) -> dict[str, str]:
@@ -106,13 +114,14 @@ def test_a_screen_of_the_other_host_is_never_typed_into(profiles: Profiles, name
 @pytest.mark.parametrize("name", SCREENS)
 def test_the_foreground_command_names_the_host(profiles: Profiles, name: str) -> None:
     host, _, state = name.partition("/")
-    found = profiles.candidates(None, _facts(name)["command"])
-    if state == "npm_shim_idle":
-        states = [classify(profile, screen(name, attributes=True)).state for profile in found if profile.composer]
-        assert [profile.name for profile in found] == ["claude", "codex", "generic"]
-        assert states == ["unknown", "idle"]
-    elif state != "exited_dead_pane":
-        assert [profile.name for profile in found] == [host]
+    leader = process("node", "/usr/bin/codex") if state == "npm_shim_idle" else process(host)
+    for declared in (None, "plain", host):
+        found = profiles.describing(
+            Agent(id="x", host=declared), _facts(name)["command"], Foreground(leader, (leader,))
+        )
+        assert state == "exited_dead_pane" or (found is not None and found.name == host)
+    other = Agent(id="x", host={"claude": "codex", "codex": "claude"}[host])
+    assert profiles.describing(other, _facts(name)["command"], Foreground(leader, (leader,))) is None
 
 
 def test_what_an_agent_writes_about_dialogs_is_no_dialog(profiles: Profiles) -> None:
@@ -141,5 +150,72 @@ def test_a_profile_is_mended_by_a_file_and_a_broken_file_is_left_out(tmp_path: P
     assert profiles.named["claude"].submit == {"idle": ("C-m",)}
     assert profiles.named["claude"].composer is not None
     assert profiles.named["codex"] == load_profiles().named["codex"]
-    assert profiles.candidates(None, "mine")[0].name == "mine"
-    assert profiles.candidates("nobody", "claude") == (profiles.generic,)
+    leader = process("mine")
+    found = profiles.describing(Agent(id="x"), "mine", Foreground(leader, (leader,)))
+    assert found is not None
+    assert found.name == "mine"
+
+
+@pytest.mark.parametrize("host", [None, "gemini", "copilot", "opencode", "generic", "shell", 5, ["claude"]])
+def test_a_host_without_a_profile_is_described_by_none(profiles: Profiles, host: Any) -> None:
+    for command, script in {"node": "gemini", "MainThread": "copilot", "opencode": ""}.items():
+        leader = process(command, *([f"/usr/bin/{script}"] if script else []))
+        assert profiles.describing(Agent(id="x", host=host), command, Foreground(leader, (leader,))) is None
+
+
+def test_what_is_never_typed_into_can_be_added_to_and_not_taken_away(tmp_path: Path) -> None:
+    (tmp_path / "shell.yaml").write_text("never: false\ncommands: []\n", encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text("never: true\ncommands: [mine]\n", encoding="utf-8")
+    profiles = load_profiles(tmp_path)
+    assert {name for name in ("bash", "mine", "tee") if profiles.forbids(process(name), [])} == {"bash", "mine"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "forbidden"),
+    [
+        (["bash"], True),
+        (["-zsh"], True),
+        (["bash", "--norc", "-i"], True),
+        (["bash", "--rcfile", "x"], True),
+        (["bash", "-i", "agent.sh"], True),
+        (["sh", "-s"], True),
+        (["sh", "-"], True),
+        (["bash", "agent.sh"], False),
+        (["bash", "-lc", "agent"], False),
+        (["sh", "-e", "agent.sh"], False),
+        (["busybox", "sh"], True),
+        (["python3.11"], True),
+        (["python3", "-q"], True),
+        (["python3", "-i", "agent.py"], True),
+        (["python3", "-W", "ignore"], True),
+        (["python3", "-Wignore", "agent.py"], False),
+        (["python3", "-u", "script.py"], False),
+        (["python3", "-m", "agent"], False),
+        (["python3", "-m", "IPython"], True),
+        (["python3", "/usr/bin/ipython3"], True),
+        (["node"], True),
+        (["node", "--no-warnings", "agent.js"], False),
+        (["vim.basic", "agent.py"], True),
+        (["less"], True),
+        (["tee", "vi"], False),
+    ],
+)
+def test_a_shell_or_an_interpreter_is_a_prompt_unless_it_was_given_something_to_run(
+    profiles: Profiles, arguments: list[str], forbidden: bool
+) -> None:
+    plain = process(*arguments)
+    renamed = replace(plain, arguments=("agent", *plain.arguments[1:]))
+    assert [profiles.forbids(seen, [seen.identity]) is not None for seen in (plain, renamed)] == [forbidden, forbidden]
+
+
+def test_what_hands_keys_on_to_elsewhere_is_typed_into_only_if_it_is_the_registered_program(profiles: Profiles) -> None:
+    for name in ("ssh", "sudo", "su", "docker", "kubectl", "script", "tmux: client"):
+        seen = process(name, "agent")
+        assert profiles.forbids(seen, []) is not None
+        assert profiles.forbids(seen, [seen.identity]) is None
+
+
+def test_a_program_that_has_given_itself_a_title_is_no_prompt(profiles: Profiles) -> None:
+    titled = Process(1, "1", "node", ("claude",), renamed=True)
+    assert profiles.forbids(titled, []) is None
+    assert profiles.forbids(replace(titled, renamed=False), []) is not None

@@ -158,3 +158,36 @@ def test_without_an_owner_nobody_acts_for_the_human(services: Services) -> None:
     with pytest.raises(AgentNotFound) as refusal:
         services.agents.owner()
     assert refusal.value.key == "error.no_owner"
+
+
+@pytest.mark.parametrize("newcomer", ["Worker-A", "WORKER-a"])
+def test_an_id_that_differs_from_a_known_one_in_case_only_is_taken(
+    services: Services, admin: Agent, newcomer: str
+) -> None:
+    before = sorted(services.workspace.path.rglob("*"))
+    for add in (
+        services.agents.add,
+        services.agents.registry.add,
+        lambda agent: services.agents.register(agent, by=admin),
+    ):
+        with pytest.raises(AlreadyExists, match="worker-a"):
+            add(Agent(id=newcomer))
+    assert [path for path in sorted(services.workspace.path.rglob("*")) if ".locks" not in path.parts] == [
+        path for path in before if ".locks" not in path.parts
+    ]
+
+
+def test_the_id_of_a_removed_agent_is_taken_for_all_spellings_but_its_own(services: Services) -> None:
+    services.agents.remove("worker-a")
+    with pytest.raises(AlreadyExists):
+        services.agents.add(Agent(id="worker-A"))
+    assert services.agents.add(Agent(id="worker-a")).id == "worker-a"
+
+
+def test_an_agent_asked_for_in_another_case_is_unknown_and_gets_no_mailbox(services: Services) -> None:
+    before = sorted((services.workspace.path / "ipc").iterdir())
+    with pytest.raises(AgentNotFound):
+        send(services, "admin", "Worker-A")
+    with pytest.raises(AgentNotFound):
+        services.agents.get("Worker-A")
+    assert sorted((services.workspace.path / "ipc").iterdir()) == before

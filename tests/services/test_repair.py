@@ -207,7 +207,7 @@ class TestVerify:
         by_hand(services, "worker-a", "by-hand.md", "---\nsender_id: owner\n---\n\nhello\n")
         tampered.write_bytes(tampered.read_bytes().replace(b"hello", b"goodbye"))
         shutil.copy(copied, services.workspace.mailbox("worker-b").path / "copied.md")
-        services.workspace.key_path("worker-b").unlink()
+        services.agents.registry.update("worker-b", public_key=None)
         assert self.verdicts(services) == {
             "by-hand.md": "unsigned",
             tampered.name: "tampered",

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.services.creation import NewTask
 from tests.conftest import Clock
-from tests.services.support import by_hand, contents, read, send
+from tests.services.support import contents, read, send, size
 
 
 @pytest.fixture
@@ -147,11 +148,116 @@ def test_progress_written_before_a_task_was_blocked_leaves_it_blocked(
     assert services.notifications.pending("worker-a", "task").interrupts
 
 
-def test_a_hand_written_report_is_a_report(services: Services, task: Task) -> None:
-    header = f"sender_id: worker-a\nmessage_type: task_complete\nmetadata: {{task_id: {task.id}}}"
-    by_hand(services, "admin", "done.md", f"---\n{header}\n---\n\nready")
-    assert read(services, "admin")["dashboard_updated"]
-    assert services.tasks.get(task.id).status == "done"
+@pytest.fixture
+def requested(services: Services) -> Task:
+    """A request of worker-a's that nobody has decided yet."""
+    return services.requests.request(services.agents.get("worker-a"), NewTask(title="Tidy up"))[0]
+
+
+@pytest.fixture
+def later(services: Services, admin: Agent, task: Task) -> Task:
+    """A task that waits for `task`."""
+    return services.creation.create(admin, [NewTask(title="Roof", assignee_id="worker-a", dependencies=[task.id])])[0]
+
+
+class TestReportsThatMayNotBeFollowed:
+    """A report is no way around an approval or a dependency."""
+
+    KINDS = ("task_progress", "task_complete", "task_failed")
+
+    def refused(self, services: Services, task: Task, kind: str, why: str) -> str:
+        """Reads the report; the task has kept its status, and its history says why. The reason the Admin is given."""
+        before = services.tasks.get(task.id)
+        report(services, task.id, kind, progress=40)
+        answer = read(services, "admin")
+        (told,) = answer["reports_not_followed"]
+        after = services.tasks.get(task.id)
+        assert told["message_id"] == next(item["id"] for item in answer["messages"] if item["content"] == f"{kind}!")
+        assert (after.status, after.progress, after.completion_result) == (before.status, 0, None)
+        assert after.history[:-1] == before.history
+        assert (after.history[-1]["report"], after.history[-1]["refused"]) == (kind, why)
+        assert answer["reports_note"].startswith("Reports recorded without effect: 1.")
+        return str(told["reason"])
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_of_a_rejected_request(self, services: Services, admin: Agent, requested: Task, kind: str) -> None:
+        services.requests.decide(admin, requested.id, approve=False)
+        reason = self.refused(
+            services, requested, kind, "not_approved" if kind == "task_progress" else "request_rejected"
+        )
+        assert "rejected" in reason
+        assert services.board.startable("worker-a") == []
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_of_a_request_that_its_requester_has_put_on_the_list_undecided(
+        self, services: Services, requested: Task, kind: str
+    ) -> None:
+        services.board.set_status(services.agents.get("worker-a"), requested.id, "todo")
+        assert "not approved (pending)" in self.refused(services, requested, kind, "not_approved")
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_of_a_task_that_waits_for_another(self, services: Services, task: Task, later: Task, kind: str) -> None:
+        assert task.id in self.refused(services, later, kind, "open_dependencies")
+
+    def test_the_reason_is_japanese_in_a_japanese_session(self, services: Services, later: Task) -> None:
+        japanese = open_session(services.workspace.root, "demo", language="ja", clock=services.clock)
+        report(services, later.id, "task_complete")
+        answer = read(japanese, "admin")
+        assert "依存タスクが完了していない" in answer["reports_not_followed"][0]["reason"]
+        assert "1件" in answer["reports_note"]
+
+    def test_it_is_recorded_once_and_told_whenever_it_is_read(self, services: Services, later: Task) -> None:
+        report(services, later.id, "task_complete")
+        for _ in range(2):
+            mailbox = services.workspace.mailbox("admin")
+            mailbox.mark_read(list(mailbox.hot.entries()), None)
+            assert len(read(services, "admin")["reports_not_followed"]) == 1
+        assert [entry.get("refused") for entry in services.tasks.get(later.id).history].count("open_dependencies") == 1
+
+    def test_read_again_it_is_followed_once_nothing_keeps_the_task(
+        self, services: Services, task: Task, later: Task
+    ) -> None:
+        for item in (later, task):
+            report(services, item.id, "task_complete")
+            read(services, "admin")
+        assert [services.tasks.get(item.id).status for item in (task, later)] == ["done", "todo"]
+        mailbox = services.workspace.mailbox("admin")
+        mailbox.mark_read(list(mailbox.hot.entries()), None)
+        assert "reports_not_followed" not in read(services, "admin")
+        assert [services.tasks.get(item.id).status for item in (task, later)] == ["done", "done"]
+
+    def test_the_end_can_be_reported_again_when_it_was_not_followed(
+        self, services: Services, task: Task, later: Task, clock: Clock
+    ) -> None:
+        worker = services.agents.get("worker-a")
+        for _ in range(2):  # the second is the same report: it was not read yet
+            services.tasks.report_completion(worker, later.id, "completed", "ready")
+        assert read(services, "admin")["count"] == 1
+        services.tasks.report_completion(worker, task.id, "completed", "ready")
+        clock.advance(1)
+        services.tasks.report_completion(worker, later.id, "completed", "ready")
+        assert read(services, "admin")["count"] == 2
+        assert [services.tasks.get(item.id).status for item in (task, later)] == ["done", "done"]
+
+    def test_of_many_the_first_are_told_and_the_answer_keeps_its_size(self, services: Services, admin: Agent) -> None:
+        needed = services.creation.create(admin, [NewTask(title=f"t{number}") for number in range(40)])
+        dependencies = [item.id for item in needed]
+        new = NewTask(title="Roof", assignee_id="worker-a", dependencies=dependencies)
+        (roof,) = services.creation.create(admin, [new])
+        for _ in range(30):
+            report(services, roof.id, "task_progress")
+        send(services, "worker-a", "admin", "x" * 9_000)
+        answer = read(services, "admin")
+        assert len(answer["reports_not_followed"]) == 3
+        assert "30" in answer["reports_note"] or answer["truncated"]
+        assert size(answer) < services.settings.limits.answer_characters - 1_500
+
+    def test_of_a_task_in_progress_every_report_is_followed(self, services: Services, task: Task) -> None:
+        report(services, task.id, "task_progress", progress=10)
+        assert "reports_not_followed" not in read(services, "admin")
+        report(services, task.id, "task_complete")
+        assert "reports_not_followed" not in read(services, "admin")
+        assert services.tasks.get(task.id).status == "done"
 
 
 def test_a_dashboard_that_cannot_be_written_keeps_no_mail_from_its_reader(services: Services, task: Task) -> None:

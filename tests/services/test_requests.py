@@ -41,6 +41,22 @@ class TestRequests:
         assert inbox(services, "worker-a") == [("status_update", "admin", "not now")]
         assert services.board.startable("worker-a") == []
 
+    @pytest.mark.parametrize("before", ["backlog", "blocked"])
+    def test_a_rejected_request_does_not_go_to_todo(
+        self, services: Services, worker_a: Agent, admin: Agent, before: str
+    ) -> None:
+        task, _ = services.requests.request(worker_a, NewTask(title="Tidy up"))
+        if before == "blocked":
+            moved(services, task, "todo", "blocked")
+        services.requests.decide(admin, task.id, approve=False)
+        for actor in (worker_a, admin):
+            with pytest.raises(InvalidStatusTransition) as refusal:
+                services.board.set_status(actor, task.id, "todo")
+            assert refusal.value.key == "error.request_rejected"
+        assert again(services, task).status == before
+        assert isinstance(services.board.targets(admin, again(services, task))["todo"], InvalidStatusTransition)
+        assert services.board.targets(admin, again(services, task))["cancelled"] is None
+
     @pytest.mark.parametrize("agent_id", ["worker-a", "worker-b"])
     def test_nobody_approves_their_own_or_a_colleagues_request(
         self, services: Services, worker_a: Agent, agent_id: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -112,13 +113,13 @@ class TestWindows:
         other.end()
 
     def test_failures_in_a_row_double_the_pause(self, services: Services, clock: Clock) -> None:
-        pauses = []
-        for failures in range(1, 10):
+        for failures, pause in enumerate([0, 1, 2, 4, 8, 16, 32, 60, 60, 60]):
             services.staffing.opened(TASK, {}, failures)
             window = services.staffing.windows()[TASK]
-            pauses.append((window.rests_until() - clock()).total_seconds())
-        assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60]
-        assert pauses[-1] == LONGEST_PAUSE.total_seconds()
+            assert window.rests(clock()) == (pause > 0)
+            assert window.rests(clock() + timedelta(seconds=pause - 0.1)) == (pause > 0)
+            assert not window.rests(clock() + timedelta(seconds=pause))
+        assert pause == LONGEST_PAUSE.total_seconds()
 
     def test_an_attempt_counts_as_failed_when_it_died_at_once_without_a_session(
         self, services: Services, clock: Clock

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.config import read_settings, session_names
-from multi_agent_mcp.errors import InvalidArguments, InvalidId, Refusal, StorageError
+from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, NoSuchSession, Refusal, StorageError
 from multi_agent_mcp.notify.recorder import Recorder
 from multi_agent_mcp.services.team import add_missing, create_session, read_team
 from multi_agent_mcp.texts import catalogue
@@ -149,3 +150,42 @@ def test_a_file_where_the_root_should_be_is_a_storage_error(team_file: Path, roo
     root.write_text("in the way")
     with pytest.raises(StorageError):
         create_session(root, "demo", read_team(team_file), None)
+
+
+def test_a_team_whose_ids_differ_in_case_only_is_refused(team_file: Path) -> None:
+    team_file.write_text(TEAM + "  - {id: Worker-B, parent: admin}\n")
+    with pytest.raises(InvalidArguments, match=r"Worker-B.*worker-b"):
+        read_team(team_file)
+
+
+def test_a_second_init_adds_nobody_whose_id_differs_from_a_known_one_in_case_only(
+    team_file: Path, tmp_path: Path
+) -> None:
+    team = read_team(team_file)
+    create_session(tmp_path, "demo", team, None)
+    agents = open_session(tmp_path, "demo", notifier=Recorder()).agents
+    add_missing(agents, team)
+    renamed = replace(team, agents=tuple(replace(agent, id=agent.id.upper()) for agent in team.agents))
+    with pytest.raises(AlreadyExists, match="owner"):
+        add_missing(agents, renamed)
+    assert list(agents.all()) == ["owner", "admin", "worker-a", "worker-b"]
+
+
+def test_a_session_whose_name_differs_from_another_one_in_case_only_is_refused(team_file: Path, tmp_path: Path) -> None:
+    team = read_team(team_file)
+    create_session(tmp_path, "demo", team, None)
+    with pytest.raises(AlreadyExists, match="demo"):
+        create_session(tmp_path, "Demo", team, None)
+    assert session_names(tmp_path) == ["demo"]
+
+
+def test_a_session_is_opened_by_its_exact_name_where_the_file_system_does_not_mind_the_case(
+    team_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_session(tmp_path, "demo", read_team(team_file), None)
+    (tmp_path / "Demo").symlink_to("demo")
+    real_listing = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: [name for name in real_listing(path) if name != "Demo"])
+    assert (tmp_path / "Demo" / "session.yaml").is_file()
+    with pytest.raises(NoSuchSession):
+        open_session(tmp_path, "Demo", notifier=Recorder())

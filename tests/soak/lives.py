@@ -133,11 +133,16 @@ class Served(Life):
     ends_by_signal = True
 
     def __init__(
-        self, env: Mapping[str, str], errors: Path, where: Sequence[str], born: Callable[[int], object] = int
+        self,
+        env: Mapping[str, str],
+        errors: Path,
+        where: Sequence[str],
+        born: Callable[[int], object] = int,
+        command: Sequence[str] = (*COMMAND, "serve"),
     ) -> None:
         with errors.open("a", encoding="utf-8") as file:
             self._process = subprocess.Popen(
-                [*COMMAND, "serve", *where], env=dict(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file
+                [*command, *where], env=dict(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file
             )
         self.pid = self._process.pid
         born(self.pid)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import queue
 from pathlib import Path
+from typing import Any
+
+import pytest
+from watchdog import observers
 
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.store.files import Files
 from multi_agent_mcp.store.inbox import Inbox
-from multi_agent_mcp.store.watch import Watch
+from multi_agent_mcp.store.watch import TreeWatch, Watch
 from tests.store.support import mailbox, message, put
 
 PATIENCE_SECONDS = 20.0
@@ -40,3 +44,23 @@ def test_an_archived_message_is_told_as_gone(files: Files) -> None:
     with Watch([inbox.path], told.put):
         assert inbox.archive_read(keep=0, above=0) == 1
         assert told.get(timeout=PATIENCE_SECONDS) == inbox.path
+
+
+class RealPaths(observers.Observer):  # type: ignore[misc, valid-type]
+    """Names what changed as FSEvents does: by its real path, whatever path was watched."""
+
+    def schedule(self, handler: Any, path: str, **options: Any) -> Any:
+        return super().schedule(handler, str(Path(path).resolve()), **options)
+
+
+@pytest.mark.parametrize("observer", [observers.Observer, RealPaths])
+def test_what_changes_below_a_root_behind_a_link_is_told(
+    files: Files, monkeypatch: pytest.MonkeyPatch, observer: type
+) -> None:
+    monkeypatch.setattr(observers, "Observer", observer)
+    told: queue.Queue[Path] = queue.Queue()
+    (files.base / "real").mkdir(parents=True)
+    (files.base / "link").symlink_to("real")
+    with TreeWatch(files.base / "link" / "session", told.put):
+        put(files.base / "real" / "session" / "note.md", "x")
+        assert told.get(timeout=PATIENCE_SECONDS) == Path("note.md")

@@ -42,10 +42,10 @@ INTERRUPTED = (
 TEAM = """\
 session: demo
 agents:
-  - {id: owner, role: owner, type: human}
-  - {id: admin, role: admin, parent: owner}
-  - {id: worker-a, role: worker, parent: admin}
-  - {id: worker-b, role: worker, parent: admin}
+  - {id: owner, role: owner, type: human, host: plain}
+  - {id: admin, role: admin, parent: owner, host: plain}
+  - {id: worker-a, role: worker, parent: admin, host: plain}
+  - {id: worker-b, role: worker, parent: admin, host: plain}
 """
 
 ERROR_CODES = frozenset(
@@ -398,12 +398,12 @@ class Pane:
         return self.terminal("display-message", "-p", "-t", self.id, f"#{{{name}}}")
 
     def belongs_to(self, team: Team, agent_id: str) -> None:
-        """Registers the pane the way a server in it does."""
+        """Registers the pane the way a server in it does; its program is declared to be one that reads lines."""
         from multi_agent_mcp.notify.tmux import pane_place
 
         place = pane_place(self.terminal.socket, self.id)
         assert place is not None
-        team.services.workspace.registry.update(agent_id, **place)
+        team.services.workspace.registry.update(agent_id, **place, host="plain")
 
 
 def line(sender: str = "admin", message_type: str = "request") -> str:

@@ -333,7 +333,7 @@ def test_doctor_explains_every_recipients_ladder_and_what_its_pane_shows(team: T
     terminal.pane("exec sh").belongs_to(team, "worker-b")
     team.services.workspace.registry.update("admin", host="claude")
     bells = {bell["agent_id"]: bell for bell in team.ask("doctor")["doorbells"]}
-    assert bells["worker-a"]["screen"].startswith("generic: ")
+    assert bells["worker-a"]["screen"].startswith("plain: ")
     assert {"rung": "tmux", "reason": None} in bells["worker-a"]["rungs"]
     assert {"rung": "tmux", "reason": "shell"} in bells["worker-b"]["rungs"]
     assert bells["admin"]["rungs"][0] == {"rung": "hook", "reason": "no_hook"}

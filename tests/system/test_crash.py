@@ -198,3 +198,18 @@ def _in_shell(team: Team, command: str) -> Ran:
 
 async def _read(agent: Agent, **arguments: object) -> list[str]:
     return [message["content"] for message in (await agent.call("read_messages", **arguments))["messages"]]
+
+
+@pytest.mark.anyio
+async def test_a_session_file_without_an_agent_keeps_no_server_from_starting(team: Team) -> None:
+    team.post("worker-a", "first")
+    async with team.server("worker-a") as reader:
+        await reader.call("read_messages")
+        reader.kill()
+        await reader.gone()
+    for path in (team.path / "sessions" / "worker-a").glob("*.md"):
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        path.write_text("".join(line for line in lines if not line.startswith("agent_id:")), encoding="utf-8")
+    async with team.server("worker-a") as reader:
+        answer = await reader.call("read_messages")
+        assert [message["content"] for message in answer["messages"]] == ["first"]

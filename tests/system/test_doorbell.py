@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -58,7 +59,8 @@ def test_a_sender_rings_a_recipient_without_a_server(team: Team, pane: Pane) -> 
 
 def test_a_pane_is_registered_by_hand(team: Team, terminal: Terminal) -> None:
     pane = terminal.pane()
-    added = team.ask("agent", "add", "worker-c", "--parent", "admin", "--pane", pane.id, "--socket", terminal.socket)
+    here = ("--parent", "admin", "--pane", pane.id, "--socket", terminal.socket)
+    added = team.ask("agent", "add", "worker-c", "--host", "plain", *here)
     assert (added["pane_id"], added["pane_pid"]) == (pane.id, int(pane.fact("pane_pid")))
     assert team.delivery("worker-c") == ("submitted", None)
     assert _lines(pane, 1) == [line()]
@@ -264,6 +266,74 @@ def test_a_pane_whose_program_has_quit_to_its_shell_gets_nothing_typed(team: Tea
     assert team.delivery("worker-a", sender="worker-b") == ("stored", "shell")
     assert pane.screen == before
     assert [finding["finding"] for finding in _pane_findings(team)] == [f"pane {pane.id}: shell"]
+
+
+def test_a_program_that_nobody_has_declared_or_described_gets_nothing_and_doctor_says_what_to_do(
+    team: Team, pane: Pane
+) -> None:
+    registry = team.services.workspace.registry
+    for host, advice in (
+        (None, "declare a program that reads lines with `host: plain`"),
+        ("gemini", "hosts/NAME.yaml"),
+    ):
+        registry.update("worker-a", host=host)
+        assert team.delivery("worker-a") == ("stored", "unknown_host")
+        (finding,) = _pane_findings(team)
+        assert finding["finding"] == f"pane {pane.id}: unknown_host"
+        assert advice in finding["repair"]
+    registry.update("worker-a", host="plain")
+    assert team.delivery("worker-a") == ("submitted", None)
+    assert _lines(pane, 1) == [count_line(3)]
+
+
+def test_a_plain_pane_gets_nothing_once_another_program_reads_its_terminal(team: Team, terminal: Terminal) -> None:
+    log = team.base / "lines"
+    pane = terminal.pane(f"sh -c 'tee {log}; touch {log}.ended; exec tee {log}.other'")
+    wait_until(log.exists, "the program runs")
+    pane.belongs_to(team, "worker-a")
+    assert team.delivery("worker-a") == ("submitted", None)
+    assert len(team.ask("read", "worker-a")["messages"]) == 1
+    terminal("send-keys", "-t", pane.id, "C-d")
+    wait_until(Path(f"{log}.other").exists, "the next one runs, in the same process that was the first one's shell")
+    assert team.delivery("worker-a") == ("stored", "unknown_host")
+    (finding,) = _pane_findings(team)
+    assert "register its pane while it runs" in finding["repair"]
+    assert Path(f"{log}.other").read_text(encoding="utf-8") == ""
+    pane.belongs_to(team, "worker-a")
+    assert team.delivery("worker-a", sender="worker-b") == ("submitted", None)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["sh -c 'sleep 0.7; exec tee lines'", "cd .; tee lines; true", "sh -c 'while read x; do echo $x >>lines; done'"],
+    ids=["behind a launcher", "below a shell", "a shell's script"],
+)
+def test_a_plain_program_that_up_has_started_gets_its_line_however_it_was_started(
+    bare: Team, terminal: Terminal, command: str
+) -> None:
+    log = bare.base / "lines"
+    entry = json.dumps(command.replace("lines", str(log)))
+    team = bare.make(TEAM.replace("{id: worker-a,", f"{{command: {entry}, id: worker-a,"))
+    opened = team.ask("up", "--socket", terminal.socket, "--no-supervisor")["agents"]
+    (pane_id,) = (item["pane_id"] for item in opened if item["agent_id"] == "worker-a")
+    if "tee" in command:
+        wait_until(log.exists, "the program runs")
+    assert team.delivery("worker-a") == ("submitted", None)
+    wait_until(lambda: log.exists() and log.read_text(encoding="utf-8") == f"{line()}\n", "the line arrives")
+    assert Pane(terminal, pane_id, log).lines == [line()]
+
+
+@pytest.mark.parametrize("name", ["a\\tb", "a\\nb", "\\001,}#{q", "\\t\\t\\t\\t\\t\\t\\t\\t\\t\\t\\t\\t\\t\\t"])
+def test_a_program_may_call_itself_what_it_likes(team: Team, terminal: Terminal, name: str) -> None:
+    log = team.base / "lines"
+    pane = terminal.pane(f'exec bash -c \'exec -a "$(printf "{name}")" tee {log}\'')
+    wait_until(log.exists, "the program runs")
+    pane.belongs_to(team, "worker-a")
+    terminal("set-option", "-p", "-t", pane.id, "@ipc_line", "k3x9:²:²:²\tx\ny")
+    terminal("select-pane", "-t", pane.id, "-T", "a title")
+    assert _pane_findings(team) == []
+    assert team.delivery("worker-a") == ("submitted", None)
+    wait_until(lambda: log.read_text(encoding="utf-8") == f"{line()}\n", "the line arrives")
 
 
 def _pane_findings(team: Team) -> list[dict[str, str]]:

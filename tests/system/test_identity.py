@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import mcp_types as types
 import pytest
 from mcp.client.session import IncomingMessage
 from mcp.server.subscriptions import ToolsListChanged
 
 from tests.system.support import Agent, Team, eventually
+from tests.system.wire import Wire, wire, wire_to_later
 
 pytestmark = pytest.mark.anyio
 
@@ -137,3 +140,30 @@ async def test_a_removed_agent_can_no_longer_be_served(team: Team) -> None:
     assert "agent_not_found" in _refused_to_start(team, "--agent", "worker-b")
     async with team.server("admin") as admin:
         assert await admin.refused("send_message", receiver_id="worker-b", content="x") == "agent_not_found"
+
+
+def test_an_expired_session_ends_when_its_process_authenticates_again_and_its_mail_is_not_handed_out_twice(
+    team: Team, tmp_path: Path
+) -> None:
+    clock = tmp_path / "clock"
+    clock.write_text("0", encoding="ascii")
+    team.post("worker-a", "once")
+    with wire_to_later(team, clock) as host:
+        assert host.call("authenticate", agent_id="worker-a", passkey=team.key("worker-a")).done
+        assert _contents(host) == ["once"]
+        clock.write_text("3601", encoding="ascii")
+        assert host.call("read_messages").error == "invalid_session"
+        assert host.call("authenticate", agent_id="worker-a", passkey=team.key("worker-a")).done
+        assert _contents(host) == []
+        host.end()
+    ended = team.services.workspace.sessions.all("worker-a")
+    assert sorted(session.state for session in ended) == ["ended", "expired"]
+    assert all(session.ended_at is not None for session in ended)
+    with wire(team) as host:
+        assert _contents(host) == []
+
+
+def _contents(host: Wire) -> list[str]:
+    answer = host.call("read_messages").answer
+    assert answer is not None
+    return [message["content"] for message in answer["messages"]]

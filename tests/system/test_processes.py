@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
+from typing import Any
 
+import anyio
 import pytest
 
+from multi_agent_mcp.domain.entity import EPOCH
 from multi_agent_mcp.services.drafts import Draft
 from tests.system.processes import is_whole
 from tests.system.support import Agent, Team, eventually, eventually_answers, outcome, workers
+from tests.web.support import Guest
 
 SENDERS = 8
 EACH = 200
@@ -113,6 +118,23 @@ async def test_an_expired_or_ended_session_makes_room_and_list_agents_says_who_l
 
 
 @pytest.mark.anyio
+async def test_an_agent_whose_session_expired_is_alive_wherever_that_is_shown(team: Team) -> None:
+    async with team.server("admin") as admin, team.server("worker-a"):
+        (session,) = team.services.sessions.live("worker-a")
+        team.services.workspace.sessions.update(session.id, lambda found: replace(found, expires_at=EPOCH))
+        dashboard = (await admin.call("get_dashboard"))["dashboard"]["agents"]
+        shown = {
+            "list_agents": await _alive(admin),
+            "get_dashboard": _living(dashboard),
+            "agent list": _living(team.ask("agent", "list")["agents"]),
+            "watch": _living(team.ask("watch")["agents"]),
+            "sessions": {row["agent_id"] for row in team.ask("sessions")["sessions"] if row["alive"]},
+            "console": _living((await anyio.to_thread.run_sync(lambda: Guest(team).see("/agents")))["agents"]),
+        }
+        assert shown == {place: {"admin", "worker-a"} for place in shown}
+
+
+@pytest.mark.anyio
 async def test_a_hand_written_file_is_a_message_and_an_unreadable_one_is_set_aside(team: Team) -> None:
     async with team.server("worker-a") as worker:
         inbox = team.path / "ipc" / "worker-a"
@@ -171,4 +193,8 @@ async def test_many_messages_come_in_answers_that_fit_and_none_is_left_out(team:
 
 
 async def _alive(agent: Agent) -> set[str]:
-    return {item["id"] for item in (await agent.call("list_agents"))["agents"] if item["alive"]}
+    return _living((await agent.call("list_agents"))["agents"])
+
+
+def _living(agents: list[dict[str, Any]]) -> set[str]:
+    return {item["id"] for item in agents if item["alive"]}

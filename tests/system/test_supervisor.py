@@ -21,7 +21,7 @@ session: demo
 agents:
   - {{id: owner, role: owner, type: human}}
   - {{id: admin, role: admin, parent: owner}}
-  - {{id: worker-a, role: worker, parent: admin, spawn: on_demand, command: "{{python}} {ACTOR}"}}
+  - {{id: worker-a, role: worker, parent: admin, host: plain, spawn: on_demand, command: "{{python}} {ACTOR}"}}
   - {{id: worker-b, role: worker, parent: admin}}
 """
 TASK, CHAT = Post("worker-a", "task"), Post("worker-a", "chat")

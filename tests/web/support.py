@@ -56,10 +56,11 @@ def at_work(team: Team, agent_id: str = "worker-a") -> Iterator[Execution]:
 class Web:
     """`multi-agent-mcp web` on a team; its link stands in `link`. Its standard error must never hold a traceback."""
 
-    def __init__(self, team: Team, *options: str, port: int = 0) -> None:
+    def __init__(self, team: Team, *options: str, port: int = 0, open_files: int | None = None) -> None:
         self.team = team
+        self.errors = team.base / "web.stderr"
         self._options = options
-        self._errors = team.base / "web.stderr"
+        self._limit = () if open_files is None else ("sh", "-c", f'ulimit -n {open_files} && exec "$@"', "sh")
         self._process: subprocess.Popen[str] | None = None
         self.link = ""
         self.port = port
@@ -70,15 +71,15 @@ class Web:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-        said = self._errors.read_text(encoding="utf-8")
+        said = self.errors.read_text(encoding="utf-8")
         assert "Traceback" not in said, said
 
     def start(self) -> None:
         """Starts it, again on the port it had."""
         where = ["--root", str(self.team.root), "--session", self.team.session, "--port", str(self.port)]
-        with self._errors.open("a", encoding="utf-8") as errors:
+        with self.errors.open("a", encoding="utf-8") as errors:
             self._process = subprocess.Popen(
-                [*COMMAND, "web", *where, *self._options],
+                [*self._limit, *COMMAND, "web", *where, *self._options],
                 env=self.team.env,
                 cwd=self.team.base,
                 stdout=subprocess.PIPE,
@@ -88,7 +89,7 @@ class Web:
         assert self._process.stdout is not None
         assert select.select([self._process.stdout], [], [], PATIENCE_SECONDS)[0], "it says nothing"
         self.link = self._process.stdout.readline().strip()
-        assert self.link, self._errors.read_text(encoding="utf-8")
+        assert self.link, self.errors.read_text(encoding="utf-8")
         self.port = urlsplit(self.link).port or 0
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
@@ -105,6 +106,11 @@ class Web:
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def stranger(self) -> Visitor:
         """Somebody without a cookie."""
@@ -135,6 +141,9 @@ class Visitor:
 
     def get(self, path: str, **headers: str) -> Reply:
         return self._ask("GET", path, None, headers)
+
+    def head(self, path: str) -> Reply:
+        return self._ask("HEAD", path, None, {})
 
     def post(self, path: str, body: object, **headers: str) -> Reply:
         own = {"Origin": self.address, "Content-Type": "application/json"}

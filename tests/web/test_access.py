@@ -20,6 +20,12 @@ def test_the_link_opens_the_console_once(web: Web) -> None:
     assert "set-cookie" not in again.headers
 
 
+def test_a_look_at_the_link_does_not_use_it_up(web: Web) -> None:
+    reply = web.stranger().head(web.link.removeprefix(web.address))
+    assert (reply.status, reply.headers["allow"]) == (405, "GET")
+    assert web.visitor().see("/session")["session"] == "demo"
+
+
 def test_a_cookie_is_for_our_pages_and_our_server_only(web: Web) -> None:
     cookie = web.stranger().get(web.link.removeprefix(web.address)).headers["set-cookie"].lower()
     assert "httponly" in cookie

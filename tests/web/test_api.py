@@ -289,6 +289,28 @@ def test_a_conversation_is_shown_with_what_it_belongs_to(team: Team, visitor: Vi
     assert shown["task"]["task_id"] == task_id
 
 
+def test_a_long_conversation_comes_as_far_as_a_page_can_draw_it_and_the_rest_on_demand(
+    team: Team, visitor: Visitor
+) -> None:
+    services = team.services
+    one, other = services.agents.get("worker-a"), services.agents.get("worker-b")
+    conversation, _ = services.conversations.begin(one, other, "first")
+    for _ in range(30):
+        services.conversations.say(other, conversation.id, Draft(content="- word\n" * 2_800))
+    services.conversations.say(one, conversation.id, Draft(content="*last*"))
+    reply = visitor.get(f"/api/conversations/{conversation.id}?limit=200")
+    messages = reply.json["messages"]
+    assert len(reply.text) < 500_000
+    assert len(messages) == 32
+    assert messages[-1]["content"]["html"] == "<p><em>last</em></p>\n"
+    whole = [message["content"] is not None for message in messages]
+    assert whole == sorted(whole), "the newest have their words"
+    assert messages[0]["preview"] == "first"
+    path = f"/conversations/{conversation.id}/messages"
+    assert visitor.see(f"{path}/{messages[0]['id']}")["message"]["content"]["html"] == "<p>first</p>\n"
+    assert visitor.get(f"/api{path}/nobody").status == 404
+
+
 def test_a_log_is_followed_from_where_one_was(team: Team, visitor: Visitor) -> None:
     services = team.services
     task_id = make(visitor, "run", "worker-a")["task_id"]

@@ -63,6 +63,33 @@ def test_what_agents_write_stays_text_on_every_page(team: Team, person: Person, 
         assert not set(UNSEEN) & set(person.page.locator("body").inner_text()), name
 
 
+WIDE_TABLE = "|" * 257 + "\n" + "|-" * 256 + "|\n" + "|\n" * 256 + "\n"
+"""1 300 characters that are 66 000 cells."""
+
+
+def test_a_conversation_of_wide_tables_is_drawn_and_its_beginning_fetched_on_demand(team: Team, person: Person) -> None:
+    services = team.services
+    one, other = services.agents.get("worker-a"), services.agents.get("worker-b")
+    talk, _ = services.conversations.begin(one, other, "the beginning " * 100)
+    for number in range(50):
+        content = f"number {number}\n\n" + WIDE_TABLE * 15
+        services.conversations.say(one if number % 2 else other, talk.id, Draft(content=content[:20_000]))
+    person.visit("conversations", f"#{talk.id}")
+    messages = person.page.locator(".talk > li")
+    expect(messages).to_have_count(51)
+    expect(messages.last).to_contain_text("number 49")
+    expect(messages.last.locator("pre")).to_have_count(1)
+    expect(messages.last.locator(".hint")).to_have_text(person.words("as_written"))
+    messages.first.get_by_role("button").click()
+    expect(messages.first.get_by_role("button")).to_have_count(0)
+    assert messages.first.inner_text().count("the beginning") == 100
+    expect(messages.first.locator("[tabindex]")).to_be_focused()
+    services.conversations.say(one, talk.id, Draft(content="and one more"))
+    expect(messages).to_have_count(52)
+    assert messages.first.inner_text().count("the beginning") == 100, "what was fetched stays"
+    assert person.page.locator("main *").count() < 5_000
+
+
 def test_an_address_that_names_nothing_says_so(person: Person) -> None:
     for name, anchor in (("board", "#tsk_000000000000"), ("messages", "#id=<img src=x onerror=alert(1)>")):
         person.visit(name, anchor)

@@ -128,6 +128,15 @@ def test_after_a_restart_a_page_looks_at_everything_again(web: Web, visitor: Vis
     assert topics == list(TOPICS)
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, "\xb2", "-1", "", "9" * 18])
+def test_an_event_id_that_nobody_gave_out_is_no_trouble(team: Team, visitor: Visitor, number: str) -> None:
+    boot = visitor.facts()["event"].partition("-")[0]
+    with visitor.listen(f"{boot}-{number}") as events:
+        next(events)
+        team.post("worker-a")
+        assert until(events, "messages")
+
+
 def test_two_pages_hear_the_same(team: Team, visitor: Visitor) -> None:
     with visitor.listen() as one, visitor.listen() as other:
         next(one), next(other)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multi_agent_mcp.web.markdown import CHARACTERS_SHOWN, as_html
+from multi_agent_mcp.web.markdown import CHARACTERS_SHOWN, HTML_MAX, as_html, as_written
 
 HARMLESS = {"a": {"href", "title", "rel"}, "code": {"class"}, "ol": {"start"}}
 BLOCKS = {"p", "br", "hr", "blockquote", "pre", "ul", "ol", "li", "h1", "h2", "h3", "h4", "h5", "h6"}
@@ -34,6 +35,7 @@ class Inspector(HTMLParser):
 
 def inspect(text: str) -> str:
     html = as_html(text)
+    assert html is not None
     inspector = Inspector()
     inspector.feed(html)
     inspector.close()
@@ -98,15 +100,15 @@ def test_any_mixture_of_what_is_dangerous_becomes_harmless(text: str) -> None:
 
 
 def test_a_picture_is_not_fetched() -> None:
-    assert "<img" not in as_html("![alt](http://evil.example/x.png)")
+    assert "<img" not in inspect("![alt](http://evil.example/x.png)")
 
 
 def test_links_lead_away_without_a_trace() -> None:
-    assert 'rel="noopener noreferrer nofollow"' in as_html("[x](https://example.org)")
+    assert 'rel="noopener noreferrer nofollow"' in inspect("[x](https://example.org)")
 
 
 def test_a_million_characters_are_cut() -> None:
-    assert len(as_html("word " * 200_000)) < CHARACTERS_SHOWN * 2
+    assert len(inspect("word " * 200_000)) < CHARACTERS_SHOWN * 2
 
 
 def test_deep_nesting_is_no_trouble() -> None:
@@ -117,3 +119,30 @@ def test_deep_nesting_is_no_trouble() -> None:
 
 def test_what_cannot_be_seen_and_deceives_is_marked() -> None:
     assert as_html("pay \u202e100\u202c now\u200b\x07\r\nplease\U000e0041") == "<p>pay �100� now��<br>\nplease�</p>\n"
+
+
+def wide_table(columns: int) -> str:
+    """A table of few characters and many cells: rows are filled up."""
+    return "|" * (columns + 1) + "\n" + "|-" * columns + "|\n" + "|\n" * (60_000 // columns) + "\n"
+
+
+@pytest.mark.parametrize("text", [wide_table(250), wide_table(20), "- a\n\n" + textwrap.indent(wide_table(250), "  ")])
+@pytest.mark.parametrize("prefix", ["", "> ", " >> "])
+def test_a_table_of_more_cells_than_a_browser_draws_is_not_rendered(text: str, prefix: str) -> None:
+    quoted = "".join(f"{prefix}{line}\n" for line in text.splitlines())
+    assert as_html(quoted) is None
+    assert len(as_written(quoted)) < len(quoted) * 5
+
+
+@pytest.mark.parametrize("text", ["[a](b)", "#\n", "a\n", "<http://a>", "&", "*a*", "- a\n", "> ", "[", "|-|\n"])
+def test_what_is_rendered_stays_small(text: str) -> None:
+    html = as_html(text * (CHARACTERS_SHOWN // len(text)))
+    assert html is None or len(html) <= HTML_MAX
+
+
+def test_an_ordinary_table_is_rendered() -> None:
+    assert inspect("| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * 200).count("<td>") == 400
+
+
+def test_what_is_not_rendered_is_still_harmless() -> None:
+    assert as_written("<b>\u202e&") == "<pre>&lt;b&gt;\ufffd&amp;</pre>"

@@ -17,8 +17,8 @@ from tests.test_layers import layer, modules
 
 CARRIERS = {"Delivery": 1, "Standing": 0, "Sight": 0}
 """What carries a reason to the diary, and which of its arguments that is. A sight's state is one unless it is harmless
-(`TYPEABLE`) or nobody's word (`unknown` is told as `unknown_screen` or `other_program`)."""
-GIVES_REASONS = ("str | None", "Look | str", "Visit | str")
+(`TYPEABLE`) or nobody's word (`unknown` is told as `unknown_screen`)."""
+GIVES_REASONS = ("str | None", "Look | str", "Visit | str", "Profile | str")
 """What functions of `notify/` return that say why they could not."""
 
 

@@ -12,6 +12,7 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
+from multi_agent_mcp.domain.plain import neutral
 from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, Span, Talk, Timeline
 from multi_agent_mcp.texts import LANGUAGES, catalogue
 from multi_agent_mcp.web.timeline import draw, stylesheet
@@ -19,7 +20,7 @@ from multi_agent_mcp.web.timeline.layout import ROWS_MAX, lay_out
 from multi_agent_mcp.web.timeline.scale import Scale
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-HOSTILE = "</text><script>alert(1)</script>\"' &amp; \x00\x1b[2J\u202eevil\ud800\uffff]]>"
+HOSTILE = "</text><script>alert(1)</script>\"' &amp; \x00\x1b[2J\u202eevil\u200b\u2062\U000e0041\ud800\uffff]]>"
 EN = catalogue("en")
 
 
@@ -137,7 +138,7 @@ def test_what_an_agent_wrote_is_text_and_commands_nothing(language: str) -> None
     root = parsed(svg)
     assert tags(root) == tags(parsed(draw(session(), texts=catalogue(language))))
     assert "alert(1)" in "".join(root.itertext())
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", svg)
+    assert neutral(svg) == svg
     assert not any(name.startswith("on") for element in root.iter() for name in element.attrib)
     svg.encode()
 

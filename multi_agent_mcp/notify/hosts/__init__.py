@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import yaml
 
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.store.foreground import Foreground, Process
+
 logger = logging.getLogger(__name__)
 
-GENERIC, SHELL = "generic", "shell"
+PLAIN, SHELL = "plain", "shell"
+"""The profile an agent's record may declare for a program that reads lines; the list of shells."""
+Never = Literal["always", "unless_registered"]
 _KEY = re.compile(r"[A-Za-z0-9-]{1,16}")
 _NOT_POSIX = re.compile(r"\\[A-Za-z0-9]|\(\?|[*+?}]\?")
 
@@ -48,12 +53,14 @@ class View:
 
 @dataclass(frozen=True)
 class Profile:
-    """One host. Without a `composer` its screen is not read; with `never` nothing is typed."""
+    """One host. Without a `composer` its screen is not read. With `never` it is a list of programs that are not typed
+    into: `always`, or `unless_registered` for an agent that is declared plain; `interpreters` are those that are on the
+    list only while they were given nothing to run."""
 
     name: str
     commands: tuple[str, ...] = ()
-    wrappers: tuple[str, ...] = ()
-    never: bool = False
+    interpreters: tuple[str, ...] = ()
+    never: Never | None = None
     submit: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"idle": ("Enter",), "busy": ("Enter",)})
     pause_seconds: float | None = None
     composer: ComposerShape | None = None
@@ -63,41 +70,47 @@ class Profile:
     gates: tuple[str, ...] = ()
 
     def runs_as(self, command: str) -> bool:
-        """Whether this foreground command is this host."""
-        return any(re.fullmatch(pattern, command) for pattern in self.commands)
-
-    def may_run_as(self, command: str) -> bool:
-        """Whether the command may be this host in an interpreter (an npm shim): only the screen can tell."""
-        return command in self.wrappers
+        """Whether this command is this host."""
+        return _matches(self.commands, command)
 
 
 @dataclass(frozen=True)
 class Profiles:
-    """Every known host, by name."""
+    """Every known host, by name, and the lists of programs that are never typed into."""
 
     named: Mapping[str, Profile]
 
-    @property
-    def generic(self) -> Profile:
-        return self.named[GENERIC]
+    def describing(self, agent: Agent, command: str, seen: Foreground) -> Profile | None:
+        """The profile by which this agent's pane may be looked at: that of the host which the foreground command is,
+        or which runs behind it, as behind an npm shim; it must be the one that the agent's record names, if that names
+        one. Else `plain`, where the record says so."""
+        for profile in self.named.values():
+            meant = profile.composer is not None and agent.host in (None, PLAIN, profile.name)
+            if meant and (profile.runs_as(command) or any(self._covers(profile, process) for process in seen.readers)):
+                return profile
+        return self.named[PLAIN] if agent.host == PLAIN else None
 
-    @property
-    def shells(self) -> str:
-        """A POSIX expression of the commands that are shells."""
-        return f"^({'|'.join(self.named[SHELL].commands)})$"
+    def forbids(self, process: Process, registered: Sequence[str]) -> Profile | None:
+        """The list of programs never to be typed into that has this one. `registered` are the identities of what read
+        the terminal when the pane was registered, for an agent that is declared plain."""
+        for profile in self.named.values():
+            excused = profile.never == "unless_registered" and process.identity in registered
+            if profile.never and not excused and self._covers(profile, process):
+                return profile
+        return None
 
-    def is_shell(self, command: str) -> bool:
-        return self.named[SHELL].runs_as(command)
+    def _covers(self, profile: Profile, process: Process) -> bool:
+        """Whether the process is one of these programs, whatever it calls itself."""
+        names = {process.executable, process.name}
+        waits = process.program is None and not process.renamed
+        if waits and any(_matches(profile.interpreters, name) for name in names):
+            return True
+        if process.program and self._interprets(names):
+            names.add(process.program)
+        return any(map(profile.runs_as, names))
 
-    def candidates(self, host: str | None, command: str) -> tuple[Profile, ...]:
-        """The host that the agent's record names; else the one this foreground command is; else those it may be,
-        for the screen to decide. None of them: `generic`."""
-        if host is not None:
-            return (self.named.get(host, self.generic),)
-        hosts = [profile for profile in self.named.values() if profile.composer is not None or profile.never]
-        if known := [profile for profile in hosts if profile.runs_as(command)]:
-            return (known[0],)
-        return (*(profile for profile in hosts if profile.may_run_as(command)), self.generic)
+    def _interprets(self, names: Iterable[str]) -> bool:
+        return any(_matches(profile.interpreters, name) for profile in self.named.values() for name in names)
 
 
 def load_profiles(extra: Path | None = None) -> Profiles:
@@ -106,8 +119,11 @@ def load_profiles(extra: Path | None = None) -> Profiles:
     for path in _files(Path(__file__).parent):
         data[path.stem] = _read(path)
     named = {name: _profile(name, fields) for name, fields in data.items()}
+    plain = named[PLAIN]
     for path in _files(extra) if extra is not None else ():
         try:
+            if named.get(path.stem, plain).never:
+                raise ValueError("what is never typed into can be added to by another file, not changed")
             named[path.stem] = _profile(path.stem, {**data.get(path.stem, {}), **_read(path)})
         except (OSError, yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, re.error) as error:
             logger.warning("hosts/%s is left out: %s", path.name, " ".join(str(error).split())[:200])
@@ -131,8 +147,8 @@ def _profile(name: str, data: Mapping[str, Any]) -> Profile:
     return Profile(
         name=name,
         commands=tuple(_posix(text) for text in data.get("commands") or ()),
-        wrappers=tuple(data.get("wrappers") or ()),
-        never=bool(data.get("never")),
+        interpreters=tuple(_posix(text) for text in data.get("interpreters") or ()),
+        never=_never(data.get("never")),
         submit={state: _keys(keys) for state, keys in (data.get("submit") or {}).items()} or Profile(name).submit,
         pause_seconds=None if pause is None else float(pause),
         composer=_composer(data["composer"]) if data.get("composer") else None,
@@ -165,6 +181,16 @@ def _keys(names: Any) -> tuple[str, ...]:
     if not keys or not all(_KEY.fullmatch(key) for key in keys):
         raise ValueError(f"not the names of keys: {names!r}")
     return keys
+
+
+def _never(value: Any) -> Never | None:
+    if value not in (None, False, True, *get_args(Never)):
+        raise ValueError(f"never: {value!r} is none of {', '.join(get_args(Never))}")
+    return "always" if value is True else value or None
+
+
+def _matches(patterns: Iterable[str], name: str) -> bool:
+    return any(re.fullmatch(pattern, name) for pattern in patterns)
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:

@@ -50,7 +50,7 @@ def get_conversation_messages(
     agents = call.services.agents.registry.all()
     shown = [
         {
-            **service.spoken(message),
+            **service.spoken(conversation, message),
             "sender_name": agents[message.sender_id].name if message.sender_id in agents else "",
         }
         for message in messages[-limit:]
@@ -157,7 +157,7 @@ def _conversation(call: Call, conversation: Conversation) -> dict[str, Any]:
         "target_agent_id": conversation.target_agent_id,
         "purpose": conversation.purpose,
         "message_count": len(messages),
-        "messages": [call.services.conversations.spoken(message) for message in messages],
+        "messages": [call.services.conversations.spoken(conversation, message) for message in messages],
         "started_at": format_time(conversation.started_at),
         "ended_at": format_time(conversation.ended_at) if conversation.ended_at else None,
     }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Iterator
+from functools import partial
 
-from multi_agent_mcp.domain.agent import superiors
+from multi_agent_mcp.domain.agent import Agent, superiors
+from multi_agent_mcp.domain.signature import public_key
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.services.agents import passkey_hash
+from multi_agent_mcp.services.agents import is_passkey_of
 from multi_agent_mcp.services.care.finding import NOTE, PROBLEM, Finding, Patient
 
 
@@ -33,8 +34,13 @@ def keys(patient: Patient) -> Iterator[Finding]:
             reason = "the key file is missing" if missing else str(refusal)
             yield Finding("keys", PROBLEM, agent_id, reason, f"restore secrets/{name}")
             continue
-        if not hmac.compare_digest(passkey_hash(key), agent.passkey_hash or ""):
+        if not is_passkey_of(agent, key):
             yield Finding("keys", PROBLEM, agent_id, "the key is not the registered one", f"restore secrets/{name}")
+        elif agent.public_key != (own := public_key(key)):
+            mend = partial(patient.agents.registry.update, agent_id, public_key=own)
+            yield Finding(
+                "keys", PROBLEM, agent_id, "the public key is not its key's", "write its own into agents.json", mend
+            )
 
 
 def hierarchy(patient: Patient) -> Iterator[Finding]:
@@ -55,4 +61,13 @@ def panes(patient: Patient) -> Iterator[Finding]:
                 repair = f"agent add {agent.id} --pane %N, or serve it"
                 yield Finding("panes", NOTE, agent.id, "no pane is registered", repair)
         elif reason := patient.probe(agent):
-            yield Finding("panes", NOTE, agent.id, f"pane {agent.pane_id}: {reason}", "start the agent again")
+            yield Finding("panes", NOTE, agent.id, f"pane {agent.pane_id}: {reason}", _repair(agent, reason))
+
+
+def _repair(agent: Agent, reason: str) -> str:
+    if reason != "unknown_host":
+        return "start the agent again"
+    if agent.host == "plain":
+        return "start its program again and register its pane while it runs: `serve` in it does, or --pane %N"
+    declare = "declare a program that reads lines with `host: plain`"
+    return f"{declare}, or describe its screen in hosts/NAME.yaml beside the sessions (docs/hosts.md)"

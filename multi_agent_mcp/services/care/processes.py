@@ -8,8 +8,8 @@ from functools import partial
 
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.care.finding import NOTE, PROBLEM, Finding, Patient
+from multi_agent_mcp.services.sessions import is_running
 from multi_agent_mcp.store.locks import LIFELONG
-from multi_agent_mcp.store.process import is_alive
 from multi_agent_mcp.store.watch import Watch
 
 HELD_SECONDS = 1.0
@@ -18,7 +18,7 @@ HELD_SECONDS = 1.0
 def sessions(patient: Patient) -> Iterator[Finding]:
     """Agent sessions whose process died: what they were handed and did not confirm is unread again once repaired."""
     for session in patient.workspace.sessions.all():
-        if session.ended_at is None and not is_alive(session.pid, session.pid_started_at):
+        if session.ended_at is None and not is_running(session):
             held = f", {len(session.unconfirmed)} messages unconfirmed" if session.unconfirmed else ""
             repair = partial(patient.sessions.recover, session.agent_id)
             finding = f"{session.id} died{held}"

@@ -67,6 +67,7 @@ def unreadable(patient: Patient) -> Iterator[Finding]:
 
 def quarantined(patient: Patient) -> Iterator[Finding]:
     """Files that could not be read, with the reason, and mailboxes of nobody."""
+    _read_everything(patient)
     for reason in sorted(path for path, _ in _everything(patient) if path.name.endswith(REASON_SUFFIX)):
         if reason.parent.name != DIRECTORY:
             continue
@@ -79,6 +80,19 @@ def quarantined(patient: Patient) -> Iterator[Finding]:
         for box in sorted(base.iterdir()) if base.is_dir() else []:
             if box.is_dir() and box.name not in known:
                 yield Finding("files", PROBLEM, f"{kind}/{box.name}", "of no agent", "agent add, or remove it")
+
+
+def _read_everything(patient: Patient) -> None:
+    """So that a file nobody can read is set aside now, and not when somebody needs it. Finished tasks and read mail
+    are too many for that."""
+    workspace = patient.workspace
+    workspace.tasks.open()
+    for collection in (workspace.sessions, workspace.executions, workspace.delegations, workspace.conversations):
+        collection.all()
+    for agent_id in patient.agents.registry.all():
+        workspace.mailbox(agent_id).hot.entries()
+        workspace.notices(agent_id).hot.entries()
+        patient.waiting.of(agent_id)
 
 
 def leftovers(patient: Patient) -> Iterator[Finding]:

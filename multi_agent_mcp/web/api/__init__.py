@@ -27,6 +27,7 @@ ENDPOINTS: tuple[tuple[str, str, Endpoint], ...] = (
     ("POST", "/messages/{message_id}/read", messages.mark_read),
     ("GET", "/conversations", conversations.page),
     ("GET", "/conversations/{conversation_id}", conversations.show),
+    ("GET", "/conversations/{conversation_id}/messages/{message_id}", conversations.message),
     ("GET", "/executions", executions.page),
     ("GET", "/executions/{execution_id}/log", executions.log),
     ("GET", "/timeline", timeline.show),

@@ -40,7 +40,7 @@ def release(ask: Ask) -> dict[str, Any]:
 
 def _row(ask: Ask, agent: Agent, depth: int) -> dict[str, Any]:
     services = ask.services
-    living = services.sessions.live(agent.id)
+    running = services.sessions.running(agent.id)
     current = services.board.current(agent.id)
     wait = services.waiting.of(agent.id) if agent.role == "owner" else None
     return {
@@ -51,8 +51,8 @@ def _row(ask: Ask, agent: Agent, depth: int) -> dict[str, Any]:
         "host": agent.host,
         "parent_id": agent.parent_id,
         "depth": depth,
-        "alive": bool(living),
-        "sessions": [_session(session) for session in living],
+        "alive": bool(running),
+        "sessions": [_session(session) for session in running],
         "pane_id": agent.pane_id,
         "unread": services.reading.unread_count(agent.id),
         "interrupts": sum(notice.interrupts for _, notice in services.workspace.notices(agent.id).unread()),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from multi_agent_mcp.errors import MessageNotFound
 from multi_agent_mcp.web.asking import Ask
-from multi_agent_mcp.web.records import conversation_head, letter, moment, shown_text, task_card
+from multi_agent_mcp.web.records import conversation_head, letter, letters, moment, shown_text, task_card
 
 
 def page(ask: Ask) -> dict[str, Any]:
@@ -42,8 +43,18 @@ def show(ask: Ask) -> dict[str, Any]:
     task = services.workspace.tasks.find(conversation.task_id) if conversation.task_id else None
     return {
         "conversation": conversation_head(conversation),
-        "messages": [letter(message) for message in messages[-ask.limit :]],
+        "messages": letters(messages[-ask.limit :]),
         "total": len(messages),
         "context": shown_text(delegation.context) if delegation else None,
         "task": task_card(task) if task else None,
     }
+
+
+def message(ask: Ask) -> dict[str, Any]:
+    """One message of a conversation with its words."""
+    conversation = ask.services.conversations.get(ask.path["conversation_id"])
+    wanted = ask.path["message_id"]
+    for found in ask.services.conversations.messages_of(conversation.id):
+        if found.id == wanted:
+            return {"message": letter(found)}
+    raise MessageNotFound(message_id=wanted)

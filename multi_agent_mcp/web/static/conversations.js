@@ -1,6 +1,6 @@
 // Conversations between agents, live, with the delegation and the task they belong to.
 
-import { age, api, at, chip, face, h, prose, query, statusChip, t, visible, who } from "./core.js";
+import { age, api, at, attempt, chip, face, h, prose, query, statusChip, t, visible, who } from "./core.js";
 import { counted, keyed, MOST } from "./lists.js";
 import { watch } from "./live.js";
 import { choosing, row } from "./split.js";
@@ -33,10 +33,14 @@ async function look() {
 // What was said stays where it is, and so does what somebody selected in it.
 async function show(id) {
   const { conversation, messages, context, task } = await api(`/conversations/${id}${query({ limit: MOST })}`);
-  if (followed.id !== id) followed = { id, talk: h("ol", { class: "talk" }) };
+  if (followed.id !== id) followed = { id, talk: h("ol", { class: "talk" }), words: new Map() };
+  for (const message of messages) {
+    message.content ??= followed.words.get(message.id) ?? null; // newer ones have filled the answer since
+    followed.words.set(message.id, message.content);
+  }
   keyed(followed.talk, messages, (message) => message.id, (message) => h("li", { class: message.sender_id === conversation.initiator_id ? "one" : "other" },
     h("div", { class: "by" }, who(message.sender_id), age(message.created_at)),
-    h("div", { class: "bubble" }, prose(message.content))));
+    h("div", { class: "bubble" }, message.content ? prose(message.content) : preview(id, message))));
   return [
     h("h2", null, h("bdi", null, purposeOf(conversation))),
     h("p", { class: "between" }, who(conversation.initiator_id), " ↔ ", who(conversation.target_agent_id), " ", chip(`conversation-${conversation.status}`, t(`conversations.${conversation.status}`)),
@@ -47,6 +51,19 @@ async function show(id) {
     context && context.length > 0 && h("section", null, h("h3", null, t("conversations.context")), prose(context)),
     followed.talk,
   ];
+}
+
+// The beginning of a message that the answer had no room for, and the whole of it on demand.
+function preview(conversation, message) {
+  const whole = async () => {
+    const answer = await api(`/conversations/${conversation}/messages/${encodeURIComponent(message.id)}`);
+    place.replaceChildren(prose(answer.message.content));
+    place.focus();
+  };
+  const place = h("div", { tabindex: "-1" },
+    h("p", null, visible(message.preview), "…"),
+    h("button", { type: "button", class: "ghost", onclick: () => attempt(whole) }, t("conversations.whole")));
+  return place;
 }
 
 more.addEventListener("click", () => { wanted += 100; again(); });

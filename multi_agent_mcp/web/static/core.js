@@ -7,10 +7,9 @@ export function t(key, values = {}) {
   return text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? values[name] : whole));
 }
 
-// Characters a person cannot see but a line obeys, as in domain/plain.py: C0, C1, bidirectional controls, zero-width
-// ones, tags, halves of a pair.
-const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\u{e0000}-\u{e007f}]/gu;
-export const visible = (text) => String(text ?? "").replace(UNSEEN, "\ufffd");
+// Characters that are not seen but obeyed, as domain/plain.py knows them.
+const HIDDEN = new RegExp(`[${facts.hidden.map(([first, last]) => `\\u{${first.toString(16)}}-\\u{${last.toString(16)}}`).join("")}]`, "gu");
+export const visible = (text) => String(text ?? "").replace(HIDDEN, "\ufffd");
 
 // h("p", {class: "x", onclick: f}, "text", node, …). Text never becomes markup.
 export function h(name, properties, ...children) {
@@ -41,8 +40,10 @@ export function prose(shown) {
   const element = h("div", { class: "prose" });
   element.innerHTML = shown.html;
   for (const link of element.querySelectorAll("a")) link.target = "_blank";
-  if (!shown.truncated) return element;
-  return h("div", null, element, h("p", { class: "hint" }, t("truncated", { shown: 20000, length: shown.length })));
+  if (!shown.truncated && !shown.as_written) return element;
+  return h("div", null, element,
+    shown.as_written && h("p", { class: "hint" }, t("as_written")),
+    shown.truncated && h("p", { class: "hint" }, t("truncated", { shown: 20000, length: shown.length })));
 }
 
 export async function api(path, body) {

@@ -19,7 +19,7 @@ async function look() {
   const asked = { from: iso(period.from), to: iso(period.to), zone, theme: document.documentElement.dataset.theme };
   const answer = await api(`/timeline${query({ ...asked, width: picture.clientWidth - 2 })}`);
   shown = { from: Date.parse(answer.from), to: Date.parse(answer.to), plot: answer.plot };
-  picture.innerHTML = answer.svg; // drawn by us, every text in it escaped (drawing.py)
+  picture.innerHTML = answer.svg; // drawn by us, every text in it escaped (templates/timeline.svg)
   picture.setAttribute("aria-busy", String(turned));
   document.getElementById("save").href = `/timeline.svg${query({ ...asked, width: 1600 })}`;
 }

@@ -1,27 +1,63 @@
-"""The whole picture: lanes from the top of the hierarchy down, time from left to right."""
+"""The whole picture: lanes from the top of the hierarchy down, time from left to right.
+
+This module decides what is drawn where; the markup stands in `templates/timeline.svg`, the colours in `timeline.css`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, tzinfo
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, tzinfo
+from functools import cache
+from itertools import chain
+from math import hypot
+from typing import Any
 
-from multi_agent_mcp.domain.timeline import Timeline
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from multi_agent_mcp.domain.plain import neutral
+from multi_agent_mcp.domain.task import TASK_STATUSES
+from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Life, Mark, Talk, Timeline
 from multi_agent_mcp.domain.times import brief
-from multi_agent_mcp.texts import Texts
-from multi_agent_mcp.web.timeline.arrows import arrows, marks
-from multi_agent_mcp.web.timeline.bars import bars
-from multi_agent_mcp.web.timeline.layout import GUTTER, GUTTER_SHARE, MARGIN, Layout, lay_out
-from multi_agent_mcp.web.timeline.legend import legend
-from multi_agent_mcp.web.timeline.palette import stylesheet
-from multi_agent_mcp.web.timeline.people import axis, ground, lives, talks
+from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
+from multi_agent_mcp.web.timeline.layout import (
+    BAR,
+    GUTTER,
+    GUTTER_SHARE,
+    LABEL_PIXELS,
+    LABEL_SIZE,
+    MARGIN,
+    TOP,
+    Band,
+    Layout,
+    lay_out,
+)
 from multi_agent_mcp.web.timeline.scale import Scale
-from multi_agent_mcp.web.timeline.svg import element, plain, words
-from multi_agent_mcp.web.timeline.svg import width as width_of
+from multi_agent_mcp.web.timeline.text_width import fitted
+from multi_agent_mcp.web.timeline.text_width import width as _width
+
+FAMILIES: Mapping[str, str] = {
+    "task_assign": "assign",
+    "task_complete": "done",
+    "task_approved": "done",
+    "task_failed": "failed",
+    "error": "failed",
+    "task_progress": "progress",
+    "status_update": "progress",
+    "request": "ask",
+    "response": "ask",
+    "conversation": "talk",
+    "broadcast": "broadcast",
+}
+"""Message type → family, which has a colour; what is not named belongs to `other`."""
 
 NARROWEST = 480.0
-LEFT, HEADING_SIZE = 14.0, 14.0
-LEGEND_GAP = 22.0
+LEFT, HEADING_SIZE, NAME_SIZE, INDENT = 14.0, 14.0, 13.0, 12.0
+LEGEND_GAP, LEGEND_LINE, SWATCH = 22.0, 20.0, 26.0
 DENSE_PIXELS = 9.0  # arrows closer together than that, on an average, are drawn thinner
+NARROWEST_BAR, CROWDED_BAR = 3.0, 5.0  # the height of a bar that found no row of its own
+HEAD, GAP, SIGN = 6.0, 4.0, 7.0  # an arrow's head, its distance from the line it points to, a stop sign's radius
+
+Item = dict[str, Any]
 
 
 def draw(timeline: Timeline, *, texts: Texts, width: float = 1200, dark: bool | None = None, zone: tzinfo = UTC) -> str:
@@ -30,23 +66,31 @@ def draw(timeline: Timeline, *, texts: Texts, width: float = 1200, dark: bool | 
     width = max(width, NARROWEST)
     scale = Scale(timeline.start, timeline.end, *plot(width), zone)
     layout = lay_out(timeline, scale)
-    foot = layout.bottom + LEGEND_GAP
-    explained, height = legend(timeline, texts, LEFT, width - LEFT, foot)
-    period, counts = _period(timeline, scale, texts), _counts(timeline, texts)
-    return element(
-        "svg",
-        element("style", stylesheet(dark)),
-        element("rect", width=width, height=foot + height, class_="tl-ground"),
-        *_heading(period, counts, width),
-        *_events(timeline, layout, texts),
-        *explained,
-        xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {width:.0f} {foot + height:.0f}",
-        width=width,
-        height=round(foot + height),
-        class_="tl-drawing tl-dense" if _is_crowded(timeline, scale) else "tl-drawing",
-        role="img",
-        aria_label=plain(f"{period} · {counts}"),
+    legend, height = _legend(timeline, texts, width, layout.bottom + LEGEND_GAP)
+    heading = _heading(timeline, scale, texts)
+    return (
+        _templates()
+        .get_template("timeline.svg")
+        .render(
+            style=stylesheet(dark),
+            width=width,
+            height=height,
+            left=LEFT,
+            top=TOP,
+            bottom=layout.bottom,
+            plot=(scale.left, scale.right),
+            dense=len(timeline.arrows) * DENSE_PIXELS > scale.right - scale.left,
+            heading=heading,
+            one_line=_width(" · ".join(heading), HEADING_SIZE) < width - MARGIN,
+            lanes=[_lane(band, layout, texts) for band in layout.bands],
+            ticks=list(scale.ticks()),
+            conversations=[item for talk in timeline.talks for item in _conversation(talk, layout)],
+            sessions=[item for life in timeline.lives for item in _session(life, layout, texts)],
+            arrows=[item for arrow in timeline.arrows for item in _message(arrow, layout)],
+            bars=[_bar(placed.bar, placed.row, band, scale) for band in layout.bands for placed in band.bars],
+            interrupts=[item for mark in timeline.marks for item in _interrupt(mark, layout)],
+            legend=legend,
+        )
     )
 
 
@@ -56,39 +100,203 @@ def plot(width: float) -> tuple[float, float]:
     return min(GUTTER, width * GUTTER_SHARE), width - MARGIN
 
 
-def _events(timeline: Timeline, layout: Layout, texts: Texts) -> Iterator[str]:
-    """From the ground up: nothing hides an interrupt."""
-    yield from ground(layout, texts)
-    yield from axis(layout)
-    yield from talks(timeline, layout)
-    yield from lives(timeline, layout, texts)
-    yield from arrows(timeline, layout)
-    yield from bars(layout)
-    yield from marks(timeline, layout)
+@cache
+def stylesheet(dark: bool | None = None) -> str:
+    """The rules of the drawing: light, dark, or (None) as the reader's system prefers. Every class begins with `tl-`,
+    so that the drawing can stand in a page."""
+    return _templates().get_template("timeline.css").render(dark=dark)
 
 
-def _is_crowded(timeline: Timeline, scale: Scale) -> bool:
-    return len(timeline.arrows) * DENSE_PIXELS > scale.right - scale.left
+@cache
+def _templates() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("multi_agent_mcp.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        finalize=lambda value: neutral(value) if type(value) is str else value,
+    )
+    environment.filters["px"] = lambda value: f"{value:.1f}".removesuffix(".0")
+    return environment
 
 
-def _heading(period: str, counts: str, width: float) -> list[str]:
-    """One line, or two where there is no room for one."""
-    whole = f"{period} · {counts}"
-    if width_of(whole, HEADING_SIZE) < width - MARGIN:
-        return [words(whole, LEFT, 24, "tl-heading")]
-    return [words(period, LEFT, 18, "tl-heading"), words(counts, LEFT, 36, "tl-muted")]
-
-
-def _period(timeline: Timeline, scale: Scale, texts: Texts) -> str:
+def _heading(timeline: Timeline, scale: Scale, texts: Texts) -> tuple[str, str]:
+    """The period, and how much of what is shown of it."""
     start = timeline.start.astimezone(scale.zone)
-    return texts("timeline.period", start=f"{start:%Y-%m-%d %H:%M:%S %Z}", length=brief(timeline.end - timeline.start))
-
-
-def _counts(timeline: Timeline, texts: Texts) -> str:
-    counted = texts(
+    length = brief(timeline.end - timeline.start)
+    counts = texts(
         "timeline.counts",
         messages=len(timeline.arrows),
         tasks=len({bar.task_id for bar in timeline.bars}),
         interrupts=len(timeline.marks),
     )
-    return counted + (texts("timeline.left_out", count=timeline.left_out) if timeline.left_out else "")
+    left_out = texts("timeline.left_out", count=timeline.left_out) if timeline.left_out else ""
+    return texts("timeline.period", start=f"{start:%Y-%m-%d %H:%M:%S %Z}", length=length), counts + left_out
+
+
+def _lane(band: Band, layout: Layout, texts: Texts) -> Item:
+    lane = band.lane
+    x = LEFT + min(lane.depth, 6) * INDENT
+    who = texts("timeline.others") if lane.agent_id == OTHERS else lane.agent_id
+    shown = fitted(who, layout.scale.left - x - 8, NAME_SIZE)
+    place = {"x": x, "y": band.line, "top": band.top, "bottom": band.bottom, "indented": lane.depth > 0}
+    return {"id": lane.agent_id, "who": who, "shown": shown, "role": lane.role, **place}
+
+
+def _conversation(talk: Talk, layout: Layout) -> Iterator[Item]:
+    """A strip on both lanes while two agents talked."""
+    scale, parties = layout.scale, (talk.initiator_id, talk.target_agent_id)
+    lasted = brief(talk.end - talk.start) if talk.end else talk.status
+    title = (" ↔ ".join(parties), talk.purpose, f"{scale.clock(talk.start)} · {lasted}")
+    bands = {band.lane.agent_id: band for agent_id in parties if (band := layout.band(agent_id))}
+    for band in bands.values():
+        yield {"id": talk.conversation_id, "y": band.line, "title": title, **_extent(talk.start, talk.end, scale)}
+
+
+def _session(life: Life, layout: Layout, texts: Texts) -> Iterator[Item]:
+    """A rail on the lane while a session's process ran: task sessions on the line, chat sessions below it."""
+    if (band := layout.band(life.agent_id)) is not None:
+        lasted = brief(life.end - life.start) if life.end else texts("timeline.still")
+        title = (f"{life.agent_id}: {life.purpose}", life.session_id, f"{layout.scale.clock(life.start)} · {lasted}")
+        place = _extent(life.start, life.end, layout.scale) | {"y": band.line, "is_task": life.purpose == "task"}
+        yield {"id": life.session_id, "title": title, **place}
+
+
+def _extent(start: datetime, end: datetime | None, scale: Scale, least: float = 2) -> Item:
+    left = scale.x(start)
+    return {"x": left, "width": max(scale.x(end) - left, least)}
+
+
+def _message(arrow: Arrow, layout: Layout) -> Iterator[Item]:
+    """From its sending to its arrival, and on until it was read; nothing for agents without a lane."""
+    sender, receiver = layout.band(arrow.sender_id), layout.band(arrow.receiver_id)
+    if sender is None or receiver is None:
+        return
+    scale = layout.scale
+    x, arrived = scale.x(arrow.sent_at), scale.x(arrow.arrived_at)
+    steps = {"rung": arrow.rung_at, "submitted": arrow.submitted_at, "read": arrow.read_at}
+    told = " · ".join(f"{name} +{brief(at - arrow.sent_at)}" for name, at in steps.items() if at)
+    who = f"{arrow.sender_id} → {arrow.receiver_id}: {arrow.message_type}"
+    yield {
+        "id": arrow.message_id,
+        "ink": FAMILIES.get(arrow.message_type, "other"),
+        "path": _shaft((x, sender.line), (arrived, receiver.line)),
+        "x": x,
+        "from_y": sender.line,
+        "to_y": receiver.line,
+        "arrived": arrived,
+        "read": scale.x(arrow.read_at) if arrow.read_at else None,
+        "title": (who, arrow.subject, scale.clock(arrow.sent_at), told),
+    }
+
+
+def _interrupt(mark: Mark, layout: Layout) -> Iterator[Item]:
+    """A stop sign on the agent's lane, with an arrow from whoever gave it."""
+    band, by = layout.band(mark.agent_id), layout.band(mark.by) if mark.by else None
+    if band is None:
+        return
+    scale = layout.scale
+    x, y = scale.x(mark.at), band.line
+    edge = y - SIGN if by is not None and by.line < y else y + SIGN
+    yield {
+        "id": mark.notification_id,
+        "x": x,
+        "y": y,
+        "from_y": by.line if by else y,
+        "path": _shaft((x, by.line), (x, edge), HEAD + 2) if by is not None and by is not band else None,
+        "read": scale.x(mark.read_at) if mark.read_at else None,
+        "action": mark.action,
+        "title": (
+            f"{mark.by or '?'} → {mark.agent_id}: {mark.action}",
+            mark.message,
+            scale.clock(mark.at),
+            f"read +{brief(mark.read_at - mark.at)}" if mark.read_at else "",
+        ),
+    }
+
+
+def _bar(bar: Bar, row: int | None, band: Band, scale: Scale) -> Item:
+    """A task on the lane of whoever had it, coloured by status."""
+    extent = _extent(bar.start, bar.end, scale, NARROWEST_BAR)
+    spans = [
+        {"status": span.status if span.status in TASK_STATUSES else "todo", **_extent(span.start, span.end, scale, 1)}
+        for span in bar.spans
+    ]
+    return {
+        "id": bar.task_id,
+        "y": band.bar_top(row),
+        "height": BAR if row is not None else CROWDED_BAR,
+        "spans": spans,
+        "outcome": bar.outcome if row is not None else None,
+        "label": _label(bar, extent["x"], extent["x"] + extent["width"], scale) if row is not None else None,
+        "title": tuple(_bar_title(bar, scale)),
+        **extent,
+    }
+
+
+def _bar_title(bar: Bar, scale: Scale) -> Iterator[str]:
+    yield from (bar.title, bar.task_id)
+    for span in bar.spans:
+        lasted = brief(span.end - span.start) if span.end else "…"
+        yield f"{scale.clock(span.start)}  {span.status} · {lasted}"
+    if bar.outcome and bar.end:
+        yield f"{scale.clock(bar.end)}  {bar.outcome}"
+
+
+def _label(bar: Bar, left: float, right: float, scale: Scale) -> Item | None:
+    """The title: inside the bar if it fits, else beside it, else as much of it as fits inside."""
+    inside = right - left - (14 if bar.outcome else 8)
+    beside = min(scale.right + MARGIN - right - 14, LABEL_PIXELS)
+    is_inside = _width(bar.title, LABEL_SIZE) <= inside or inside >= beside
+    shown = fitted(bar.title, inside if is_inside else beside, LABEL_SIZE)
+    x = left + 5 if is_inside else right + (10 if bar.outcome else 5)
+    return {"text": shown, "x": x, "beside": not is_inside} if shown else None
+
+
+def _shaft(start: tuple[float, float], end: tuple[float, float], head: float = HEAD) -> str:
+    """The path of an arrow; one that begins and ends on the same line is a loop above it."""
+    (x1, y1), (x2, y2) = start, end
+    if y1 == y2:
+        across = max(x2 - x1, 18.0)
+        loop = f"M {x1:.1f} {y1:.1f} q {across / 2:.1f} -30 {across:.1f} {-GAP:.1f}"
+        return f"{loop} m {-head / 2:.1f} {-head:.1f} l {head / 2:.1f} {head:.1f} {head / 2:.1f} {-head:.1f}"
+    length = hypot(x2 - x1, y2 - y1)
+    ux, uy = (x2 - x1) / length, (y2 - y1) / length
+    tip_x, tip_y = x2 - ux * GAP, y2 - uy * GAP
+    back_x, back_y, side = tip_x - ux * head, tip_y - uy * head, head * 0.55
+    left, right = (back_x - uy * side, back_y + ux * side), (back_x + uy * side, back_y - ux * side)
+    ends = [f"{x:.1f} {y:.1f}" for x, y in (start, (tip_x, tip_y), left, (tip_x, tip_y), right)]
+    return "M {} L {} M {} L {} L {}".format(*ends)
+
+
+def _legend(timeline: Timeline, texts: Texts, right: float, top: float) -> tuple[list[Item], float]:
+    """What the colours mean, only those that occur, wrapped; and where the picture ends."""
+    entries: list[Item] = []
+    x, y = LEFT, top
+    for kind, name, label in _legend_entries(timeline, texts):
+        room = SWATCH + _width(label, LABEL_SIZE) + 18
+        if x > LEFT and x + room > right - LEFT:
+            x, y = LEFT, y + LEGEND_LINE
+        entries.append({"kind": kind, "name": name, "label": label, "x": x, "y": y})
+        x += room
+    return entries, y + LEGEND_LINE
+
+
+def _legend_entries(timeline: Timeline, texts: Texts) -> Iterator[tuple[str, str, str]]:
+    sent = {FAMILIES.get(arrow.message_type, "other") for arrow in timeline.arrows}
+    statuses = set(chain.from_iterable((bar.outcome, *(span.status for span in bar.spans)) for bar in timeline.bars))
+    status_words = catalogue(texts.language, CONSOLE)
+    for name in dict.fromkeys([*FAMILIES.values(), "other"]):
+        if name in sent:
+            yield "arrow", name, texts(f"timeline.{name}")
+    if any(arrow.read_at is None for arrow in timeline.arrows):
+        yield "unread", "", texts("timeline.unread")
+    if timeline.marks:
+        yield "interrupt", "", texts("timeline.interrupt")
+    for name in TASK_STATUSES:
+        if name in statuses:
+            yield "status", name, status_words(f"status.{name}")
+    if timeline.lives:
+        yield "session", "", texts("timeline.session")
+    if timeline.talks:
+        yield "conversation", "", texts("timeline.conversation")

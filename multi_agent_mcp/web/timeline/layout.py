@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from multi_agent_mcp.domain.timeline import OTHERS, Bar, Lane, Timeline
 from multi_agent_mcp.web.timeline.scale import Scale
-from multi_agent_mcp.web.timeline.svg import width
+from multi_agent_mcp.web.timeline.text_width import width
 
 GUTTER, GUTTER_SHARE, MARGIN = 168.0, 0.25, 28.0
 TOP = 66.0

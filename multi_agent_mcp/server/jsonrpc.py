@@ -1,0 +1,108 @@
+"""A line of input as a JSON-RPC message, or the errors that answer it.
+
+Whoever asked is answered, also when the question could not be read: the error bears the request's id as far as one can
+be seen in the line, else null (JSON-RPC 2.0, section 5.1). A malformed notification or response is answered by nobody.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+import mcp_types as types
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+LINE_BYTES = 64 << 20
+TOKENS_LOOKED_AT = 1_000_000
+
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}:]|[^\s\[\]{}:,"]++', re.DOTALL)
+
+Message = types.JSONRPCRequest | types.JSONRPCNotification | types.JSONRPCResponse | types.JSONRPCError
+
+
+class Malformed(Exception):
+    """A line that is no message. `answers` are the lines that say so, one for each request in it."""
+
+    def __init__(self, code: int, reason: str, ids: Iterable[object] = (None,)) -> None:
+        super().__init__(reason)
+        self.answers = [_error(code, reason, request_id) for request_id in ids]
+
+
+def parse(line: bytes) -> Message:
+    """The message in a line. Raises `Malformed`."""
+    if len(line) > LINE_BYTES:
+        raise Malformed(types.INVALID_REQUEST, f"A message has at most {LINE_BYTES} bytes", [_visible_id(line)])
+    try:
+        value = from_json(line, allow_inf_nan=False)
+    except ValueError as error:
+        raise Malformed(types.PARSE_ERROR, f"Parse error: {error}", [_visible_id(line)]) from None
+    if isinstance(value, list):
+        ids = [item["id"] for item in value if isinstance(item, dict) and "method" in item and "id" in item]
+        raise Malformed(types.INVALID_REQUEST, "MCP has no batches: send one message a line", ids or [None])
+    if not isinstance(value, dict):
+        raise Malformed(types.INVALID_REQUEST, "A message is a JSON object")
+    return _message(value)
+
+
+def _message(value: dict[str, Any]) -> Message:
+    """What an object is, it is by its keys: a model alone would take a request with a strange id for a notification."""
+    if "method" not in value:
+        return _reply(value)
+    model: type[Message] = types.JSONRPCRequest if "id" in value else types.JSONRPCNotification
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        wrong = {str(item["loc"][0]) for item in error.errors()}
+        code = types.INVALID_PARAMS if wrong == {"params"} else types.INVALID_REQUEST
+        reason = f"Invalid {', '.join(sorted(wrong))}: {error.errors()[0]['msg']}"
+        answered = "id" in value or "method" in wrong
+        raise Malformed(code, reason, [value.get("id")] if answered else []) from None
+
+
+def _reply(value: dict[str, Any]) -> Message:
+    if not value.keys() & {"result", "error"}:
+        raise Malformed(types.INVALID_REQUEST, "A request has a method", [value.get("id")])
+    model: type[Message] = types.JSONRPCResponse if "result" in value else types.JSONRPCError
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise Malformed(types.INVALID_REQUEST, str(error), []) from None
+
+
+def _error(code: int, reason: str, request_id: object) -> bytes:
+    error = {"jsonrpc": "2.0", "id": _repeatable(request_id), "error": {"code": code, "message": reason}}
+    return json.dumps(error).encode() + b"\n"
+
+
+def _repeatable(request_id: object) -> object:
+    """An id as JSON-RPC knows them: a string or a number. Anything else is null."""
+    if isinstance(request_id, bool) or not isinstance(request_id, str | int | float):
+        return None
+    return request_id if isinstance(request_id, str) or math.isfinite(request_id) else None
+
+
+def _visible_id(line: bytes) -> object:
+    """The member `id` of an object that cannot be parsed, however deep or broken the rest of it is."""
+    depth, before, last = 0, "", ""
+    for match in islice(_TOKEN.finditer(line.decode(errors="replace")), TOKENS_LOOKED_AT):
+        found = match.group()
+        if found in "[{":
+            depth += 1
+        elif found in "]}":
+            depth -= 1
+        elif depth == 1 and (before, last) == ('"id"', ":"):
+            return _scalar(found)
+        before, last = last, found
+    return None
+
+
+def _scalar(text: str) -> object:
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError:
+        return None

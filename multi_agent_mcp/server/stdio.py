@@ -1,0 +1,176 @@
+"""Standard input and output as MCP's transport: one JSON-RPC message a line.
+
+`mcp.server.stdio` drops what it cannot parse, waits in threads for pipes that may never move again, and tells nobody
+when an answer is out. Here every request is answered, and whoever made an answer is told of its last byte.
+
+All of it happens in the event loop and nothing in it blocks: it reads when poll(2) says that there is something, and
+writes PIPE_BUF bytes when poll(2) says that there is room, which POSIX promises not to block. So what was written is
+known to be written before the next request is taken in.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import os
+import select
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Protocol, Self
+
+import anyio
+import anyio.lowlevel
+import mcp_types as types
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
+
+from multi_agent_mcp.server.jsonrpc import LINE_BYTES, Malformed, parse
+
+READ_BYTES = 1 << 16
+LOWEST_OWN_DESCRIPTOR = 3
+
+
+class Receipt(Protocol):
+    """Whoever wants to know what became of an answer. Neither call may block."""
+
+    def deliver(self) -> None:
+        """The answer's last byte was written."""
+
+    def abandon(self) -> None:
+        """There will be no such answer: the request was cancelled, or became an error."""
+
+
+receipt: ContextVar[Receipt | None] = ContextVar("receipt", default=None)
+"""Set by the task that answers a request, before it returns the answer."""
+
+
+def _nothing() -> None:
+    """Nobody asked to be told."""
+
+
+async def _unanswered() -> None:
+    """mcp calls this in the task of a request that it will not answer, because the host cancelled it."""
+    if (asked := receipt.get()) is not None:
+        asked.abandon()
+
+
+_ANSWERED_OR_TOLD = ServerMessageMetadata(on_request_unanswered=_unanswered)
+
+
+class Output:
+    """What goes out, in order; a `WriteStream` of mcp."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLOUT)
+        self._in, self._out = anyio.create_memory_object_stream[tuple[bytes, Callable[[], None]]](math.inf)
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Takes a message; it is written while the caller goes on."""
+        line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        asked = receipt.get()
+        if asked is not None and isinstance(item.message, types.JSONRPCResponse):
+            self.put(line, asked.deliver)
+            return
+        if asked is not None and isinstance(item.message, types.JSONRPCError):
+            asked.abandon()
+        self.put(line)
+
+    def put(self, line: bytes, written: Callable[[], None] = _nothing) -> None:
+        """Writes a line when those before it are out, then calls `written`."""
+        self._in.send_nowait((line, written))
+
+    async def write(self) -> None:
+        """Writes for ever. Raises `OSError` when nobody takes it any more."""
+        async for line, written in self._out:
+            await self._write(line)
+            written()
+
+    async def flush(self) -> None:
+        """Returns when everything is written."""
+        done = anyio.Event()
+        self.put(b"", done.set)
+        await done.wait()
+
+    async def _write(self, line: bytes) -> None:
+        left = memoryview(line)
+        while left:
+            if self._poll.poll(0):
+                left = left[os.write(self._descriptor, left[: select.PIPE_BUF]) :]
+            else:
+                await anyio.wait_writable(self._descriptor)
+
+    async def aclose(self) -> None:
+        """mcp has nothing more to say; what it said is written all the same."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class Input:
+    """What comes in. `messages` is a `ReadStream` of mcp that takes any number, so that the end of input is noticed
+    whatever mcp waits for."""
+
+    def __init__(self, descriptor: int, output: Output) -> None:
+        self._descriptor = descriptor
+        self._output = output
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLIN)
+        self._in, self.messages = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
+
+    async def read(self) -> None:
+        """Hands on messages, and answers what is none, until the end of input."""
+        async with self._in:
+            async for line in self._lines():
+                if line.strip():
+                    self._take(line)
+
+    def _take(self, line: bytes) -> None:
+        try:
+            self._in.send_nowait(SessionMessage(parse(line), _ANSWERED_OR_TOLD))
+        except Malformed as malformed:
+            for answer in malformed.answers:
+                self._output.put(answer)
+
+    async def _lines(self) -> AsyncIterator[bytes]:
+        """Lines without their end; of a longer one just so much that it can be seen to be too long."""
+        line = bytearray()
+        while data := await self._read():
+            *ended, begun = data.split(b"\n")
+            for piece in ended:
+                yield bytes(line + piece)[: LINE_BYTES + 1]
+                line.clear()
+            line += begun
+            del line[LINE_BYTES + 1 :]
+        yield bytes(line)
+
+    async def _read(self) -> bytes:
+        """What is there; nothing at the end of input."""
+        await anyio.lowlevel.checkpoint()
+        while not self._poll.poll(0):
+            await anyio.wait_readable(self._descriptor)
+        try:
+            return os.read(self._descriptor, READ_BYTES)
+        except OSError:
+            return b""
+
+
+class Stdio:
+    """Both directions, on descriptors of their own: what the process or its children read or print goes to the null
+    device and to standard error, and never comes between the messages."""
+
+    def __init__(self) -> None:
+        reading, writing = (fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, LOWEST_OWN_DESCRIPTOR) for number in (0, 1))
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 0)
+        os.dup2(null if sys.stderr is None else 2, 1)
+        os.close(null)
+        self.output = Output(writing)
+        self.input = Input(reading, self.output)

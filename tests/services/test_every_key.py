@@ -1,0 +1,132 @@
+"""Every entity, with each of its keys left out, empty or of another type: everybody goes on, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from multi_agent_mcp.services.care.finding import Finding
+from multi_agent_mcp.services.drafts import Draft
+from multi_agent_mcp.services.hooks import Event
+from multi_agent_mcp.store.frontmatter import Document, parse, render
+from tests.crash.stage import MEMORY, Seat, opened
+from tests.fuzz.ground import ask
+
+LEFT_OUT = object()
+VALUES = (LEFT_OUT, None, 1.5, "../x", "worker-b", ["x", 1], {"x": ["y"]})
+KINDS = ("ipc", "notifications", "tasks", "delegations", "conversations", "sessions", "executions", "owner_wait")
+TOOLS = ("get_next_action", "get_notifications", "read_messages", "get_my_tasks", "get_my_execution_history")
+CHAT = ("get_pending_delegations", "get_next_action", "read_messages")
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Where fsync costs nothing."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:
+        yield Path(directory)
+
+
+@pytest.fixture(scope="module")
+def lived_in(tmp_path_factory: pytest.TempPathFactory, initialised: Path) -> Path:
+    """A session with one entity of each kind; worker-a's server has died at work."""
+    root = tmp_path_factory.mktemp("lived-in") / "root"
+    shutil.copytree(initialised, root)
+    services = opened(root)
+    owner, admin, worker = (services.agents.get(name) for name in ("owner", "admin", "worker-a"))
+    services.tasks.send(owner, "admin", "Plan", "all of it")
+    services.conversations.begin(services.agents.get("worker-b"), worker, "hello")
+    task_id = services.tasks.send(admin, "worker-a", "Build", "the wall").task.id
+    seat = Seat(services, "worker-a")
+    seat.call("get_next_action")
+    seat.call("delegate_to_chat_session", target_agent_id="worker-b", purpose="ask", context="about the wall")
+    services.board.set_status(admin, task_id, "blocked", "wait")
+    record = seat.binding.live_session().record
+    services.workspace.sessions.update(record.id, lambda found: replace(found, pid_started_at="earlier"))
+    return root
+
+
+def entity_of(session: Path, kind: str) -> Path:
+    return next(path for path in sorted((session / kind).rglob("*.md"), reverse=True) if "admin" not in path.parts)
+
+
+def keys_of(path: Path) -> list[str]:
+    return list(parse(path.read_bytes()).header)
+
+
+def written(path: Path, key: str, value: object) -> bytes:
+    header, body = parse(path.read_bytes())
+    changed = {name: item for name, item in header.items() if name != key}
+    data = render(Document(changed if value is LEFT_OUT else {**changed, key: value}, body))
+    path.write_bytes(data)
+    return data
+
+
+def everybody_works(root: Path) -> list[Finding]:
+    """Servers start, tools answer, hooks and doctor look; what doctor found."""
+    for agent_id, purpose, tools in (("owner", "task", TOOLS), ("worker-a", "task", TOOLS), ("worker-a", "chat", CHAT)):
+        seat = Seat(opened(root), agent_id, purpose)
+        for tool in tools:
+            ask(seat, tool, {})
+        seat.binding.close()
+    services = opened(root)
+    services.hooks.answer("worker-a", "task", Event("UserPromptSubmit", "host-1"))
+    services.messages.send(services.agents.get("admin"), Draft(content="still there?", receiver_id="worker-a"))
+    unread = [message.content for _, message in services.workspace.mailbox("worker-a").unread(fresh=True)]
+    assert "still there?" in unread
+    found = services.doctor(lambda _: None).examine(verify=True)
+    json.dumps([finding.as_answer() for finding in found])
+    assert [finding for finding in found if finding.subject == "-"] == [], "a check that broke"
+    return found
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: "left out" if value is LEFT_OUT else repr(value))
+def test_whatever_a_key_holds_everybody_goes_on_and_nothing_is_lost(value: object, lived_in: Path, place: Path) -> None:
+    """The first key of every entity at once, then the second …: one at a time takes minutes, and finds the same."""
+    keys = {kind: keys_of(entity_of(lived_in / "demo", kind)) for kind in KINDS}
+    for number in range(max(map(len, keys.values()))):
+        root = shutil.copytree(lived_in, place / str(number))
+        chosen = {kind: names[number] for kind, names in keys.items() if number < len(names)}
+        paths = {kind: entity_of(root / "demo", kind) for kind in chosen}
+        data = {kind: written(paths[kind], key, value) for kind, key in chosen.items()}
+        try:
+            found = {finding.subject for finding in everybody_works(root)}
+        except Exception as error:
+            raise AssertionError(chosen) from error
+        for kind, path in paths.items():
+            assert list((root / "demo").rglob(f"*{path.name}")), (kind, chosen[kind])
+            aside = path.parent / "quarantine" / path.name
+            if aside.exists():
+                assert aside.read_bytes() == data[kind], (kind, chosen[kind])
+                assert str(aside.relative_to(root / "demo")) in found
+
+
+@pytest.mark.parametrize("kind", ["sessions", "executions", "delegations"])
+def test_a_file_without_an_agent_is_its_directorys_and_one_of_another_agent_is_set_aside(
+    kind: str, lived_in: Path, place: Path
+) -> None:
+    root = shutil.copytree(lived_in, place / "root")
+    path = entity_of(root / "demo", kind)
+    written(path, "agent_id", LEFT_OUT)
+    beside = path.with_name(f"{path.stem[:-4]}ffff.md")
+    beside.write_bytes(path.read_bytes())
+    data = written(beside, "agent_id", "worker-b")
+    found = {finding.subject: finding.finding for finding in everybody_works(root)}
+    assert path.exists()
+    aside = path.parent / "quarantine" / beside.name
+    assert aside.read_bytes() == data
+    assert "'worker-b'" in found[str(aside.relative_to(root / "demo"))]
+    assert "worker-a" in found[str(aside.relative_to(root / "demo"))]
+
+
+def test_doctor_finds_what_nobody_has_looked_at_yet(lived_in: Path, place: Path) -> None:
+    root = shutil.copytree(lived_in, place / "root")
+    path = entity_of(root / "demo", "executions")
+    written(path, "agent_id", "admin")
+    subjects = {finding.subject for finding in opened(root).doctor(lambda _: None).examine()}
+    assert f"executions/worker-a/quarantine/{path.name}" in subjects
