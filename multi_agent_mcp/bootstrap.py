@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
 
-from multi_agent_mcp.config import Settings, read_settings, session_names
+from multi_agent_mcp.config import Settings, read_environment, read_settings, session_names
 from multi_agent_mcp.domain import names, times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import RungReport
@@ -18,6 +18,7 @@ from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.ladder import Ladder
 from multi_agent_mcp.notify.lines import doorbell_line
 from multi_agent_mcp.notify.standard import pane_notifier, standard_ladder
+from multi_agent_mcp.services import undertakings
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.board import Board
 from multi_agent_mcp.services.care.doctor import Doctor
@@ -45,10 +46,11 @@ from multi_agent_mcp.services.staffing import Staffing
 from multi_agent_mcp.services.tasks import Tasks
 from multi_agent_mcp.services.timeline import Timelines
 from multi_agent_mcp.services.tracing import Tracing
-from multi_agent_mcp.services.undertakings import Carrier, Undertakings
+from multi_agent_mcp.services.undertakings import Carrier, Kind, Undertakings
 from multi_agent_mcp.services.waiting import Waiting
 from multi_agent_mcp.services.work import Work
 from multi_agent_mcp.store.journal import Journal
+from multi_agent_mcp.store.locks import ORDER_CHECK
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts, catalogue
 
@@ -154,18 +156,18 @@ class Services:
     @cached_property
     def undertakings(self) -> Undertakings:
         """Who carries out which kind of intent."""
-        carriers: dict[str, Carrier] = {
-            "send": lambda intent: self.post.carry(intent),
-            "create_tasks": lambda intent: self.creation.carry(intent),
-            "send_task": lambda intent: self.creation.carry(intent),
-            "request_task": lambda intent: self.creation.carry(intent),
-            "decide_request": lambda intent: self.requests.carry_decision(intent),
-            "assign_task": lambda intent: self.board.carry_assignment(intent),
-            "block_family": lambda intent: self.board.carry_block(intent),
-            "report_completed": lambda intent: self.work.carry_completion(intent),
-            "begin_conversation": lambda intent: self.conversations.carry_beginning(intent),
-            "say": lambda intent: self.conversations.carry_words(intent),
-            "end_conversation": lambda intent: self.conversations.carry_end(intent),
+        carriers: dict[Kind, Carrier] = {
+            undertakings.SEND: lambda intent: self.post.carry(intent),
+            undertakings.CREATE_TASKS: lambda intent: self.creation.carry(intent),
+            undertakings.SEND_TASK: lambda intent: self.creation.carry(intent),
+            undertakings.REQUEST_TASK: lambda intent: self.creation.carry(intent),
+            undertakings.DECIDE_REQUEST: lambda intent: self.requests.carry_decision(intent),
+            undertakings.ASSIGN_TASK: lambda intent: self.board.carry_assignment(intent),
+            undertakings.BLOCK_FAMILY: lambda intent: self.board.carry_block(intent),
+            undertakings.REPORT_COMPLETED: lambda intent: self.work.carry_completion(intent),
+            undertakings.BEGIN_CONVERSATION: lambda intent: self.conversations.carry_beginning(intent),
+            undertakings.SAY: lambda intent: self.conversations.carry_words(intent),
+            undertakings.END_CONVERSATION: lambda intent: self.conversations.carry_end(intent),
         }
         return Undertakings(self.workspace, carriers)
 
@@ -248,9 +250,10 @@ class Services:
         return pane_notifier(self.workspace, self.settings).screen(agent)
 
     def audit(self, tool: str, **facts: object) -> None:
-        """Adds a line to `audit/{YYYYMMDD}.jsonl`."""
+        """Adds a line to `audit/{YYYYMMDD}.jsonl`, durably."""
         now = self.clock()
-        journal = Journal(self.workspace.files, self.workspace.path / "audit" / f"{now:%Y%m%d}.jsonl")
+        path = self.workspace.path / "audit" / f"{now:%Y%m%d}.jsonl"
+        journal = Journal(self.workspace.files, path, durable=True)
         journal.append(at=times.format_time(now), tool=tool, **facts)
 
     @cached_property
@@ -272,6 +275,8 @@ def open_session(
     notifier: Notifier | None = None,
 ) -> Services:
     """The services of an existing session. Raises `InvalidId`, or `NoSuchSession` when `init` was never run."""
+    if read_environment().check_locks:
+        ORDER_CHECK.abort_on_violations()
     workspace = Workspace(root, names.session_name(session))
     if session not in session_names(root):  # by its exact name, also where the file system does not mind the case
         raise NoSuchSession(session=session)

@@ -51,6 +51,7 @@ class Environment:
     agent: str | None = None
     purpose: str | None = None
     pane: TmuxPane | None = None
+    check_locks: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,15 @@ class Settings:
 
 def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
     """`MULTI_AGENT_MCP_ROOT/_SESSION/_AGENT/_PURPOSE`, and the pane this process was started in. The passkey was taken
-    out when the process began; see `environment.take_passkey`."""
+    out when the process began; see `environment.take_passkey`. The tests set `_CHECK_LOCKS` for the processes they
+    start; see `store/locks.py`."""
     return Environment(
         root=environ.get(f"{ENV}ROOT"),
         session=environ.get(f"{ENV}SESSION"),
         agent=environ.get(f"{ENV}AGENT"),
         purpose=environ.get(f"{ENV}PURPOSE"),
         pane=_pane(environ),
+        check_locks=bool(environ.get(f"{ENV}CHECK_LOCKS")),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,10 +15,14 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.notify.recorder import Recorder
 from multi_agent_mcp.services.team import Team, add_missing, create_session
 from multi_agent_mcp.store.files import Files
+from multi_agent_mcp.store.locks import ORDER_CHECK
 from multi_agent_mcp.store.workspace import Workspace
 
 settings.register_profile("untimed", deadline=None)  # a loaded machine is no bug
 settings.load_profile("untimed")
+
+ORDER_CHECK.raise_violations()  # a lock taken out of order fails the test that takes it
+os.environ["MULTI_AGENT_MCP_CHECK_LOCKS"] = "1"  # and ends a process that a test has started
 
 TEAM = Team(
     agents=(

@@ -12,8 +12,9 @@ SESSION_LIFETIME = timedelta(seconds=3600)
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSession(Entity):
-    """`state` is `active`, `ended` or `expired`. `unconfirmed` are the messages handed out in the last answer:
-    should this process die before its next call, they are unread again for the agent's next server."""
+    """`state` is `active`, `ended` or `expired`. `unconfirmed` are the files handed out in the last answers
+    (paths in the session directory; ids in files of earlier versions): should this process die before its next call,
+    they are unread again for the agent's next server."""
 
     id: str
     agent_id: str = ""
@@ -33,9 +34,9 @@ class AgentSession(Entity):
         """A call was made: the hour starts anew."""
         return replace(self, last_activity_at=at, expires_at=at + SESSION_LIFETIME)
 
-    def holding(self, message_ids: tuple[str, ...]) -> AgentSession:
-        """These messages were handed out and wait for the reader's next call."""
-        return replace(self, unconfirmed=message_ids)
+    def holding(self, files: tuple[str, ...]) -> AgentSession:
+        """These were handed out and wait for the reader's next call."""
+        return replace(self, unconfirmed=files)
 
     def on_task(self, task_id: str | None) -> AgentSession:
         """Work on this task has begun."""

@@ -14,6 +14,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidSession, Refusal
 from multi_agent_mcp.notify.bell import Bell
 from multi_agent_mcp.services.sessions import LiveSession
+from multi_agent_mcp.store.locks import Mutex
 from multi_agent_mcp.store.watch import Changes, Watch
 
 logger = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ class Binding:
         self._thread_id: str | None = None
         self._bell: Bell | None = None
         self._watch: Watch | None = None
-        self._mutex = threading.RLock()
+        self._mutex = Mutex("binding")
 
     def bind_process(self, agent_id: str, passkey: str | None) -> None:
         """Binds for good, by the passkey or the stored key. Raises `InvalidSession`, `AgentNotFound`, `InvalidId`."""

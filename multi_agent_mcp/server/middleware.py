@@ -17,13 +17,14 @@ import mcp_types as types
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.errors import Refusal, StorageError
+from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
 from multi_agent_mcp.server import replies
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.calllog import CallLog
 from multi_agent_mcp.server.toolbox import Answer, Tool
 from multi_agent_mcp.services.notifications import NOTHING, Pending
 from multi_agent_mcp.services.sessions import LiveSession
+from multi_agent_mcp.store.locks import Mutex
 from multi_agent_mcp.texts import Texts
 
 logger = logging.getLogger(__name__)
@@ -40,16 +41,19 @@ class Call:
     services: Services
     session: LiveSession
     me: Agent
+    handing: Handing
     held: list[str] = field(default_factory=list)
 
     @property
     def purpose(self) -> str:
         return self.session.record.purpose
 
-    def hold(self, message_ids: tuple[str, ...]) -> None:
-        """Notes messages that are about to be marked read, durably, before they are."""
-        self.session.hold(message_ids)
-        self.held.extend(message_ids)
+    def hold(self, files: tuple[str, ...]) -> None:
+        """Notes what is about to be marked read, durably, before it is. Raises `Abandoned` when nobody waits for it."""
+        if self.handing.abandoned:
+            raise Abandoned
+        self.session.hold(files)
+        self.held.extend(files)
 
     def interrupted(self) -> bool:
         """Whether an interrupt waits: a call that waits for something ends then."""
@@ -64,22 +68,27 @@ class Call:
         return replies.newest_fitting(items, characters)
 
 
+class Abandoned(Exception):
+    """The host has cancelled the call before it had any effect."""
+
+
 class Handing:
     """What a call hands out, until it is known whether the answer still has somebody to go to: a host may cancel a
     call whose thread is at work. What was handed out to nobody becomes unread again."""
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
+        self._mutex = Mutex("handing")
         self._session: LiveSession | None = None
         self._held: tuple[str, ...] = ()
-        self._abandoned = False
+        self.abandoned = False
 
     def settle(self, session: LiveSession, held: tuple[str, ...]) -> None:
         """The call's thread is done."""
         with self._mutex:
             self._session, self._held = session, held
-            if self._abandoned:
-                session.give_back(held)
+            abandoned = self.abandoned
+        if abandoned:
+            session.give_back(held)
 
     def deliver(self) -> None:
         """The answer was written; the next call, or a regular end, confirms that it arrived."""
@@ -87,11 +96,13 @@ class Handing:
             self._session.answered(self._held)
 
     def abandon(self) -> None:
-        """Nobody waits for the answer any more."""
+        """Nobody waits for the answer any more. Called on the event loop, which must not wait for a lock or a disk: the
+        call's thread gives back itself, and should it be done already, another one does."""
         with self._mutex:
-            self._abandoned = True
-            if self._session is not None:
-                self._session.give_back(self._held)
+            self.abandoned = True
+            session, held = self._session, self._held
+        if session is not None and held:
+            threading.Thread(target=session.give_back, args=(held,)).start()
 
 
 class Middleware:
@@ -104,13 +115,21 @@ class Middleware:
 
     def answer(self, name: str, arguments: Mapping[str, Any], handing: Handing) -> types.CallToolResult:
         """The answer to one call; never raises."""
+        try:
+            return self._answer(name, arguments, handing)
+        except Exception as error:  # a slip of ours: the agent gets a sentence all the same
+            logger.exception("the call of %s failed", name)
+            failure = StorageError("internal", reason=type(error).__name__)
+            return replies.failure(failure, self._texts, notification=self._texts("notification.none"))
+
+    def _answer(self, name: str, arguments: Mapping[str, Any], handing: Handing) -> types.CallToolResult:
         if name in BEFORE_BINDING:
             return self._unbound(self.tools[name], arguments)
         try:
             session = self.binding.live_session()
             session.touch()
             self.services.undertakings.finish()
-            call = Call(self.binding, self.services, session, self.binding.agent())
+            call = Call(self.binding, self.services, session, self.binding.agent(), handing)
         except Refusal as refusal:
             return replies.failure(refusal, self._texts, notification=self._texts("notification.none"))
         result, held = self._bound(call, self.tools[name], arguments)
@@ -139,6 +158,8 @@ class Middleware:
             outcome: Answer | Refusal = self._run(call, tool, arguments)
         except Refusal as refusal:
             outcome = refusal
+        except Abandoned:
+            outcome = InvalidArguments(reason="the call was cancelled")
         except Exception as error:
             logger.exception("tool %s failed", tool.name)
             outcome = StorageError("internal", reason=type(error).__name__)

@@ -16,7 +16,7 @@ from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.creation import require_sound
 from multi_agent_mcp.services.drafts import require_choice, require_text
 from multi_agent_mcp.services.interrupts import Interrupts
-from multi_agent_mcp.services.undertakings import Undertakings
+from multi_agent_mcp.services.undertakings import ASSIGN_TASK, BLOCK_FAMILY, Undertakings
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -65,7 +65,7 @@ class Board:
             self.agents.require_assignable(actor, self.agents.get(assignee_id))
         change = Change(by=actor.id, at=self.clock())
         facts = {"task_id": task.id, "assignee_id": assignee_id, "change": change.facts, "notice_id": new_id("ntf")}
-        assigned, previous = self.undertakings.carry_out("assign_task", facts)
+        assigned, previous = self.undertakings.carry_out(ASSIGN_TASK, facts)
         return assigned, previous
 
     def carry_assignment(self, intent: Intent) -> tuple[Task, str | None]:
@@ -167,7 +167,7 @@ class Board:
             return self._moved(task.edited(change, **fields), status, change)
 
         task = self.workspace.tasks.update(task_id, apply)
-        self.interrupts.ensure(task)
+        self._tell(task)
         return task
 
     def carry_block(self, intent: Intent) -> Task:
@@ -186,7 +186,7 @@ class Board:
             "change": change.facts,
             "fields": dict(fields),
         }
-        blocked: Task = self.undertakings.carry_out("block_family", facts)
+        blocked: Task = self.undertakings.carry_out(BLOCK_FAMILY, facts)
         return blocked
 
     def _move(
@@ -201,8 +201,14 @@ class Board:
             return self._moved(task.edited(change, **(fields or {})), status, change)
 
         task = self.workspace.tasks.update(task_id, move)
-        self.interrupts.ensure(task)
+        self._tell(task)
         return task, previous[-1]
+
+    def _tell(self, task: Task) -> None:
+        """The assignee has the interrupt that belongs to the task now, and no earlier one."""
+        self.interrupts.ensure(task)
+        if task.assignee_id is not None:
+            self.interrupts.settle(task.assignee_id)
 
     def _moved(self, task: Task, status: str, change: Change) -> Task:
         """The transition; blocking or cancelling what somebody else is assigned to carries an interrupt."""

@@ -1,11 +1,19 @@
-"""Claims: the same idempotency key from the same sender stands for the same messages, once."""
+"""Claims: the same idempotency key from the same sender stands for the same messages, once.
+
+A key is remembered for `REMEMBERED_DAYS`; who makes a new claim sweeps away the sender's older ones, once a day.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.message import Message
@@ -14,6 +22,10 @@ from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.disk import storage_errors
 from multi_agent_mcp.store.enclosure import read_file
 from multi_agent_mcp.store.workspace import Workspace
+
+REMEMBERED_DAYS = 30
+SWEPT_EVERY_SECONDS = 86_400.0
+SWEPT_AT_ONCE = 2_000  # 0.1 s; the rest goes another day
 
 
 def claim(workspace: Workspace, key: str, messages: list[Message]) -> tuple[list[Message], bool]:
@@ -32,6 +44,7 @@ def claim(workspace: Workspace, key: str, messages: list[Message]) -> tuple[list
     }
     try:
         workspace.files.create(path, json.dumps(claimed).encode())
+        _sweep(workspace, path.parent)
     except FileExistsError:
         with storage_errors(path):
             data = read_file(path)[0]
@@ -40,6 +53,20 @@ def claim(workspace: Workspace, key: str, messages: list[Message]) -> tuple[list
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise StorageError(path=path.name, reason="it was damaged: what the key stands for is not known") from error
     return messages, True
+
+
+def _sweep(workspace: Workspace, directory: Path) -> None:
+    """Never raises: a claim more does no harm."""
+    swept, now = directory / ".swept", time.time()
+    with suppress(OSError, StorageError):
+        if swept.exists() and 0 <= now - swept.stat().st_mtime < SWEPT_EVERY_SECONDS:
+            return
+        workspace.files.replace(swept, b"", durable=False)
+        border = now - REMEMBERED_DAYS * 86_400
+        with os.scandir(directory) as found:
+            old = (item.path for item in found if item.name.endswith(".json") and item.stat().st_mtime < border)
+            for path in islice(old, SWEPT_AT_ONCE):
+                Path(path).unlink(missing_ok=True)
 
 
 def _as_claimed(template: Message, claim: Mapping[str, Any]) -> list[Message]:

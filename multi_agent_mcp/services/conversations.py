@@ -18,7 +18,7 @@ from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.drafts import Draft, require_text
 from multi_agent_mcp.services.messages import Messages, Sent
 from multi_agent_mcp.services.post import Letters, Post
-from multi_agent_mcp.services.undertakings import Undertakings
+from multi_agent_mcp.services.undertakings import BEGIN_CONVERSATION, END_CONVERSATION, SAY, Undertakings
 from multi_agent_mcp.store.frontmatter import as_text, from_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
@@ -80,7 +80,7 @@ class Conversations:
         )
         letters = self._letters(initiator, conversation, Draft(content=first_words))
         facts = {"conversation": as_text(conversation), "letters": letters.facts}
-        stored = self.undertakings.carry_out("begin_conversation", facts)
+        stored = self.undertakings.carry_out(BEGIN_CONVERSATION, facts)
         return conversation, self.messages.announced(letters, stored)
 
     def carry_beginning(self, intent: Intent) -> list[Message]:
@@ -128,7 +128,7 @@ class Conversations:
         metadata = {key: value for key, value in draft.metadata.items() if key != ENDED}
         letters = self._letters(sender, conversation, replace(draft, metadata=metadata))
         facts = {"conversation_id": conversation.id, "sender_id": sender.id, "letters": letters.facts}
-        return self.messages.announced(letters, self.undertakings.carry_out("say", facts))
+        return self.messages.announced(letters, self.undertakings.carry_out(SAY, facts))
 
     def carry_words(self, intent: Intent) -> list[Message]:
         """What an intent says was said. The words come last: should the disk refuse them, nothing was said."""
@@ -146,7 +146,7 @@ class Conversations:
         else:
             letters = self.messages.compose(actor, self._notice_of_end(actor, ended))
         facts = {"conversation_id": ended.id, "by": actor.id, "at": format_time(now), "letters": letters.facts}
-        _, stored = self.undertakings.carry_out("end_conversation", facts)
+        _, stored = self.undertakings.carry_out(END_CONVERSATION, facts)
         self.messages.announced(letters, stored)
         return ended
 

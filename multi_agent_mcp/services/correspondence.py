@@ -9,6 +9,7 @@ from itertools import islice
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.errors import MessageNotFound
+from multi_agent_mcp.store.inbox import age
 from multi_agent_mcp.store.skim import Letter, Skim, position
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
 
@@ -38,7 +39,8 @@ class Correspondence:
         before: str | None = None,
         limit: int = 50,
     ) -> Page:
-        """The newest `limit` messages that fit, or those before the message with the id `before`. `between` two agents:
+        """The newest `limit` messages that fit, or those before the message with the id `before`; files of one time and
+        one id, which it cannot tell apart, are not parted, even beyond the limit. `between` two agents:
         what either wrote to the other. Who receives a message is whose mailbox it lies in.
 
         Raises `MessageNotFound` when there is no message `before`.
@@ -51,8 +53,12 @@ class Correspondence:
             for head in self._skim.heads(letters, place)
             if (between is None or head.sender_id in between) and sender_id in (None, head.sender_id)
         )
-        messages = list(islice(wanted, limit + 1))
-        return Page(messages[:limit], len(messages) > limit)
+        messages = list(islice(wanted, limit))
+        for head in wanted:
+            if age(head) != age(messages[-1]):
+                return Page(messages, more=True)
+            messages.append(head)
+        return Page(messages, more=False)
 
     def during(self, start: datetime, end: datetime, limit: int) -> tuple[list[Message], int]:
         """The newest `limit` messages of a period, oldest first, and about how many older ones of it there are."""

@@ -18,7 +18,7 @@ from multi_agent_mcp.errors import InvalidArguments, Refusal, TaskNotFound
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.drafts import require_choice, require_text
 from multi_agent_mcp.services.post import Post
-from multi_agent_mcp.services.undertakings import Undertakings
+from multi_agent_mcp.services.undertakings import CREATE_TASKS, Undertakings
 from multi_agent_mcp.services.waiting import Waiting
 from multi_agent_mcp.store.frontmatter import as_text, from_text
 from multi_agent_mcp.store.intents import Intent
@@ -80,7 +80,7 @@ class Creation:
         if len(tasks) == 1:
             self.workspace.tasks.add(tasks[0])
         else:
-            self.undertakings.carry_out("create_tasks", {"tasks": [as_text(task) for task in tasks]})
+            self.undertakings.carry_out(CREATE_TASKS, {"tasks": [as_text(task) for task in tasks]})
         return tasks
 
     def _ids(self, items: Sequence[NewTask]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from multi_agent_mcp.domain.names import entity_id, new_id
 from multi_agent_mcp.domain.plain import one_line
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.errors import InvalidArguments, Unauthorized
+from multi_agent_mcp.errors import InvalidArguments, InvalidId, Unauthorized
 from multi_agent_mcp.store.disk import storage_errors
 from multi_agent_mcp.store.enclosure import read_file
 from multi_agent_mcp.store.workspace import Workspace
@@ -69,6 +69,22 @@ class Executions:
         for execution in self.workspace.executions.open(session.agent_id):
             if execution.session_id == session.id:
                 self.finish(execution, error_message=error_message)
+
+    def orphans(self, agent_id: str) -> list[Execution]:
+        """What sessions left open that are no more: their file was lost in a power cut, or they had ended."""
+        running = self.workspace.executions.open(agent_id)
+        return [item for item in running if item.session_id and not self._has_session(item.session_id)]
+
+    def finish_orphans(self, agent_id: str) -> None:
+        for execution in self.orphans(agent_id):
+            self.finish(execution, error_message="its session was lost")
+
+    def _has_session(self, session_id: str) -> bool:
+        try:
+            session = self.workspace.sessions.find(entity_id("ses", session_id))
+        except InvalidId:
+            return False
+        return session is not None and session.ended_at is None
 
     def log(self, execution: Execution, line: str) -> None:
         """Adds one line with the time; never more than one."""

@@ -7,6 +7,7 @@ writes the very same one.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
@@ -14,10 +15,12 @@ from datetime import datetime
 from multi_agent_mcp.domain.names import new_id
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, Task
-from multi_agent_mcp.errors import TaskNotFound
+from multi_agent_mcp.errors import Refusal, TaskNotFound
 from multi_agent_mcp.store.inbox import file_name
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
+
+logger = logging.getLogger(__name__)
 
 
 class Interrupts:
@@ -49,7 +52,8 @@ class Interrupts:
         return (archive / f"{notice.created_at:%Y-%m}" / file_name(notice)).exists()
 
     def repair(self, agent_id: str) -> None:
-        """Ensures the interrupts of an agent's tasks. One stat(2) while its task folder does not change."""
+        """Ensures the interrupts of an agent's tasks and settles those that are over. One stat(2) while its task
+        folder does not change."""
         folder = self.workspace.tasks.folder(agent_id)
         folder.entries()
         if self._repaired.get(agent_id) == folder.version:
@@ -58,7 +62,20 @@ class Interrupts:
         for _, task in folder.open_entities():
             if task.interrupt_id is not None:
                 self.ensure(task)
+        self.settle(agent_id)
         self._repaired[agent_id] = seen
+
+    def settle(self, agent_id: str) -> None:
+        """Marks read those of an agent's interrupts that do not apply any more. Never raises: they are not shown, and
+        the next reader tries again."""
+        try:
+            inbox = self.workspace.notices(agent_id)
+            if any(not self.applies(notice) for _, notice in inbox.unread()):
+                with self.workspace.locks.held(inbox.lock):
+                    over = [name for name, notice in inbox.unread() if not self.applies(notice)]
+                    inbox.mark_read(over, self.clock())
+        except Refusal as refusal:
+            logger.warning("interrupts of %s that are over are not marked read yet: %s", agent_id, refusal)
 
     def pause(self, agent_id: str, task_id: str | None) -> Notification:
         """Asks an agent to pause. The task's status stays."""
@@ -86,7 +103,8 @@ class Interrupts:
         self.workspace.notices(agent_id).deliver(notice)
 
     def applies(self, notice: Notification) -> bool:
-        """Whether an interrupt is still to be shown: not when its task has been reopened or finished since."""
+        """Whether an interrupt is still to be shown: not when its task has been reopened, finished, or interrupted anew
+        since."""
         if not notice.interrupts or notice.task_id is None:
             return True
         try:
@@ -95,7 +113,9 @@ class Interrupts:
             return True
         if notice.action == "pause":
             return not task.final
-        return notice.action not in INTERRUPT_ACTIONS.values() or INTERRUPT_ACTIONS.get(task.status) == notice.action
+        if notice.action not in INTERRUPT_ACTIONS.values():
+            return True
+        return INTERRUPT_ACTIONS.get(task.status) == notice.action and task.interrupt_id in (None, notice.id)
 
     def _bare(self, agent_id: str, action: str, task_id: str | None) -> Notification:
         notice = Notification(

@@ -17,7 +17,7 @@ from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.claims import claim
 from multi_agent_mcp.services.drafts import Draft
 from multi_agent_mcp.services.post import Letters, Post
-from multi_agent_mcp.services.undertakings import Undertakings
+from multi_agent_mcp.services.undertakings import SEND, Undertakings
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
 from multi_agent_mcp.texts import Texts
 
@@ -81,7 +81,7 @@ class Messages:
         if letters.single:
             stored = self.post.store(letters.missing, None)
         else:
-            stored = self.undertakings.carry_out("send", letters.facts)
+            stored = self.undertakings.carry_out(SEND, letters.facts)
         return self.announced(letters, stored)
 
     def compose(self, sender: Agent, draft: Draft, conversation_id: str | None = None) -> Letters:

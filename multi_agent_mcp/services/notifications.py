@@ -70,7 +70,7 @@ class Notifications:
             del mine[fits(answer) :]
             if mark_as_read and mine:
                 if hold is not None:
-                    hold(tuple(notice.id for _, notice in mine))
+                    hold(tuple(inbox.reference(name) for name, _ in mine))
                 inbox.mark_read([name for name, _ in mine], self.clock())
                 inbox.archive_older(self.clock() - READ_KEPT)
         return answer[: len(mine)]

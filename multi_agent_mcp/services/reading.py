@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Protocol
 
 from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.message import Message, page_order, reading_order
+from multi_agent_mcp.domain.message import Message, reading_order
 from multi_agent_mcp.errors import MessageNotFound, Refusal
 from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.conversations import Conversations
@@ -46,9 +47,9 @@ class Query:
 
 
 class Hold(Protocol):
-    """Told which messages are about to be marked read, before they are; see `LiveSession.hold`."""
+    """Told which files are about to be marked read, before they are; see `LiveSession.hold`."""
 
-    def __call__(self, message_ids: tuple[str, ...], /) -> None: ...
+    def __call__(self, files: tuple[str, ...], /) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Handover:
 
     reader: Agent
     query: Query
+    mailbox: Path
     slices: Sequence[Slice]
     more: bool
     at: datetime
@@ -67,22 +69,30 @@ class Handover:
         return [item.message for item in self._marked()]
 
     @property
+    def names(self) -> list[str]:
+        """The files of these in the mailbox, in the same order."""
+        return [item.path.name for item in self._marked()]
+
+    @property
     def believed(self) -> list[Message]:
         """Those of them that have an effect: what its sender did not sign is mail like any other, no more."""
         return [item.message for item in self._marked() if item.verified]
 
     def _marked(self) -> list[Slice]:
-        return [item for item in self.slices if self.query.mark_as_read and item.message.read_at is None]
+        return [item for item in self.slices if self._is_fresh(item)]
 
     def shown(self) -> list[dict[str, Any]]:
         """The messages as the reader sees them: read as of now."""
-        fresh = {id(message) for message in self.fresh}
         return [
             replace(item, message=item.message.mark_read(self.at)).as_answer()
-            if id(item.message) in fresh
+            if self._is_fresh(item)
             else item.as_answer()
             for item in self.slices
         ]
+
+    def _is_fresh(self, item: Slice) -> bool:
+        """What somebody put unread into an archive is history: it stays as it is."""
+        return self.query.mark_as_read and item.message.read_at is None and item.path.parent == self.mailbox
 
 
 class Reading:
@@ -141,7 +151,7 @@ class Reading:
             self.waiting.checked(agent, unread)
         slices, more = self._choose(mailbox, query)
         judged = [replace(item, verified=self.signatures.verifies(item.message, agent.id)) for item in slices]
-        return Handover(agent, query, judged, more, self.clock())
+        return Handover(agent, query, mailbox.path, judged, more, self.clock())
 
     def preview(self, handover: Handover) -> dict[str, Any]:
         """The answer of a reading that is completed once it has been printed; see `complete`."""
@@ -169,49 +179,54 @@ class Reading:
     def _choose(self, mailbox: Mailbox, query: Query) -> tuple[list[Slice], bool]:
         """What fits into one answer, and whether there is more."""
         budget = WITHOUT_LIMIT if query.whole else self.budget
-        if query.message_id is not None:
-            found = mailbox.find(query.message_id)
-            if found is None:
-                raise MessageNotFound(message_id=query.message_id)
-            return [cut(found[1], query.offset, budget)], False
-        candidates = self._unread(mailbox, query) if query.unread_only else self._page(mailbox, query)
-        return pack(candidates, query.limit, budget)
+        addresses = mailbox.addresses()
 
-    def _unread(self, mailbox: Mailbox, query: Query) -> Iterable[Message]:
-        heads = sorted(mailbox.unread(), key=lambda item: reading_order(item[1]))
+        def addressed(path: Path, message: Message) -> Slice:
+            return Slice(message, path, addresses.of(path, message), message.content)
+
+        if query.message_id is not None:
+            path, message = self._found(mailbox, query.message_id)
+            return [cut(addressed(path, message), query.offset, budget)], False
+        candidates = self._unread(mailbox, query) if query.unread_only else self._page(mailbox, query)
+        return pack((addressed(*item) for item in candidates), query.limit, budget)
+
+    def _unread(self, mailbox: Mailbox, query: Query) -> Iterable[tuple[Path, Message]]:
+        heads = sorted(mailbox.unread(), key=lambda item: (*reading_order(item[1]), item[0]))
         for name, head in heads:
             if query.message_type in (None, head.message_type):
                 message = mailbox.hot.load(name)
                 if message is not None:
-                    yield message
+                    yield mailbox.path / name, message
 
-    def _page(self, mailbox: Mailbox, query: Query) -> Iterable[Message]:
-        before = None
-        if query.before is not None:
-            found = mailbox.find(query.before)
-            if found is None:
-                raise MessageNotFound(message_id=query.before)
-            before = page_order(found[1])
-        for message in mailbox.history():
-            if (before is None or page_order(message) < before) and query.message_type in (None, message.message_type):
-                yield message
+    def _page(self, mailbox: Mailbox, query: Query) -> Iterable[tuple[Path, Message]]:
+        before = None if query.before is None else mailbox.order(*self._found(mailbox, query.before))
+        for path, message in mailbox.newest_first():
+            earlier = before is None or mailbox.order(path, message) < before
+            if earlier and query.message_type in (None, message.message_type):
+                yield path, message
+
+    def _found(self, mailbox: Mailbox, named: str) -> tuple[Path, Message]:
+        found = mailbox.find(named)
+        if found is None:
+            raise MessageNotFound(message_id=named)
+        return found
 
     def _mark(self, handover: Handover, hold: Hold | None) -> dict[str, Refusal]:
         """Writes `read_at` of what is handed over, after its reports were applied, `hold` was told and an Owner's wait
         has ended: a reader that dies on the way may be handed the answer again, and never waits for one it has had.
         Returns the reports that were not followed."""
-        fresh, believed = handover.fresh, handover.believed
+        fresh, believed, names = handover.fresh, handover.believed, handover.names
         if not fresh:
             return {}
+        mailbox = self.workspace.mailbox(handover.reader.id)
         refused = self.reports.apply(handover.reader, believed)
         self.conversations.mark_seen(handover.reader, believed)
         if hold is not None:
-            hold(tuple(message.id for message in fresh))
+            hold(tuple(mailbox.reference(name) for name in names))
         self.waiting.release_by(handover.reader, believed, self.agents.registry.all())
-        mailbox = self.workspace.mailbox(handover.reader.id)
-        wanted = {_likeness(message) for message in fresh}
-        mailbox.mark_read([name for name, head in mailbox.unread() if _likeness(head) in wanted], handover.at)
-        mailbox.archive_read()
+        mailbox.mark_read(names, handover.at)
+        if handover.query.unread_only:  # pages that are being turned stay where they are
+            mailbox.archive_read()
         return refused
 
     def _not_followed(self, refused: Mapping[str, Refusal]) -> dict[str, Any]:
@@ -225,17 +240,12 @@ class Reading:
 
     def _how_to_go_on(self, handover: Handover) -> dict[str, Any]:
         hints = [
-            self.texts("more.content", message_id=item.message.id, offset=item.offset + len(item.content))
+            self.texts("more.content", message_id=item.address, offset=item.offset + len(item.content))
             for item in handover.slices
             if item.truncated
         ]
         if handover.more and handover.query.unread_only:
             hints.append(self.texts("more.unread"))
         elif handover.more:
-            hints.append(self.texts("more.history", before=handover.slices[-1].message.id))
+            hints.append(self.texts("more.history", before=handover.slices[-1].address))
         return {"truncated": True, "how_to_continue": " ".join(hints)} if hints else {}
-
-
-def _likeness(message: Message) -> tuple[object, ...]:
-    """What tells two files apart although a template gave them the same id."""
-    return message.id, message.created_at, message.subject, message.content

@@ -16,7 +16,7 @@ from multi_agent_mcp.services.creation import NewTask, require_sound
 from multi_agent_mcp.services.drafts import Draft, require_text
 from multi_agent_mcp.services.messages import Messages
 from multi_agent_mcp.services.post import Letters, Post
-from multi_agent_mcp.services.undertakings import Undertakings
+from multi_agent_mcp.services.undertakings import DECIDE_REQUEST, REQUEST_TASK, Undertakings
 from multi_agent_mcp.store.frontmatter import as_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
@@ -64,7 +64,7 @@ class Requests:
             self.workspace.tasks.add(task)
             return task, approvers
         letters = self._letters(requester, approvers[0], "request", "subject.task_request", task, task.description)
-        stored = self.undertakings.carry_out("request_task", {"tasks": [as_text(task)], "letters": letters.facts})
+        stored = self.undertakings.carry_out(REQUEST_TASK, {"tasks": [as_text(task)], "letters": letters.facts})
         self.messages.announced(letters, stored)
         return task, approvers
 
@@ -81,7 +81,7 @@ class Requests:
         subject = "subject.task_approved" if approve else "subject.task_rejected"
         letters = self._letters(actor, requester, kind, subject, decided, reason or decided.title)
         facts = {"task_id": task.id, "approve": approve, "change": change.facts, "letters": letters.facts}
-        _, stored = self.undertakings.carry_out("decide_request", facts)
+        _, stored = self.undertakings.carry_out(DECIDE_REQUEST, facts)
         self.messages.announced(letters, stored)
         return self.workspace.tasks.get(task.id)
 

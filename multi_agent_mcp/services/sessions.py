@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import os
 import secrets
-import threading
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
+from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.names import new_id
+from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task, priority_rank
 from multi_agent_mcp.domain.times import is_recent
-from multi_agent_mcp.errors import InvalidSession
+from multi_agent_mcp.errors import InvalidSession, Refusal
 from multi_agent_mcp.services.executions import Executions
 from multi_agent_mcp.services.waiting import Waiting
+from multi_agent_mcp.store.locks import Mutex
 from multi_agent_mcp.store.process import is_alive, own_start
 from multi_agent_mcp.store.workspace import Workspace
+
+logger = logging.getLogger(__name__)
 
 ACTIVITY_WRITTEN_EVERY = timedelta(seconds=60)
 
@@ -73,31 +79,30 @@ class Sessions:
         return min((session.created_at for session in self.running(agent_id)), default=None)
 
     def recover(self, agent_id: str) -> int:
-        """Ends the sessions of dead processes and makes unread again what they were handed and never confirmed.
-
-        Returns how many messages that were.
+        """Ends the sessions of dead processes and makes unread again what they were handed and never confirmed; ends
+        the executions of sessions whose file is lost. Returns how many messages that were.
         """
         recovered = 0
         with self.workspace.locks.held(f"recover-{agent_id}"):
             for session in self.workspace.sessions.open(agent_id):
                 if session.ended_at is None and not is_running(session):
-                    recovered += self.hand_back(session)
+                    recovered += self.hand_back(session.agent_id, session.unconfirmed)
                     self.executions.finish_session(session, "the session's process died")
                     self.workspace.sessions.update(session.id, lambda found: found.holding(()).end(self.clock()))
+            self.executions.finish_orphans(agent_id)
         return recovered
 
-    def hand_back(self, session: AgentSession) -> int:
-        """Makes unread again what this session was handed and did not confirm: mail and notifications, every file of
-        such an id. An Owner's wait that one of them ended goes on. Returns how many there were."""
-        if not session.unconfirmed:
-            return 0
-        mailbox, notices = self.workspace.mailbox(session.agent_id), self.workspace.notices(session.agent_id)
-        with self.workspace.locks.held(mailbox.lock):
-            returned = mailbox.give_back(session.unconfirmed)
-        with self.workspace.locks.held(notices.lock):
-            returned += notices.give_back(session.unconfirmed)
-        self.waiting.restore(session.agent_id, session.unconfirmed)
-        return returned
+    def hand_back(self, agent_id: str, held: Sequence[str]) -> int:
+        """Makes unread again what a session was handed and did not confirm: mail and notifications, by their files
+        (see `Inbox.reference`). An Owner's wait that one of them ended goes on. Returns how many there were."""
+        returned: list[Message | Notification] = []
+        for inbox in (self.workspace.mailbox(agent_id), self.workspace.notices(agent_id)):
+            if inbox.has_any(held):
+                with self.workspace.locks.held(inbox.lock):
+                    returned += inbox.give_back(held)
+        if returned:
+            self.waiting.restore(agent_id, [entity.id for entity in returned])
+        return sum(entity.read_at is not None for entity in returned)
 
     def _choose_purpose(self, agent_id: str, live: list[AgentSession]) -> str:
         has_task_session = any(session.purpose == "task" for session in live)
@@ -127,15 +132,21 @@ class Sessions:
 
 
 class LiveSession:
-    """This process's own session. The token is known here only; the file holds its hash."""
+    """This process's own session. The token is known here only; the file holds its hash.
+
+    What is held, answered and given back are files as `Inbox.reference` names them. The mutex guards `record` and its
+    file and nothing else: a reading holds the mailbox's lock when it comes here, so no such lock is taken under it.
+    """
 
     def __init__(self, sessions: Sessions, record: AgentSession, token: str) -> None:
         self.record = record
         self.token = token
         self._sessions = sessions
         self._written = record
-        self._mutex = threading.RLock()
-        self._answered: tuple[str, ...] = ()
+        self._mutex = Mutex("session")
+        self._answered: deque[str] = deque()
+        self._owed: deque[str] = deque()
+        self._ending = False
 
     def is_live(self) -> bool:
         """Whether it has neither ended nor been idle for an hour."""
@@ -153,63 +164,95 @@ class LiveSession:
 
     def touch(self) -> None:
         """A call begins: what earlier answers handed out has arrived, and the hour starts anew."""
+        self.give_back(_drained(self._owed))
         with self._mutex:
             now = self._sessions.clock()
-            confirmed = set(self._answered)
-            self._answered = ()
-            left = tuple(held for held in self.record.unconfirmed if held not in confirmed)
+            confirmed = _drained(self._answered)
+            left = _without(self.record.unconfirmed, confirmed)
             self.record = self.record.touch(now).holding(left)
             if confirmed or not is_recent(self._written.last_activity_at, now, ACTIVITY_WRITTEN_EVERY):
-                self._write(durable=False)
+                self._write(sync=False)
 
-    def hold(self, message_ids: tuple[str, ...]) -> None:
+    def hold(self, files: tuple[str, ...]) -> None:
         """These are about to be handed out: written down before they are marked read, so that a death right after
-        makes them unread again."""
+        makes them unread again. Raises `InvalidSession` when the session is at its end: nobody would give them back."""
         with self._mutex:
-            self.record = self.record.holding((*self.record.unconfirmed, *message_ids))
-            self._write(durable=True)
+            if self._ending:
+                raise InvalidSession
+            before = self.record
+            self.record = before.holding((*before.unconfirmed, *files))
+            try:
+                self._write(sync=True)
+            except BaseException:
+                self.record = before
+                raise
 
-    def answered(self, message_ids: tuple[str, ...]) -> None:
-        """The answer that hands them out is on its way; the next call (or a regular end) confirms them."""
+    def answered(self, files: tuple[str, ...]) -> None:
+        """The answer that hands them out is on its way; the next call (or a regular end) confirms them. Waits for
+        nothing and nobody, so the event loop may call it."""
+        self._answered.extend(files)
+
+    def give_back(self, files: tuple[str, ...]) -> None:
+        """The answer that would have handed these out was replaced or failed: they are unread again. Never raises: what
+        the disk refuses now is tried again at the next call, and at the end."""
         with self._mutex:
-            self._answered = (*self._answered, *message_ids)
-
-    def give_back(self, message_ids: tuple[str, ...]) -> None:
-        """The answer that would have handed these out was replaced or failed: they are unread again."""
-        if not message_ids:
+            files = _both(files, self.record.unconfirmed)
+        if not files:
             return
-        with self._mutex:
-            self._sessions.hand_back(self.record.holding(message_ids))
-            gone = set(message_ids)
-            self.record = self.record.holding(tuple(held for held in self.record.unconfirmed if held not in gone))
-            self._write(durable=False)
+        try:
+            self._sessions.hand_back(self.record.agent_id, files)
+            with self._mutex:  # noted until now: a death meanwhile gives them back as well
+                self.record = self.record.holding(_without(self.record.unconfirmed, files))
+                self._write(sync=False)
+        except Refusal as refusal:
+            logger.warning("what was not delivered is not unread again yet: %s", refusal)
+            self._owed.extend(files)
 
     def end(self, state: str = "ended", *, confirm: bool = True) -> None:
         """Logout, or the end of the process. `confirm`: the host had the answers that were written."""
         with self._mutex:
-            confirmed = set(self._answered) if confirm else set()
-            left = tuple(held for held in self.record.unconfirmed if held not in confirmed)
-            lost = self.record.holding(left)
-            self.record = lost.holding(()).end(self._sessions.clock(), state)
-            if left:
-                self._sessions.hand_back(lost)
-            self._sessions.executions.finish_session(self.record, "the session ended")
-            self._write(durable=True)
+            if self._ending:
+                return
+            self._ending = True
+            left = _without(self.record.unconfirmed, _drained(self._answered) if confirm else ())
+            self.record = self.record.holding(())  # in the file they stand until they are unread again
+        self._sessions.hand_back(self.record.agent_id, left)
+        self._sessions.executions.finish_session(self.record, "the session ended")
+        with self._mutex:
+            self.record = self.record.end(self._sessions.clock(), state)
+            self._replace(sync=True)
 
     def bind_task(self, task_id: str) -> None:
         """This session now works on that task."""
         with self._mutex:
             if self.record.task_id != task_id:
                 self.record = self.record.on_task(task_id)
-                self._write(durable=True)
+                self._write(sync=True)
 
-    def _write(self, *, durable: bool) -> None:
+    def _write(self, *, sync: bool) -> None:
+        if not self._ending:
+            self._replace(sync=sync)
+
+    def _replace(self, *, sync: bool) -> None:
+        """Always with its content fsynced: a power cut may leave the file before, never an empty one. With `sync` the
+        new one is there for good."""
         folder = self._sessions.workspace.sessions.folder(self.record.agent_id)
-        path = folder.path / f"{self.record.id}.md"
-        # Its bytes are fsynced in any case: a power cut may leave an older file, but not an empty one, with which
-        # everything in `unconfirmed` would be lost.
-        folder.files.replace(path, folder.codec.encode(self.record), sync=durable)
+        folder.replace(f"{self.record.id}.md", self.record, sync=sync)
         self._written = self.record
+
+
+def _drained(queue: deque[str]) -> tuple[str, ...]:
+    """What other threads have put there, each once."""
+    return tuple(queue.popleft() for _ in range(len(queue)))
+
+
+def _without(held: Iterable[str], gone: Iterable[str]) -> tuple[str, ...]:
+    """Two calls at once may hold the same file, once one of them has given it back: each lets go of its own."""
+    return tuple((Counter(held) - Counter(gone)).elements())
+
+
+def _both(some: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
+    return tuple((Counter(some) & Counter(others)).elements())
 
 
 def is_running(session: AgentSession) -> bool:

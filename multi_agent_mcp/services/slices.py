@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.message import Message
@@ -19,13 +20,16 @@ SMALLEST_SLICE = 200  # a message is not begun for less
 
 @dataclass(frozen=True)
 class Slice:
-    """A message as far as it is handed over: `content` from `offset`, whole unless `truncated`.
+    """A message as far as it is handed over: `content` from `offset`, whole unless `truncated`. It lies at `path`;
+    `address` names this very file (see `Inbox.address`): nearly always the message's id.
 
     Only what does not verify is flagged: the others, nearly all, would pay for the word in every answer.
     """
 
     message: Message
-    content: str
+    path: Path
+    address: str
+    content: str = ""
     offset: int = 0
     truncated: bool = False
     verified: bool = True
@@ -33,7 +37,7 @@ class Slice:
     def as_answer(self) -> dict[str, Any]:
         message = self.message
         answer: dict[str, Any] = {
-            "id": message.id,
+            "id": self.address,
             "sender_id": message.sender_id,
             "receiver_id": message.receiver_id,
             "message_type": message.message_type,
@@ -44,6 +48,8 @@ class Slice:
             "read_at": format_time(message.read_at) if message.read_at else None,
             "metadata": dict(message.metadata),
         }
+        if self.address != message.id:
+            answer["duplicate_of"] = message.id[:SHORTENED_CHARACTERS]
         answer |= _shortened({name: answer[name] for name in _HEADER})
         if not self.verified:
             answer["verified"] = False
@@ -52,31 +58,31 @@ class Slice:
         return answer
 
 
-def pack(candidates: Iterable[Message], limit: int, budget: int) -> tuple[list[Slice], bool]:
-    """As many whole messages as fit, and only the first one cut. The flag says that more would have followed."""
+def pack(candidates: Iterable[Slice], limit: int, budget: int) -> tuple[list[Slice], bool]:
+    """As many of these whole messages as fit, and only the first one cut. The flag says that more would have
+    followed."""
     slices: list[Slice] = []
-    for message in candidates:
+    for whole in candidates:
         if len(slices) >= limit:
             return slices, True
-        whole = Slice(message, message.content)
         size = _size(whole)
         if size <= budget:
             slices.append(whole)
             budget -= size
         elif not slices:
-            return [cut(message, 0, budget)], _has_more(candidates)
+            return [cut(whole, 0, budget)], _has_more(candidates)
         else:
             return slices, True
     return slices, False
 
 
-def cut(message: Message, offset: int, budget: int) -> Slice:
+def cut(whole: Slice, offset: int, budget: int) -> Slice:
     """The longest piece of the content from `offset` that fits; measured as JSON, where a control character takes
     six characters."""
-    rest = message.content[offset:]
-    room = max(budget - _size(Slice(_trimmed(message), "")), SMALLEST_SLICE)
+    rest = whole.message.content[offset:]
+    room = max(budget - _size(replace(whole, content="")), SMALLEST_SLICE)
     if len(json.dumps(rest[: room + 1], ensure_ascii=False)) - 2 <= room and len(rest) <= room:
-        return Slice(message, rest, offset)
+        return replace(whole, content=rest, offset=offset)
     low, high = 0, min(len(rest), room)
     while low < high:
         middle = (low + high + 1) // 2
@@ -84,11 +90,7 @@ def cut(message: Message, offset: int, budget: int) -> Slice:
             low = middle
         else:
             high = middle - 1
-    return Slice(message, rest[:low], offset, truncated=True)
-
-
-def _trimmed(message: Message) -> Message:
-    return replace(message, content="")
+    return replace(whole, content=rest[:low], offset=offset, truncated=True)
 
 
 def _size(item: Slice) -> int:
@@ -104,5 +106,5 @@ def _shortened(header: dict[str, Any]) -> dict[str, Any]:
     return {**texts, "metadata": {}, "header_truncated": True}
 
 
-def _has_more(candidates: Iterable[Message]) -> bool:
+def _has_more(candidates: Iterable[Slice]) -> bool:
     return any(True for _ in candidates)

@@ -17,7 +17,7 @@ from multi_agent_mcp.services.agents import Agents
 from multi_agent_mcp.services.creation import require_sound
 from multi_agent_mcp.services.drafts import Draft, require_text
 from multi_agent_mcp.services.messages import Messages, Sent
-from multi_agent_mcp.services.undertakings import Undertakings
+from multi_agent_mcp.services.undertakings import SEND_TASK, Undertakings
 from multi_agent_mcp.store.frontmatter import as_text
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
@@ -82,7 +82,7 @@ class Tasks:
             since=self.clock(),
         )
         facts = {"tasks": [as_text(task)], "letters": letters.facts, "wait": as_text(wait) if waits else None}
-        stored = self.undertakings.carry_out("send_task", facts)
+        stored = self.undertakings.carry_out(SEND_TASK, facts)
         return Assigned(task, self.messages.announced(letters, stored), waits)
 
     def report_progress(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from multi_agent_mcp.errors import Refusal, StorageError
@@ -19,26 +20,47 @@ logger = logging.getLogger(__name__)
 
 Carrier = Callable[[Intent], Any]
 
-UNDONE_BY_THEMSELVES = frozenset({"send", "create_tasks", "send_task", "request_task", "begin_conversation"})
-"""Kinds that only add files: should the disk refuse, they take back what they added. The others change what was there
-before, and are finished as soon as the disk allows."""
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of undertaking, by its name in the intents' files.
+
+    One that `takes_itself_back` only adds files: should the disk refuse, its carrier removes what it had added, and
+    nothing was done. The others change what was there before, and are finished as soon as the disk allows.
+    """
+
+    name: str
+    takes_itself_back: bool = False
+
+
+SEND = Kind("send", takes_itself_back=True)
+CREATE_TASKS = Kind("create_tasks", takes_itself_back=True)
+SEND_TASK = Kind("send_task", takes_itself_back=True)
+REQUEST_TASK = Kind("request_task", takes_itself_back=True)
+DECIDE_REQUEST = Kind("decide_request")
+ASSIGN_TASK = Kind("assign_task")
+BLOCK_FAMILY = Kind("block_family")
+REPORT_COMPLETED = Kind("report_completed")
+BEGIN_CONVERSATION = Kind("begin_conversation", takes_itself_back=True)
+SAY = Kind("say", takes_itself_back=True)
+END_CONVERSATION = Kind("end_conversation")
 
 
 class Undertakings:
     """`carriers` do what an intent of their kind says."""
 
-    def __init__(self, workspace: Workspace, carriers: Mapping[str, Carrier]) -> None:
+    def __init__(self, workspace: Workspace, carriers: Mapping[Kind, Carrier]) -> None:
         self.workspace = workspace
         self.intents = workspace.intents
-        self.carriers = carriers
+        self.carriers = {kind.name: carrier for kind, carrier in carriers.items()}
 
-    def carry_out(self, kind: str, facts: Mapping[str, Any]) -> Any:
+    def carry_out(self, kind: Kind, facts: Mapping[str, Any]) -> Any:
         """Does it as a whole; returns what the carrier returns. Raises what the carrier refuses, and `StorageError`."""
-        intent = self.intents.write(kind, facts)
+        intent = self.intents.write(kind.name, facts)
         try:
-            result = self.carriers[kind](intent)
+            result = self.carriers[kind.name](intent)
         except StorageError:
-            if kind in UNDONE_BY_THEMSELVES:
+            if kind.takes_itself_back:
                 self.intents.forget(intent)
             raise
         except Refusal:

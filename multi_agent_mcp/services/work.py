@@ -20,7 +20,7 @@ from multi_agent_mcp.services.executions import Executions
 from multi_agent_mcp.services.requests import Requests
 from multi_agent_mcp.services.sessions import LiveSession
 from multi_agent_mcp.services.tasks import Tasks
-from multi_agent_mcp.services.undertakings import Undertakings
+from multi_agent_mcp.services.undertakings import REPORT_COMPLETED, Undertakings
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
 from multi_agent_mcp.texts import Texts
@@ -89,7 +89,7 @@ class Work:
             "report": [result, summary, next_steps],
             "execution_id": execution.id if execution is not None else None,
         }
-        done: Task = self.undertakings.carry_out("report_completed", facts)
+        done: Task = self.undertakings.carry_out(REPORT_COMPLETED, facts)
         return done
 
     def carry_completion(self, intent: Intent) -> Task:

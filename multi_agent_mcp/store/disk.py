@@ -33,6 +33,11 @@ def storage_errors(path: Path, *answers: type[OSError]) -> Iterator[None]:
         raise StorageError(path=path.name, reason=reason) from error
 
 
+def spelled(name: str) -> str:
+    """A file's name as text that can be written down: a name need not be UTF-8."""
+    return name.encode(errors="backslashreplace").decode()
+
+
 def make_private(descriptor: int) -> None:
     """0600 whatever the umask was: it may have left too few rights, and an older file may have too many."""
     if stat.S_IMODE(os.fstat(descriptor).st_mode) != FILE_MODE:

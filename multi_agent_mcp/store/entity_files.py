@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.domain.times import from_timestamp
-from multi_agent_mcp.store.disk import storage_errors
+from multi_agent_mcp.store.disk import spelled, storage_errors
 from multi_agent_mcp.store.enclosure import read_file
 from multi_agent_mcp.store.files import Files
 from multi_agent_mcp.store.frontmatter import Unreadable, codec
@@ -91,7 +91,7 @@ class EntityFiles(Generic[E]):
 
     def _decode(self, data: bytes, stem: str, status: os.stat_result) -> E:
         """An entity from a file's bytes; its name and modification time stand in for a missing id and time."""
-        facts = {"id": stem, "created_at": from_timestamp(status.st_mtime), **self._defaults}
+        facts = {"id": spelled(stem), "created_at": from_timestamp(status.st_mtime), **self._defaults}
         entity = self.codec.decode(data, **facts)
         for name, value in self._place.items():
             if (said := getattr(entity, name)) != value:

@@ -107,9 +107,9 @@ class Files:
             sync_directory(target.parent)
             sync_directory(source.parent)
 
-    def append(self, path: Path, line: str) -> int:
-        """Adds one line to a journal. Appends of one line do not interleave; they are not fsynced. Returns where in
-        the file it ends, in bytes."""
+    def append(self, path: Path, line: str, *, sync: bool = False) -> int:
+        """Adds one line to a journal. Appends of one line do not interleave; only with `sync` are they there after a
+        power cut. Returns where in the file it ends, in bytes."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is not waited for
         with storage_errors(path):
             self.enclosure.require(path.parent)
@@ -121,7 +121,11 @@ class Files:
             try:
                 make_private(descriptor)
                 os.write(descriptor, line.rstrip("\n").encode() + b"\n")
-                return os.lseek(descriptor, 0, os.SEEK_CUR)
+                end = os.lseek(descriptor, 0, os.SEEK_CUR)
+                if sync:
+                    os.fsync(descriptor)
+                    sync_directory(path.parent)
+                return end
             finally:
                 os.close(descriptor)
 

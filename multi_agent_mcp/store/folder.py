@@ -14,7 +14,6 @@ import logging
 import os
 import re
 import stat
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +26,7 @@ from multi_agent_mcp.store.disk import storage_errors
 from multi_agent_mcp.store.enclosure import careful
 from multi_agent_mcp.store.entity_files import EntityFiles
 from multi_agent_mcp.store.files import Files
+from multi_agent_mcp.store.locks import Mutex
 
 E = TypeVar("E", bound=Entity)
 
@@ -76,6 +76,7 @@ class Folder(EntityFiles[E]):
         self._named = named
         self._index: dict[str, Entry[E]] = {}
         self._open: list[tuple[str, E]] = []
+        self._ids: dict[tuple[str, Signature], str] = {}
         self._closed_counts: Counter[str] = Counter()
         self._group_counts: Counter[tuple[str, str]] = Counter()
         self.version = 0
@@ -83,7 +84,7 @@ class Folder(EntityFiles[E]):
         self._seen_mtime = -1
         self._trusted = False
         self._passed_over: set[str] = set()
-        self._mutex = threading.RLock()
+        self._mutex = Mutex("folder")
 
     def entries(self, *, fresh: bool = False) -> dict[str, Entry[E]]:
         """File name → entry. `fresh` looks at every file even if the directory did not change (edits in place)."""
@@ -98,6 +99,18 @@ class Folder(EntityFiles[E]):
         with self._mutex:
             self.entries(fresh=fresh)
             return self._open
+
+    def ids(self, *, fresh: bool = False) -> dict[str, str]:
+        """File name → id, of entities that have one. Those of closed files, which the index does not know, are read
+        once and remembered."""
+        with self._mutex:
+            known, self._ids = self._ids, {}
+            for name, entry in self.entries(fresh=fresh).items():
+                key = name, entry.signature
+                entity: Any = None if key in known else entry.entity or self.load(name)
+                if key in known or entity is not None:
+                    self._ids[key] = known.get(key) or entity.id
+            return {name: entity_id for (name, _), entity_id in self._ids.items()}
 
     def closed_counts(self) -> Counter[str]:
         """How many files were closed by what."""

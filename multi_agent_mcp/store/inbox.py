@@ -2,14 +2,15 @@
 
 Mailboxes and notifications are inboxes. The hot directory stays small: what has been read is moved on to the archive
 (never deleted), so counting and listing cost the same after ten messages and after ten thousand.
+
+A file is its path: an id is what a file says of itself, and two of them may say the same.
 """
 
 from __future__ import annotations
 
 import heapq
-import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
@@ -17,7 +18,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from multi_agent_mcp.domain.names import id8
 from multi_agent_mcp.domain.times import format_time, stamp
-from multi_agent_mcp.store.disk import storage_errors, sync_directory
+from multi_agent_mcp.store.addresses import OUR_NAME, STAMP_LENGTH, Addresses, file_names, fitting
+from multi_agent_mcp.store.disk import spelled, sync_directory
 from multi_agent_mcp.store.enclosure import is_own_directory
 from multi_agent_mcp.store.files import Files
 from multi_agent_mcp.store.folder import Folder
@@ -37,7 +39,8 @@ R = TypeVar("R", bound=Any)  # an Entity that is Readable; Python has no interse
 
 # Only what is surely a time: `none` or `NULL`, written by hand, must not hide a message.
 _READ = re.compile(rb"^read_at:[ \t]*['\"]?(?P<closed>\d{4}-\d\d-\d\dT[^'\"\r\n]*)", re.MULTILINE)
-STAMP_LENGTH = 15
+
+Position = tuple[datetime, str, str]
 
 HOT_READ_MAX = 200
 HOT_READ_KEPT = 100
@@ -49,15 +52,38 @@ def file_name(entity: Readable) -> str:
 
 
 class Inbox(Generic[R]):
-    """The inbox of one agent. Marking read happens under the lock `{lock}` and is durable when it returns."""
+    """The inbox of one agent. Marking read happens under the lock `{lock}` and is durable when it returns.
 
-    def __init__(self, files: Files, path: Path, entity_type: type[R], *, lock: str, **defaults: Any) -> None:
+    `held` says which files were handed out and not confirmed yet (see `reference`): they are not archived, so that they
+    can be given back.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        path: Path,
+        entity_type: type[R],
+        *,
+        lock: str,
+        held: Callable[[], Collection[str]] = frozenset,
+        **defaults: Any,
+    ) -> None:
         self.files = files
         self.path = path
         self.lock = lock
         self.hot: Folder[R] = Folder(files, path, entity_type, closed=_READ, **defaults)
         self._entity_type = entity_type
         self._defaults = defaults
+        self._held = held
+        self._prefix = f"{path.relative_to(files.base)}/"
+
+    def reference(self, name: str) -> str:
+        """What a session notes of a file of the hot directory that it hands out: its path in the session directory."""
+        return f"{self._prefix}{spelled(name)}"
+
+    def has_any(self, held: Iterable[str]) -> bool:
+        """Whether one of these may be a file of this inbox; see `give_back`."""
+        return any(item.startswith(self._prefix) or not _is_path(item) for item in held)
 
     def deliver(self, entity: R) -> None:
         """Puts a new file in place, exclusively; raises `FileExistsError`."""
@@ -85,28 +111,32 @@ class Inbox(Generic[R]):
         if changed:
             sync_directory(self.path)
 
-    def give_back(self, entity_ids: Iterable[str]) -> int:
-        """Makes unread again every file with one of these ids, archived ones too; whoever calls holds the lock. When
-        they were read does not matter: a clock may have been set back. Returns how many."""
-        wanted = set(entity_ids)
-        found = [item for like in wanted for item in self.find_all(lambda entity: entity.id in wanted, like=like)]
-        read = [path for path, entity in dict(found).items() if entity.read_at is not None]
+    def give_back(self, held: Iterable[str]) -> list[R]:
+        """Makes unread again the files with these references; whoever calls holds the lock. When they were read does
+        not matter: a clock may have been set back. Earlier versions noted ids: then it is every file with one of them,
+        archived ones too. Returns what is unread now, as it was."""
+        held = set(held)
+        names = [name for name in file_names(self.path) if self.reference(name) in held]
+        found = {self.path / name: entity for name in names if (entity := self.hot.load(name)) is not None}
+        ids = {item for item in held if not _is_path(item)}
+        for like in ids:
+            found.update(self.find_all(lambda entity: entity.id in ids, like=like))
+        read = [path for path, entity in found.items() if entity.read_at is not None]
         back = self.files.relocate([(path, self.path / path.name) for path in read if path.parent != self.path])
         self.mark_read([path.name for path in [*back, *(path for path in read if path.parent == self.path)]], None)
-        return len(read)
+        return list(found.values())
 
-    def find(self, entity_id: str) -> tuple[Path, R] | None:
-        """The entity with this id, hot or archived; hot files with names of their own are looked at last."""
-        for folder in self.folders():
-            for name in fitting(file_names(folder.path), entity_id):
-                entity = folder.load(name)
-                if entity is not None and entity.id == entity_id:
-                    return folder.path / name, entity
-        for name, entry in self.hot.entries(fresh=True).items():
-            entity = entry.entity or self.hot.load(name)
-            if entity is not None and entity.id == entity_id:
-                return self.path / name, entity
-        return None
+    def find(self, named: str) -> tuple[Path, R] | None:
+        """The file with this path in the inbox, else the first with this id; see `Addresses`."""
+        return self.addresses(fresh=True).find(named)
+
+    def addresses(self, *, fresh: bool = False) -> Addresses[R]:
+        """What names each file. Without `fresh` an id that was edited in place just now is not seen."""
+        return Addresses(self.folders(), fresh=fresh)
+
+    def order(self, path: Path, entity: R) -> Position:
+        """Where a file stands in `newest_first`, reversed."""
+        return entity.created_at, entity.id, self._within(path)
 
     def find_all(self, wanted: Callable[[R], bool], like: str) -> list[tuple[Path, R]]:
         """Every entity whose id begins like `like` and that `wanted` accepts (the copies of a broadcast)."""
@@ -119,12 +149,18 @@ class Inbox(Generic[R]):
         ]
 
     def history(self) -> Iterator[R]:
-        """Everything, newest first: the hot directory merged with the archive, which is read only as far as asked."""
-        hot = [entity for name in self.hot.entries() if (entity := self.hot.load(name)) is not None]
-        hot.sort(key=age, reverse=True)
-        seen = {entity.id for entity in hot}
-        archived = (entity for entity in self._archived() if entity.id not in seen)
-        return heapq.merge(hot, archived, key=age, reverse=True)
+        """Everything, newest first."""
+        return (entity for _, entity in self.newest_first())
+
+    def newest_first(self) -> Iterator[tuple[Path, R]]:
+        """Everything with its path, newest first: the hot directory merged with the archive, which is read only as far
+        as asked. A file that a crash has left at both places is there once."""
+        index = self.hot.entries()
+        hot = [(self.path / name, entity) for name in index if (entity := self.hot.load(name)) is not None]
+        hot.sort(key=self._order, reverse=True)
+        seen = {entry.signature[2] for entry in index.values()}
+        archived = (item for item in self._archived() if _inode(item[0]) not in seen)
+        return heapq.merge(hot, archived, key=self._order, reverse=True)
 
     def archive_read(self, *, keep: int = HOT_READ_KEPT, above: int = HOT_READ_MAX) -> int:
         """Moves the oldest read files on once there are more than `above`; `keep` of them stay. Returns how many."""
@@ -146,9 +182,11 @@ class Inbox(Generic[R]):
         return self._archive([item for item in entities if item[1].read_at is not None and item[1].read_at < than])
 
     def _archive(self, entities: list[tuple[str, R]]) -> int:
+        held = self._held() if entities else ()
         moves = [
             (self.path / name, self.path / "archive" / entity.created_at.strftime("%Y-%m") / file_name(entity))
             for name, entity in entities
+            if self.reference(name) not in held
         ]
         self.files.relocate(moves)
         return len(moves)
@@ -165,35 +203,33 @@ class Inbox(Generic[R]):
         for month in self._months():
             yield Folder(self.files, month, self._entity_type, **self._defaults)
 
-    def _archived(self) -> Iterator[R]:
-        for month in self._months():
-            folder: Folder[R] = Folder(self.files, month, self._entity_type, **self._defaults)
-            names = sorted(file_names(month), reverse=True)
+    def _archived(self) -> Iterator[tuple[Path, R]]:
+        for folder in self.folders():
+            if folder is self.hot:
+                continue
+            names = sorted(file_names(folder.path), reverse=True)
             for _, same_second in groupby(names, key=lambda name: name[:STAMP_LENGTH]):
-                entities = [entity for name in same_second if (entity := folder.load(name)) is not None]
-                yield from sorted(entities, key=age, reverse=True)
+                found = [(folder.path / name, entity) for name in same_second if (entity := folder.load(name))]
+                yield from sorted(found, key=self._order, reverse=True)
+
+    def _order(self, item: tuple[Path, R]) -> Position:
+        return self.order(*item)
+
+    def _within(self, path: Path) -> str:
+        return str(path.relative_to(self.path))
 
 
-OUR_NAME = re.compile(r"\d{8}_\d{6}_[0-9a-f]{8}(\.\d+)?\.md")
-
-
-def file_names(path: Path) -> list[str]:
-    """The mail in a directory by name; a directory or a pipe called like mail is none."""
+def _inode(path: Path) -> int | None:
+    """None for a file that has been moved on."""
     try:
-        with storage_errors(path, FileNotFoundError), os.scandir(path) as found:
-            return [
-                item.name
-                for item in found
-                if item.name.endswith(".md") and not item.name.startswith(".") and item.is_file(follow_symlinks=False)
-            ]
+        return path.stat().st_ino
     except FileNotFoundError:
-        return []
+        return None
 
 
-def fitting(names: Iterable[str], entity_id: str) -> list[str]:
-    """The names under which we would have put this id: `…_{id8}.md`, or `…_{id8}.1.md` beside a namesake."""
-    digits = f"_{id8(entity_id)}."
-    return [name for name in names if name.startswith(digits, STAMP_LENGTH)]
+def _is_path(held: str) -> bool:
+    """Whether a session has noted a file and not, as earlier versions did, an id."""
+    return "/" in held
 
 
 def age(entity: Readable) -> tuple[datetime, str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from multi_agent_mcp.domain.names import new_id
 from multi_agent_mcp.store.disk import storage_errors
 from multi_agent_mcp.store.enclosure import read_file
 from multi_agent_mcp.store.files import Files
+from multi_agent_mcp.store.locks import Mutex
 from multi_agent_mcp.store.process import is_alive, own_start
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Intents:
         self.files = files
         self.path = path
         self._under_way: set[str] = set()
-        self._mutex = threading.Lock()
+        self._mutex = Mutex("intents")
 
     def write(self, kind: str, facts: Mapping[str, Any]) -> Intent:
         """Durable when it returns: from now on it will be carried out, by this process or by another one."""

@@ -16,17 +16,18 @@ ROTATE_BYTES = 1 << 20
 
 class Journal:
     """Lines that cannot be read are skipped. One that `rotates` (what it holds is derived) becomes `….1` past a
-    megabyte, and a new one is begun."""
+    megabyte, and a new one is begun. One that is `durable` keeps its lines through a power cut."""
 
-    def __init__(self, files: Files, path: Path, *, rotates: bool = False) -> None:
+    def __init__(self, files: Files, path: Path, *, rotates: bool = False, durable: bool = False) -> None:
         self.files = files
         self.path = path
         self.rotates = rotates
+        self.durable = durable
         self._older = path.with_name(f"{path.name}.1")
 
     def append(self, **facts: Any) -> None:
         """Adds a line. Raises `StorageError`."""
-        end = self.files.append(self.path, json.dumps(facts, ensure_ascii=False))
+        end = self.files.append(self.path, json.dumps(facts, ensure_ascii=False), sync=self.durable)
         if self.rotates and end > ROTATE_BYTES:
             self._rotate()
 

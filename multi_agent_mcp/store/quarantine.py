@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import secrets
-import threading
 from contextlib import suppress
 from pathlib import Path
 
 from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.store.disk import spelled
 from multi_agent_mcp.store.enclosure import read_file
 from multi_agent_mcp.store.files import Files
+from multi_agent_mcp.store.locks import Mutex
 
 DIRECTORY = "quarantine"
 REASON_SUFFIX = ".reason.txt"
+LONGEST_NAME = 200  # in bytes; with number and suffix it stays below the 255 that file systems allow
 
 
 class Quarantine:
@@ -22,17 +24,20 @@ class Quarantine:
     def __init__(self, files: Files, beside: Path) -> None:
         self.files = files
         self.path = beside / DIRECTORY
-        self._mutex = threading.Lock()
+        self._mutex = Mutex("quarantine")
 
     def set_aside(self, path: Path, reason: str) -> None:
         """Moves a file here and puts the reason beside it; of two readers that do so at once one does it."""
+        name = os.fsencode(path.name)
+        if len(name) > LONGEST_NAME:
+            name = name[:LONGEST_NAME] + f".{secrets.token_hex(4)}{path.suffix}".encode()
         try:
-            (placed,) = self.files.relocate([(path, self.path / path.name)])
+            (placed,) = self.files.relocate([(path, self.path / os.fsdecode(name))])
         except StorageError:
             if not os.path.lexists(path):
                 return  # another reader has set it aside
             # Linux lets nobody link to a stranger's file (fs.protected_hardlinks), but rename it one may.
-            placed = self.path / f"{path.stem}.{secrets.token_hex(4)}{path.suffix}"
+            placed = self.path / f"{Path(os.fsdecode(name)).stem}.{secrets.token_hex(4)}{path.suffix}"
             self.files.move(path, placed)
         self.files.replace(placed.with_name(f"{placed.name}{REASON_SUFFIX}"), f"{reason}\n".encode())
 
@@ -40,7 +45,8 @@ class Quarantine:
         """How many files were set aside, by whichever process, since the last call. Never raises."""
         told_path = self.path / ".told"
         with self._mutex, suppress(OSError, StorageError):
-            reasons = {name for name in os.listdir(self.path) if name.endswith(REASON_SUFFIX)}  # noqa: PTH208 - only names
+            names = os.listdir(self.path)  # noqa: PTH208 - only names
+            reasons = {" ".join(spelled(name).splitlines()) for name in names if name.endswith(REASON_SUFFIX)}
             told = set(read_file(told_path)[0].decode(errors="replace").splitlines()) if told_path.exists() else set()
             if reasons != told:
                 self.files.replace(told_path, "\n".join(sorted(reasons)).encode(), durable=False)

@@ -16,8 +16,9 @@ from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.times import stamp
+from multi_agent_mcp.store.addresses import OUR_NAME, STAMP_LENGTH, file_names, fitting
 from multi_agent_mcp.store.folder import RACY_NS, Folder, Signature
-from multi_agent_mcp.store.inbox import OUR_NAME, STAMP_LENGTH, Inbox, age, file_names, fitting
+from multi_agent_mcp.store.inbox import Inbox, age
 
 R = TypeVar("R", bound=Any)  # an Entity that is Readable; Python has no intersection types
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
@@ -77,7 +77,12 @@ class Workspace:
         if agent_id not in self._mailboxes:
             path = self.path / "ipc" / parse_agent_id(agent_id)
             self._mailboxes[agent_id] = Inbox(
-                self.files, path, Message, lock=f"mailbox-{agent_id}", receiver_id=agent_id
+                self.files,
+                path,
+                Message,
+                lock=f"mailbox-{agent_id}",
+                held=partial(self._unconfirmed, agent_id),
+                receiver_id=agent_id,
             )
         return self._mailboxes[agent_id]
 
@@ -86,9 +91,18 @@ class Workspace:
         if agent_id not in self._notices:
             path = self.path / "notifications" / parse_agent_id(agent_id)
             self._notices[agent_id] = Inbox(
-                self.files, path, Notification, lock=f"notifications-{agent_id}", target_agent_id=agent_id
+                self.files,
+                path,
+                Notification,
+                lock=f"notifications-{agent_id}",
+                held=partial(self._unconfirmed, agent_id),
+                target_agent_id=agent_id,
             )
         return self._notices[agent_id]
+
+    def _unconfirmed(self, agent_id: str) -> frozenset[str]:
+        """What the agent's sessions were handed and have not confirmed."""
+        return frozenset(held for session in self.sessions.open(agent_id) for held in session.unconfirmed)
 
     def make_inboxes(self, agent_id: AgentId | str) -> None:
         """The directories a newcomer's mail goes to, so that `cp note.md …/ipc/{agent}/` works at once."""

@@ -24,7 +24,11 @@ def test_an_operation_killed_at_any_call_is_there_whole_or_not_at_all(room: str)
     done = subprocess.run(
         [sys.executable, "-m", "tests.crash", "--short", *names],
         cwd=REPOSITORY,
-        env={key: value for key, value in os.environ.items() if key in ("PATH", "HOME", "PYTHONPATH")},
+        env={
+            key: value
+            for key, value in os.environ.items()
+            if key in ("PATH", "HOME", "PYTHONPATH", "MULTI_AGENT_MCP_CHECK_LOCKS")
+        },
         capture_output=True,
         encoding="utf-8",
         check=False,

@@ -24,7 +24,11 @@ NO_INOTIFY = 'echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"'
 
 
 def ran(*command: str, zone: str | None = None) -> subprocess.CompletedProcess[str]:
-    env = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "PYTHONPATH")}
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name in ("PATH", "HOME", "PYTHONPATH", "MULTI_AGENT_MCP_CHECK_LOCKS")
+    }
     return subprocess.run(
         command,
         cwd=REPOSITORY,

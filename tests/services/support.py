@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.services.drafts import Draft
@@ -43,3 +46,16 @@ def by_hand(services: Services, receiver: str, name: str, text: str) -> Path:
 
 def unread(services: Services, agent_id: str) -> int:
     return len(services.workspace.mailbox(agent_id).unread(fresh=True))
+
+
+def syncs(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files and directories that are fsynced from now on."""
+    synced: list[Path] = []
+    real = os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    return synced

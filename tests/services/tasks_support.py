@@ -127,7 +127,11 @@ def forked(job: str, *arguments: str | Path) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-m", "tests.services.forks", job, *map(str, arguments)],
         cwd=REPOSITORY,
-        env={name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "PYTHONPATH")},
+        env={
+            name: value
+            for name, value in os.environ.items()
+            if name in ("PATH", "HOME", "PYTHONPATH", "MULTI_AGENT_MCP_CHECK_LOCKS")
+        },
         capture_output=True,
         encoding="utf-8",
         check=False,

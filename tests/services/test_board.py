@@ -23,7 +23,7 @@ from multi_agent_mcp.errors import (
 )
 from multi_agent_mcp.services.board import Board
 from multi_agent_mcp.services.creation import NewTask
-from multi_agent_mcp.services.undertakings import Undertakings
+from multi_agent_mcp.services.undertakings import BLOCK_FAMILY, Undertakings
 from multi_agent_mcp.store.intents import Intent
 from tests.conftest import Clock
 from tests.services.tasks_support import UNKNOWN, again, forked, moved, new, notices, path_of, running, snapshot
@@ -285,7 +285,7 @@ class TestBlocking:
             services.board.set_status(worker_b, part.id, "done")
             return services.board.carry_block(intent)
 
-        undertakings = Undertakings(services.workspace, {"block_family": block})
+        undertakings = Undertakings(services.workspace, {BLOCK_FAMILY: block})
         board = Board(services.workspace, services.agents, services.interrupts, undertakings, clock)
         assert board.set_status(owner, top.id, "blocked")[0].status == "blocked"
         assert again(services, part).status == "done"

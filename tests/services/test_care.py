@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -128,6 +129,28 @@ def test_what_is_over_and_old_can_be_pruned_and_nothing_else(lived_in: Services)
 
 def test_what_is_recent_is_not_prunable(lived_in: Services) -> None:
     assert prunable(lived_in) == {}
+
+
+def test_pruning_looks_while_others_send(services: Services) -> None:
+    """Their scratch files are there for a moment, and gone when they are looked at."""
+    done, scratch = threading.Event(), services.workspace.files.scratch
+
+    def sending() -> None:
+        while not done.is_set():
+            paths = [scratch / f"{number}.tmp" for number in range(200)]
+            for path in paths:
+                path.touch()
+            for path in paths:
+                path.unlink()
+
+    sender = threading.Thread(target=sending)
+    sender.start()
+    try:
+        for _ in range(100):
+            assert prunable(services) == {}
+    finally:
+        done.set()
+        sender.join()
 
 
 def test_pruning_deletes_just_what_was_found(lived_in: Services) -> None:

@@ -22,7 +22,7 @@ from multi_agent_mcp.errors import (
     Unauthorized,
 )
 from multi_agent_mcp.services.team import Team, add_missing, create_session
-from tests.services.support import read, send
+from tests.services.support import read, send, syncs
 from tests.services.tasks_support import UNKNOWN, again, moved, new, notices, running, snapshot
 
 # Owner
@@ -286,3 +286,12 @@ class TestUpdate:
         task = new(services, assignee_id="worker-a", by="worker-a")
         with pytest.raises(Unauthorized):
             update(services, "admin", task, "owner", title="x")
+
+
+def test_a_line_of_the_audit_log_is_on_the_disk_when_the_call_is_answered(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = syncs(monkeypatch)
+    services.audit("start_task_from_chat", agent_id="worker-a")
+    (log,) = (services.workspace.path / "audit").glob("*.jsonl")
+    assert {log, log.parent} <= set(synced)

@@ -63,7 +63,7 @@ def test_a_dead_readers_mail_comes_back(services: Services, clock: Clock, leap: 
     read(services, "worker-a", session.hold)
     clock.advance(leap)
     services.workspace.mailbox("worker-a").archive_read(keep=0, above=0)
-    services.sessions.hand_back(session.record)
+    services.sessions.hand_back("worker-a", session.record.unconfirmed)
     assert unread(services, "worker-a") == 1
     assert contents(read(services, "worker-a")) == ["hello"]
     assert services.workspace.mailbox("worker-a").find(sent.message_id) is not None

@@ -46,6 +46,17 @@ def test_pages_follow_one_another_without_gap_or_repetition(talk: Services) -> N
     assert [message.content[0] for message in (*first.messages, *rest.messages)] == ["3", "2", "1", "0"]
 
 
+def test_files_of_one_time_and_one_id_stay_on_one_page(services: Services) -> None:
+    """The next page is asked for by an id, which does not tell them apart."""
+    for number in range(5):
+        by_hand(services, "worker-a", f"{number}.md", f"---\nid: same\ncreated_at: 2026-11-21\n---\n\n{number}")
+    by_hand(services, "worker-a", "older.md", "---\nid: older\ncreated_at: 2026-11-20\n---\n\nolder")
+    first = services.correspondence.page(limit=2)
+    assert sorted(message.content for message in first.messages) == list("01234")
+    assert first.more
+    assert [item.content for item in services.correspondence.page(limit=2, before="same").messages] == ["older"]
+
+
 def test_a_page_that_holds_exactly_the_rest_says_that_there_is_no_more(talk: Services) -> None:
     assert not talk.correspondence.page(limit=4).more
 

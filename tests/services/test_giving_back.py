@@ -34,7 +34,7 @@ def test_a_notification_of_a_call_that_nobody_waits_for_any_more_is_unread_again
     notice = services.interrupts.pause("worker-a", None)
     session = open_session(services, "worker-a")
     services.notifications.read("worker-a", "task", hold=session.hold)
-    session.give_back((notice.id,))
+    session.give_back(session.record.unconfirmed)
     assert [item["id"] for item in shown(services, "worker-a")] == [notice.id]
     assert session.record.unconfirmed == ()
 
@@ -44,9 +44,9 @@ def test_an_owner_waits_again_when_the_answer_was_not_delivered(services: Servic
     task = services.tasks.send(owner, "admin", "Plan", "the house").task
     services.tasks.report_progress(admin, task.id, 10)
     session = open_session(services, "owner")
-    (answer,) = services.reading.read(owner, Query(), session.hold)["messages"]
+    services.reading.read(owner, Query(), session.hold)
     assert services.waiting.of("owner") is None
-    session.give_back((answer["id"],))  # an interrupt replaced it
+    session.give_back(session.record.unconfirmed)  # an interrupt replaced it
     wait = services.waiting.of("owner")
     assert wait is not None
     assert (wait.task_id, wait.released_by) == (task.id, None)
@@ -60,6 +60,6 @@ def test_an_owners_wait_ended_by_another_message_stays_ended(services: Services)
     services.waiting.release("owner")
     services.messages.send(admin, Draft(content="late", receiver_id="owner"))
     session = open_session(services, "owner")
-    (late,) = services.reading.read(owner, Query(), session.hold)["messages"]
-    session.give_back((late["id"],))
+    services.reading.read(owner, Query(), session.hold)
+    session.give_back(session.record.unconfirmed)
     assert services.waiting.of("owner") is None

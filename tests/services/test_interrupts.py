@@ -51,11 +51,27 @@ def test_the_interrupt_of_a_task_that_was_reopened_is_no_longer_shown(
     services.board.set_status(owner, task.id, "blocked")
     assert len(shown(services, "worker-a")) == 1
     services.board.set_status(owner, task.id, reopened)
-    assert len(notices(services, "worker-a")) == 1
+    assert notices(services, "worker-a") == []  # it is read
     assert shown(services, "worker-a") == []
     assert not services.notifications.pending("worker-a", "task").some
     services.board.set_status(owner, task.id, "blocked")
-    assert again(services, task).interrupt_id in {item["id"] for item in shown(services, "worker-a")}
+    assert [item["id"] for item in shown(services, "worker-a")] == [again(services, task).interrupt_id]
+    assert len(notices(services, "worker-a")) == 1
+
+
+def test_an_interrupt_that_its_writer_was_killed_before_marking_read_is_marked_by_the_next_reader(
+    services: Services, owner: Agent
+) -> None:
+    task = running(services)
+    services.board.set_status(owner, task.id, "blocked")
+    ((name, first),) = services.workspace.notices("worker-a").unread()
+    services.board.set_status(owner, task.id, "in_progress")
+    services.board.set_status(owner, task.id, "blocked")
+    services.workspace.notices("worker-a").mark_read([name], None)  # as it was before the kill
+    late = forks.opened(services.workspace.root)
+    assert late.notifications.pending("worker-a", "task").interrupts
+    assert [notice.id for notice in notices(late, "worker-a")] == [again(services, task).interrupt_id]
+    assert first.id != again(services, task).interrupt_id
 
 
 def test_a_task_that_was_blocked_and_then_cancelled_shows_what_is_true_now(services: Services, owner: Agent) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -23,8 +25,27 @@ from multi_agent_mcp.errors import (
     Unauthorized,
 )
 from multi_agent_mcp.notify.recorder import Recorder
+from multi_agent_mcp.services.claims import REMEMBERED_DAYS
 from tests.conftest import Clock
 from tests.services.support import contents, mail, read, send, size, unread
+
+
+def test_keys_that_are_old_are_forgotten_by_themselves_once_a_day(services: Services) -> None:
+    directory = services.workspace.path / ".claims" / "admin"
+    for key in ("old", "young"):
+        send(services, "admin", "worker-a", idempotency_key=key)
+    old, young = sorted(directory.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+    past = time.time() - (REMEMBERED_DAYS + 1) * 86_400
+    os.utime(old, (past, past))
+    send(services, "admin", "worker-a", idempotency_key="today")
+    assert old.exists()  # somebody has swept today
+    os.utime(directory / ".swept", (past, past))
+    send(services, "admin", "worker-a", idempotency_key="young")  # no new key: nothing to make room for
+    assert old.exists()
+    send(services, "admin", "worker-a", idempotency_key="tomorrow")
+    assert not old.exists()
+    assert young.exists()
+    assert len(list(directory.glob("*.json"))) == 3
 
 
 def test_a_sent_message_is_a_file_in_the_receivers_mailbox_and_rings(services: Services, recorder: Recorder) -> None:

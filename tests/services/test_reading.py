@@ -13,7 +13,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import MessageNotFound, StorageError
 from multi_agent_mcp.services.reading import Query
 from tests.conftest import Clock
-from tests.services.support import by_hand, contents, read, send, size, unread
+from tests.services.support import by_hand, contents, mail, read, send, size, unread
 
 LIMIT = 9_000
 
@@ -231,6 +231,14 @@ def test_what_cannot_be_read_is_counted_once_and_hides_nothing(services: Service
     assert mailbox.hot.quarantine.take_news() == 0
 
 
+@pytest.mark.parametrize("name", ["b" * 250 + ".md", "\udcff.md"])
+def test_a_file_that_cannot_be_read_hides_no_other_whatever_its_name(services: Services, name: str) -> None:
+    (services.workspace.mailbox("worker-a").path / name).write_text("no front matter")
+    send(services, "admin", "worker-a", "good")
+    assert contents(read(services, "worker-a")) == ["good"]
+    assert services.workspace.mailbox("worker-a").hot.quarantine.take_news() == 1
+
+
 def test_two_files_with_one_id_are_both_delivered_one_by_one(services: Services) -> None:
     for number in (1, 2):
         by_hand(services, "worker-a", f"{number}.md", f"---\nid: template\nsubject: s{number}\n---\n\nbody {number}")
@@ -252,11 +260,12 @@ def test_a_message_edited_in_place_is_read_as_it_is_now(services: Services) -> N
     assert contents(read(services, "worker-a")) == ["final"]
 
 
-def test_who_holds_the_messages_is_told_before_they_are_marked(services: Services) -> None:
-    sent = send(services, "admin", "worker-a")
+def test_who_holds_the_messages_is_told_of_their_files_before_they_are_marked(services: Services) -> None:
+    send(services, "admin", "worker-a")
+    (path,) = mail(services)
     told: list[tuple[tuple[str, ...], int]] = []
     read(services, "worker-a", hold=lambda ids: told.append((ids, unread(services, "worker-a"))))
-    assert told == [((sent.message_id,), 1)]
+    assert told == [((str(path.relative_to(services.workspace.path)),), 1)]
 
 
 def test_nothing_is_marked_when_it_cannot_be_held(services: Services) -> None:

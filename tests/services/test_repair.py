@@ -18,6 +18,7 @@ from multi_agent_mcp.services.care.finding import Finding
 from multi_agent_mcp.services.creation import NewTask
 from multi_agent_mcp.services.waiter import waiter_lock
 from tests.services.support import by_hand, contents, mail, read, send, unread
+from tests.services.tasks_support import UNKNOWN
 
 
 @pytest.fixture
@@ -76,6 +77,15 @@ def test_a_dead_session_is_ended_and_its_mail_is_unread_again(services: Services
     assert unread(services, "worker-a") == 0
     mended(doctor, "sessions")
     assert unread(services, "worker-a") == 1
+
+
+def test_an_execution_whose_session_is_lost_is_ended(services: Services, doctor: Doctor) -> None:
+    session = services.sessions.open("worker-a", "task")
+    execution = services.executions.begin(session.record, UNKNOWN)
+    (services.workspace.path / "sessions" / "worker-a" / f"{session.record.id}.md").write_bytes(b"")
+    (finding,) = mended(doctor, "sessions")
+    assert execution.id in finding.finding
+    assert not services.executions.get(None, execution.id).running
 
 
 def test_an_interrupt_that_nobody_was_told_of_is_written(services: Services, admin: Agent, doctor: Doctor) -> None:
@@ -141,7 +151,7 @@ def test_a_lock_that_says_a_server_or_a_waiter_lives_is_no_finding(services: Ser
     """It was, with the advice to stop the process that holds it."""
     server = services.doorbell.serve("worker-a", "chat")
     assert server is not None
-    with services.workspace.locks.held(waiter_lock("worker-a", "chat")):
+    with services.workspace.locks.lock(waiter_lock("worker-a", "chat")):
         assert len(services.workspace.locks.all_held()) == 2
         assert found(doctor, "locks") == []
     server.release()

@@ -15,7 +15,7 @@ from multi_agent_mcp.errors import InvalidSession, NoSuchSession
 from multi_agent_mcp.notify.recorder import Recorder
 from multi_agent_mcp.services.sessions import LiveSession
 from tests.conftest import Clock
-from tests.services.support import contents, read, send, unread
+from tests.services.support import contents, mail, read, send, syncs, unread
 
 HOUR = 3600
 
@@ -168,14 +168,86 @@ def test_a_death_between_holding_and_answering_gives_the_message_back(services: 
     assert unread(services, "worker-a") == 1
 
 
-def test_a_message_that_was_archived_meanwhile_comes_back(services: Services) -> None:
+def test_a_message_is_not_archived_before_it_is_confirmed(services: Services) -> None:
     send(services, "admin", "worker-a", "old")
     session = services.sessions.open("worker-a")
     handed_out(services, session)
-    assert services.workspace.mailbox("worker-a").archive_read(keep=0, above=0) == 1
+    assert services.workspace.mailbox("worker-a").archive_read(keep=0, above=0) == 0
     die(services, session)
     assert services.sessions.recover("worker-a") == 1
     assert contents(read(services, "worker-a")) == ["old"]
+
+
+@pytest.mark.parametrize("archived", [False, True])
+def test_what_an_earlier_version_noted_by_its_id_comes_back(services: Services, *, archived: bool) -> None:
+    sent = send(services, "admin", "worker-a", "old")
+    session = services.sessions.open("worker-a")
+    read(services, "worker-a")
+    if archived:
+        services.workspace.mailbox("worker-a").archive_read(keep=0, above=0)
+    services.workspace.sessions.update(session.record.id, lambda found: found.holding((sent.message_id,)))
+    die(services, session)
+    assert services.sessions.recover("worker-a") == 1
+    assert contents(read(services, "worker-a")) == ["old"]
+
+
+def test_what_somebody_wrote_into_a_session_file_leads_nowhere_else(services: Services) -> None:
+    send(services, "admin", "worker-b", "another's")
+    read(services, "worker-b")
+    (path,) = mail(services)
+    session = services.sessions.open("worker-a")
+    forged = (f"ipc/worker-a/../worker-b/{path.name}", f"ipc/worker-b/{path.name}", "ipc/worker-a/", "ipc/worker-a/.md")
+    services.workspace.sessions.update(session.record.id, lambda found: found.holding(forged))
+    die(services, session)
+    assert services.sessions.recover("worker-a") == 0
+    assert unread(services, "worker-b") == 0
+
+
+def test_an_execution_whose_session_was_lost_in_a_power_cut_is_ended(services: Services) -> None:
+    """A file of no bytes is what a file system may leave."""
+    session = services.sessions.open("worker-a", "task")
+    lost = services.executions.begin(session.record, begun(services, 1).id)
+    other = services.sessions.open("worker-a", "task")
+    alive = services.executions.begin(other.record, begun(services, 2).id)
+    path = services.workspace.path / "sessions" / "worker-a" / f"{session.record.id}.md"
+    path.write_bytes(b"")
+    assert services.sessions.recover("worker-a") == 0
+    assert services.executions.get(None, lost.id).error_message == "its session was lost"
+    assert services.executions.get(None, alive.id).running
+
+
+def test_a_session_file_is_never_put_in_place_before_its_content_is_on_the_disk(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut leaves it without a byte, and nobody knows what the session was handed."""
+    send(services, "admin", "worker-a")
+    session = services.sessions.open("worker-a")
+    handed_out(services, session)
+    synced = syncs(monkeypatch)
+    session.touch()
+    assert [path.parent.name for path in synced] == [".tmp"]
+
+
+def test_a_session_at_its_end_takes_nothing_more(services: Services) -> None:
+    """Nobody would give it back: the server ends while a call is at work."""
+    send(services, "admin", "worker-a")
+    session = services.sessions.open("worker-a")
+    session.end()
+    with pytest.raises(InvalidSession):
+        read(services, "worker-a", hold=session.hold)
+    assert unread(services, "worker-a") == 1
+    assert stored(services, session).unconfirmed == ()
+
+
+def test_two_calls_that_hold_the_same_file_let_go_of_it_one_by_one(services: Services) -> None:
+    """One was replaced and gave the mail back, the other has read it meanwhile: its own hold must stand."""
+    send(services, "admin", "worker-a")
+    session = services.sessions.open("worker-a")
+    handed_out(services, session)
+    (held,) = session.record.unconfirmed
+    session.hold((held,))
+    session.give_back((held,))
+    assert stored(services, session).unconfirmed == (held,)
 
 
 def test_a_hand_written_message_comes_back_too(services: Services) -> None:
@@ -189,10 +261,10 @@ def test_a_hand_written_message_comes_back_too(services: Services) -> None:
 
 
 def test_an_answer_that_was_replaced_gives_its_messages_back_at_once(services: Services) -> None:
-    sent = send(services, "admin", "worker-a")
+    send(services, "admin", "worker-a")
     session = services.sessions.open("worker-a")
     read(services, "worker-a", hold=session.hold)
-    session.give_back((sent.message_id,))
+    session.give_back(session.record.unconfirmed)
     assert unread(services, "worker-a") == 1
     assert stored(services, session).unconfirmed == ()
 

@@ -12,6 +12,7 @@ import pytest
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidStatusTransition, StorageError
+from multi_agent_mcp.services import undertakings
 from multi_agent_mcp.services.creation import NewTask
 from multi_agent_mcp.services.drafts import Draft
 from multi_agent_mcp.store.intents import Intent
@@ -162,3 +163,25 @@ def test_doctor_names_what_was_cut_off_and_its_repair_carries_it_out(services: S
     doctor.repair([finding])
     assert [item for item in doctor.examine() if item.check == "undertakings"] == []
     assert inbox(services, "worker-a") == [("request", "admin", "hear")]
+
+
+def test_every_kind_has_somebody_who_carries_it_out(services: Services) -> None:
+    kinds = {value.name for value in vars(undertakings).values() if isinstance(value, undertakings.Kind)}
+    assert kinds == set(services.undertakings.carriers)
+
+
+def test_words_that_the_disk_refuses_are_said_once_when_they_are_said_again(services: Services) -> None:
+    initiator, target = services.agents.get("worker-a"), services.agents.get("worker-b")
+    conversation, _ = services.conversations.begin(initiator, target, "hello")
+    mailbox = services.workspace.mailbox("worker-b").path
+    mailbox.rename(mailbox.with_name("elsewhere"))
+    mailbox.write_text("in the way", encoding="utf-8")
+    with pytest.raises(StorageError):
+        services.conversations.say(initiator, conversation.id, Draft(content="again"))
+    mailbox.unlink()
+    mailbox.with_name("elsewhere").rename(mailbox)
+    services.conversations.say(initiator, conversation.id, Draft(content="again"))
+    services.undertakings.finish()
+    assert [content for _, _, content in inbox(services, "worker-b")] == ["again", "hello"]
+    spoken = services.conversations.messages_of(conversation.id)
+    assert sorted(message.content for message in spoken) == ["again", "hello"]

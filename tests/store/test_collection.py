@@ -200,12 +200,12 @@ def test_updates_of_different_entities_do_not_wait_for_each_other(tasks: Collect
     other = replace(TASK, id="tsk_0123456789ac")
     tasks.add(TASK)
     tasks.add(other)
-    inside = threading.Event()
+    meanwhile = threading.Thread(target=tasks.update, args=(other.id, assign("worker-b")))
 
     def change(task: Task) -> Task:
-        tasks.update(other.id, assign("worker-b"))
-        inside.set()
+        meanwhile.start()
+        meanwhile.join()
         return task
 
     tasks.update(TASK.id, change)
-    assert inside.is_set()
+    assert tasks.get(other.id).assignee_id == "worker-b"

@@ -17,7 +17,7 @@ def quiet_environment(base: Path) -> dict[str, str]:
         (silent / name).write_text(REFUSING, encoding="ascii")
         (silent / name).chmod(0o755)
     return {
-        **{name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ},
+        **{name: os.environ[name] for name in ("PYTHONPATH", "MULTI_AGENT_MCP_CHECK_LOCKS") if name in os.environ},
         "HOME": str(home),
         "PATH": f"{silent}:{os.environ['PATH']}",
         "SHELL": "/bin/sh",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,10 +32,13 @@ class Pruning:
     def prunable(self, now: datetime, age: timedelta) -> list[Prunable]:
         """What would go: archived mail and notifications, ended agent sessions, released wait-locks, idempotency
         claims, scratch files of killed processes."""
-        border = (now - age).timestamp()
-        found = [(path, kind) for path, kind in self._candidates() if path.lstat().st_mtime < border]
-        found += [(path, "scratch") for path in self._scratch()]
-        return [Prunable(path, kind, path.lstat().st_size) for path, kind in found if self._is_inside(path)]
+        scratch = ((path, "scratch", time.time() - SCRATCH_SECONDS) for path in self._scratch())
+        old = ((path, kind, (now - age).timestamp()) for path, kind in self._candidates())
+        return [  # what goes meanwhile, because others are at work, is passed over
+            Prunable(path, kind, status.st_size)
+            for path, kind, border in (*old, *scratch)
+            if (status := _status(path)) is not None and status.st_mtime < border and self._is_inside(path)
+        ]
 
     def delete(self, items: list[Prunable]) -> None:
         for item in items:
@@ -64,6 +68,12 @@ class Pruning:
                     yield folder.path / name, "sessions"
 
     def _scratch(self) -> Iterator[Path]:
-        for path in (self.workspace.path / ".tmp").glob("*.tmp"):
-            if time.time() - path.stat().st_mtime > SCRATCH_SECONDS:
-                yield path
+        return (self.workspace.path / ".tmp").glob("*.tmp")
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """None for what has gone since it was listed."""
+    try:
+        return path.lstat()
+    except FileNotFoundError:
+        return None

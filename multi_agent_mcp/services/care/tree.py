@@ -97,10 +97,13 @@ def _read_everything(patient: Patient) -> None:
 
 def leftovers(patient: Patient) -> Iterator[Finding]:
     """Scratch files of processes that were killed while they wrote: never acknowledged, never anybody's."""
-    for path in sorted((patient.workspace.path / ".tmp").glob("*.tmp")):
-        if time.time() - path.lstat().st_mtime > LEFTOVER_SECONDS:
+    scratch = patient.workspace.files.scratch
+    for path, status in _everything(patient):
+        if path.parent == scratch and path.suffix == ".tmp" and time.time() - status.st_mtime > LEFTOVER_SECONDS:
             finding = "left by a process that was killed while it wrote"
-            yield Finding("leftovers", NOTE, _name(patient, path), finding, "delete it", path.unlink)
+            yield Finding(
+                "leftovers", NOTE, _name(patient, path), finding, "delete it", partial(path.unlink, missing_ok=True)
+            )
 
 
 def _everything(patient: Patient) -> Iterator[tuple[Path, os.stat_result]]:

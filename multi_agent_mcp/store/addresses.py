@@ -1,0 +1,101 @@
+"""Which file of an inbox is meant: by its path, or by an id, which two files may bear."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from multi_agent_mcp.domain.names import id8
+from multi_agent_mcp.store.disk import spelled, storage_errors
+from multi_agent_mcp.store.folder import Folder
+
+R = TypeVar("R", bound=Any)  # an Entity with an id; Python has no intersection types
+
+OUR_NAME = re.compile(r"\d{8}_\d{6}_[0-9a-f]{8}(\.\d+)?\.md")
+STAMP_LENGTH = 15
+
+
+class Addresses(Generic[R]):
+    """The files of an inbox as they are at one moment: `folders` are the hot directory and its archive.
+
+    An id stands for the first file that bears it, in this order: the hot directory before the archive and newer months
+    before older ones, names that we gave before others, then by name.
+    """
+
+    def __init__(self, folders: Iterable[Folder[R]], *, fresh: bool) -> None:
+        self._hot, *self._months = folders
+        self._fresh = fresh
+        self._names = cache(lambda folder: file_names(folder.path))
+
+    def find(self, named: str) -> tuple[Path, R] | None:
+        """The file with this path in the inbox (`note.md`, `archive/2026-11/….md`), else the first with this id."""
+        if named.endswith(".md") and (found := self._at(named)) is not None:
+            return found
+        return next(self._bearers(named), None)
+
+    def of(self, path: Path, entity: R) -> str:
+        """What `find` finds this very file by: its id, or its path if another file is found by that id."""
+        entity_id: str = entity.id
+        alone = path.parent == self._hot.path and fitting(self._names(self._hot), entity_id) == [path.name]
+        if alone and not entity_id.endswith(".md"):
+            return entity_id  # nearly always
+        found = self.find(entity_id)
+        return entity_id if found is not None and found[0] == path else self._within(path)
+
+    def _at(self, named: str) -> tuple[Path, R] | None:
+        last = named.rpartition("/")[2]
+        for folder in (self._hot, *self._months):
+            for name in self._names(folder):
+                if spelled(name) != last or self._within(folder.path / name) != named:
+                    continue
+                if (entity := folder.load(name)) is not None:
+                    return folder.path / name, entity
+        return None
+
+    def _within(self, path: Path) -> str:
+        return spelled(str(path.relative_to(self._hot.path)))
+
+    def _bearers(self, entity_id: str) -> Iterator[tuple[Path, R]]:
+        """Where we named the files ourselves only those are looked at that may have this id."""
+        for folder, name in self._likely(entity_id):
+            entity = folder.load(name)
+            if entity is not None and entity.id == entity_id:
+                yield folder.path / name, entity
+
+    def _likely(self, entity_id: str) -> Iterator[tuple[Folder[R], str]]:
+        ours = sorted(fitting(self._names(self._hot), entity_id))
+        yield from ((self._hot, name) for name in ours)
+        yield from ((self._hot, name) for name in self._hot_ids.get(entity_id, []) if name not in ours)
+        for month in self._months:
+            yield from ((month, name) for name in sorted(fitting(self._names(month), entity_id)))
+
+    @cached_property
+    def _hot_ids(self) -> dict[str, list[str]]:
+        """The hot directory's files by their ids: there a message may have any name."""
+        found: dict[str, list[str]] = {}
+        for name, entity_id in sorted(self._hot.ids(fresh=self._fresh).items()):
+            found.setdefault(entity_id, []).append(name)
+        return found
+
+
+def file_names(path: Path) -> list[str]:
+    """The mail in a directory by name; a directory or a pipe called like mail is none."""
+    try:
+        with storage_errors(path, FileNotFoundError), os.scandir(path) as found:
+            return [
+                item.name
+                for item in found
+                if item.name.endswith(".md") and not item.name.startswith(".") and item.is_file(follow_symlinks=False)
+            ]
+    except FileNotFoundError:
+        return []
+
+
+def fitting(names: Iterable[str], entity_id: str) -> list[str]:
+    """The names under which we would have put this id: `…_{id8}.md`, or `…_{id8}.1.md` beside a namesake."""
+    digits = f"_{id8(entity_id)}."
+    return [name for name in names if name.startswith(digits, STAMP_LENGTH)]
