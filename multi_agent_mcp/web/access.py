@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from multi_agent_mcp.store.files import Files
+from multi_agent_mcp.store.locks import Mutex
 
 COOKIE_DAYS = 30
 CSRF_HEADER = "x-csrf-token"
@@ -35,7 +35,7 @@ class Access:
         # Cookies are shared by all ports of a host, so two consoles must not take each other's.
         self.cookie_name = f"mam_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
         self._ticket: str | None = None
-        self._mutex = threading.Lock()
+        self._mutex = Mutex("link")
 
     def issue_ticket(self) -> str:
         """The secret of a new one-time link; an unused older one is no longer good."""
