@@ -9,48 +9,49 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from multi_agent_mcp.config import Settings, read_environment, read_settings, session_names
-from multi_agent_mcp.domain import names, times
+from multi_agent_mcp.domain import ids as names
+from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.delivery import RungReport
+from multi_agent_mcp.domain.delivery import ChannelReport
 from multi_agent_mcp.errors import NoSuchSession
-from multi_agent_mcp.notify.base import Notifier
+from multi_agent_mcp.hooks.answers import Hooks
+from multi_agent_mcp.notify.channel import Notifier
+from multi_agent_mcp.notify.channels.chain import ChannelChain
+from multi_agent_mcp.notify.channels.default_chain import default_chain, pane_notifier
 from multi_agent_mcp.notify.doorbell import Doorbell
-from multi_agent_mcp.notify.ladder import Ladder
-from multi_agent_mcp.notify.lines import doorbell_line
-from multi_agent_mcp.notify.standard import pane_notifier, standard_ladder
-from multi_agent_mcp.services import undertakings
-from multi_agent_mcp.services.agents import Agents
-from multi_agent_mcp.services.board import Board
-from multi_agent_mcp.services.care.doctor import Doctor
-from multi_agent_mcp.services.care.finding import Patient
-from multi_agent_mcp.services.chat_tasks import ChatTasks
-from multi_agent_mcp.services.chat_work import ChatWork
-from multi_agent_mcp.services.conversations import Conversations
-from multi_agent_mcp.services.correspondence import Correspondence
-from multi_agent_mcp.services.creation import Creation
-from multi_agent_mcp.services.dashboard import Dashboard
-from multi_agent_mcp.services.delegations import Delegations
-from multi_agent_mcp.services.executions import Executions
-from multi_agent_mcp.services.glance import Glance
-from multi_agent_mcp.services.hooks import Hooks
-from multi_agent_mcp.services.interrupts import Interrupts
-from multi_agent_mcp.services.messages import Messages
-from multi_agent_mcp.services.notifications import Notifications
-from multi_agent_mcp.services.post import Post
-from multi_agent_mcp.services.reading import Reading
-from multi_agent_mcp.services.reports import Reports
-from multi_agent_mcp.services.requests import Requests
-from multi_agent_mcp.services.sessions import Sessions
-from multi_agent_mcp.services.signatures import Signatures
-from multi_agent_mcp.services.staffing import Staffing
-from multi_agent_mcp.services.tasks import Tasks
-from multi_agent_mcp.services.timeline import Timelines
-from multi_agent_mcp.services.tracing import Tracing
-from multi_agent_mcp.services.undertakings import Carrier, Kind, Undertakings
-from multi_agent_mcp.services.waiting import Waiting
-from multi_agent_mcp.services.work import Work
+from multi_agent_mcp.notify.line import doorbell_line
+from multi_agent_mcp.services import operations as undertakings
+from multi_agent_mcp.services.chat.conversations import Conversations
+from multi_agent_mcp.services.chat.delegations import Delegations
+from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
+from multi_agent_mcp.services.doctor.doctor import Doctor
+from multi_agent_mcp.services.doctor.finding import CheckContext
+from multi_agent_mcp.services.mail.messages import Messages
+from multi_agent_mcp.services.mail.outbox import Outbox
+from multi_agent_mcp.services.mail.search import MailSearch
+from multi_agent_mcp.services.mail.tracking import DeliveryTracking
+from multi_agent_mcp.services.notices.interrupts import Interrupts
+from multi_agent_mcp.services.notices.notifications import Notifications
+from multi_agent_mcp.services.operations import Handler, Kind, Operations
+from multi_agent_mcp.services.overview.dashboard import Dashboard
+from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
+from multi_agent_mcp.services.overview.snapshot import Snapshots
+from multi_agent_mcp.services.overview.timeline import Timelines
+from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+from multi_agent_mcp.services.sessions.executions import Executions
+from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+from multi_agent_mcp.services.tasks.approvals import Approvals
+from multi_agent_mcp.services.tasks.assignment import Assignments
+from multi_agent_mcp.services.tasks.changes import TaskChanges
+from multi_agent_mcp.services.tasks.creation import TaskCreation
+from multi_agent_mcp.services.team.agents import Agents
+from multi_agent_mcp.services.team.signatures import Signatures
+from multi_agent_mcp.services.turn.chat_action import ChatAction
+from multi_agent_mcp.services.turn.next_action import NextAction
+from multi_agent_mcp.services.turn.reading import Reading
+from multi_agent_mcp.services.turn.reports import Reports
+from multi_agent_mcp.store.files.locks import ORDER_CHECK
 from multi_agent_mcp.store.journal import Journal
-from multi_agent_mcp.store.locks import ORDER_CHECK
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts, catalogue
 
@@ -65,13 +66,27 @@ class Services:
     clock: Callable[[], datetime]
     notifier: Notifier
 
+    @property
+    def session(self) -> str:
+        """The session's id."""
+        return self.workspace.session
+
+    @property
+    def root(self) -> Path:
+        return self.workspace.root
+
+    @property
+    def path(self) -> Path:
+        """The session's directory."""
+        return self.workspace.path
+
     @cached_property
     def agents(self) -> Agents:
         return Agents(self.workspace, self.clock)
 
     @cached_property
     def sessions(self) -> Sessions:
-        return Sessions(self.workspace, self.executions, self.waiting, self.clock)
+        return Sessions(self.workspace, self.executions, self.owner_waits, self.clock)
 
     @cached_property
     def executions(self) -> Executions:
@@ -82,39 +97,39 @@ class Services:
         return Interrupts(self.workspace, self.texts, self.clock)
 
     @cached_property
-    def board(self) -> Board:
-        return Board(self.workspace, self.agents, self.interrupts, self.undertakings, self.clock)
+    def task_changes(self) -> TaskChanges:
+        return TaskChanges(self.workspace, self.agents, self.interrupts, self.operations, self.clock)
 
     @cached_property
-    def creation(self) -> Creation:
-        return Creation(self.workspace, self.agents, self.post, self.waiting, self.undertakings, self.clock)
+    def task_creation(self) -> TaskCreation:
+        return TaskCreation(self.workspace, self.agents, self.outbox, self.owner_waits, self.operations, self.clock)
 
     @cached_property
-    def requests(self) -> Requests:
-        return Requests(
-            self.workspace, self.agents, self.messages, self.post, self.undertakings, self.texts, self.clock
+    def approvals(self) -> Approvals:
+        return Approvals(
+            self.workspace, self.agents, self.messages, self.outbox, self.operations, self.texts, self.clock
         )
 
     @cached_property
-    def work(self) -> Work:
-        return Work(
+    def next_action(self) -> NextAction:
+        return NextAction(
             self.workspace,
-            self.board,
-            self.requests,
-            self.tasks,
+            self.task_changes,
+            self.approvals,
+            self.assignments,
             self.executions,
-            self.undertakings,
+            self.operations,
             self.texts,
             self.clock,
         )
 
     @cached_property
-    def waiting(self) -> Waiting:
-        return Waiting(self.workspace, self.clock)
+    def owner_waits(self) -> OwnerWaits:
+        return OwnerWaits(self.workspace, self.clock)
 
     @cached_property
     def dashboard(self) -> Dashboard:
-        return Dashboard(self.workspace, self.sessions, self.waiting, self.clock)
+        return Dashboard(self.workspace, self.sessions, self.owner_waits, self.clock)
 
     @cached_property
     def reports(self) -> Reports:
@@ -133,8 +148,8 @@ class Services:
             self.texts,
             self.clock,
             self.doorbell,
-            self.post,
-            self.undertakings,
+            self.outbox,
+            self.operations,
         )
 
     @cached_property
@@ -142,70 +157,74 @@ class Services:
         return Signatures(self.agents)
 
     @cached_property
-    def tracing(self) -> Tracing:
-        return Tracing(self.workspace, self.agents, self.doorbell)
+    def tracking(self) -> DeliveryTracking:
+        return DeliveryTracking(self.workspace, self.agents, self.doorbell)
 
     @cached_property
-    def correspondence(self) -> Correspondence:
-        return Correspondence(self.workspace)
+    def mail_search(self) -> MailSearch:
+        return MailSearch(self.workspace)
 
     @cached_property
-    def post(self) -> Post:
-        return Post(self.workspace, self.signatures, self.doorbell.announce)
+    def outbox(self) -> Outbox:
+        return Outbox(self.workspace, self.signatures, self.doorbell.announce)
 
     @cached_property
-    def undertakings(self) -> Undertakings:
+    def operations(self) -> Operations:
         """Who carries out which kind of intent."""
-        carriers: dict[Kind, Carrier] = {
-            undertakings.SEND: lambda intent: self.post.carry(intent),
-            undertakings.CREATE_TASKS: lambda intent: self.creation.carry(intent),
-            undertakings.SEND_TASK: lambda intent: self.creation.carry(intent),
-            undertakings.REQUEST_TASK: lambda intent: self.creation.carry(intent),
-            undertakings.DECIDE_REQUEST: lambda intent: self.requests.carry_decision(intent),
-            undertakings.ASSIGN_TASK: lambda intent: self.board.carry_assignment(intent),
-            undertakings.BLOCK_FAMILY: lambda intent: self.board.carry_block(intent),
-            undertakings.REPORT_COMPLETED: lambda intent: self.work.carry_completion(intent),
-            undertakings.BEGIN_CONVERSATION: lambda intent: self.conversations.carry_beginning(intent),
-            undertakings.SAY: lambda intent: self.conversations.carry_words(intent),
-            undertakings.END_CONVERSATION: lambda intent: self.conversations.carry_end(intent),
+        handlers: dict[Kind, Handler] = {
+            undertakings.SEND: lambda intent: self.outbox.carry(intent),
+            undertakings.CREATE_TASKS: lambda intent: self.task_creation.carry(intent),
+            undertakings.SEND_TASK: lambda intent: self.task_creation.carry(intent),
+            undertakings.REQUEST_TASK: lambda intent: self.task_creation.carry(intent),
+            undertakings.DECIDE_REQUEST: lambda intent: self.approvals.apply_decision(intent),
+            undertakings.ASSIGN_TASK: lambda intent: self.task_changes.apply_assignment(intent),
+            undertakings.BLOCK_FAMILY: lambda intent: self.task_changes.apply_block(intent),
+            undertakings.REPORT_COMPLETED: lambda intent: self.next_action.apply_completion(intent),
+            undertakings.BEGIN_CONVERSATION: lambda intent: self.conversations.apply_start(intent),
+            undertakings.SAY: lambda intent: self.conversations.apply_message(intent),
+            undertakings.END_CONVERSATION: lambda intent: self.conversations.apply_end(intent),
         }
-        return Undertakings(self.workspace, carriers)
+        return Operations(self.workspace, handlers)
 
     @cached_property
-    def glance(self) -> Glance:
-        return Glance(
+    def snapshots(self) -> Snapshots:
+        return Snapshots(
             self.workspace,
             self.sessions,
-            self.waiting,
+            self.owner_waits,
             self.interrupts,
-            self.correspondence,
-            self.tracing,
+            self.mail_search,
+            self.tracking,
             self.clock,
         )
 
     @cached_property
     def timeline(self) -> Timelines:
-        return Timelines(self.workspace, self.correspondence, self.doorbell, self.clock)
+        return Timelines(self.workspace, self.mail_search, self.doorbell, self.clock)
 
     @cached_property
     def conversations(self) -> Conversations:
-        return Conversations(self.workspace, self.agents, self.messages, self.post, self.undertakings, self.clock)
+        return Conversations(self.workspace, self.agents, self.messages, self.outbox, self.operations, self.clock)
 
     @cached_property
     def delegations(self) -> Delegations:
         return Delegations(self.workspace, self.agents, self.sessions, self.conversations, self.texts, self.clock)
 
     @cached_property
-    def chat_tasks(self) -> ChatTasks:
-        return ChatTasks(self.workspace, self.agents, self.board, self.conversations, self.audit, self.clock)
+    def chat_task_operations(self) -> ChatTaskOperations:
+        return ChatTaskOperations(
+            self.workspace, self.agents, self.task_changes, self.conversations, self.audit, self.clock
+        )
 
     @cached_property
-    def staffing(self) -> Staffing:
-        return Staffing(self.workspace, self.agents, self.sessions, self.board, self.delegations, self.clock)
+    def missing_sessions(self) -> MissingSessions:
+        return MissingSessions(
+            self.workspace, self.agents, self.sessions, self.task_changes, self.delegations, self.clock
+        )
 
     @cached_property
-    def chat_work(self) -> ChatWork:
-        return ChatWork(self.workspace, self.delegations, self.conversations, self.texts)
+    def chat_action(self) -> ChatAction:
+        return ChatAction(self.workspace, self.delegations, self.conversations, self.texts)
 
     @cached_property
     def reading(self) -> Reading:
@@ -217,30 +236,30 @@ class Services:
             self.clock,
             self.reports,
             self.conversations,
-            self.waiting,
+            self.owner_waits,
             self.signatures,
         )
 
     @cached_property
-    def tasks(self) -> Tasks:
-        return Tasks(self.workspace, self.agents, self.messages, self.undertakings, self.texts, self.clock)
+    def assignments(self) -> Assignments:
+        return Assignments(self.workspace, self.agents, self.messages, self.operations, self.texts, self.clock)
 
-    def rungs(self, agent: Agent) -> tuple[RungReport, ...]:
+    def rungs(self, agent: Agent) -> tuple[ChannelReport, ...]:
         """The agent's rungs, strongest first, and why each could not ring now; see `notify.ladder.explain`."""
-        return self.notifier.explain(agent) if isinstance(self.notifier, Ladder) else ()
+        return self.notifier.explain(agent) if isinstance(self.notifier, ChannelChain) else ()
 
     def doctor(self, probe: Callable[[Agent], str | None]) -> Doctor:
         """`probe` says why an agent's pane cannot be rung."""
         return Doctor(
-            Patient(
+            CheckContext(
                 self.workspace,
                 self.agents,
                 self.sessions,
-                self.waiting,
-                self.staffing,
+                self.owner_waits,
+                self.missing_sessions,
                 self.interrupts,
                 self.signatures,
-                self.undertakings,
+                self.operations,
                 probe,
             )
         )
@@ -282,4 +301,4 @@ def open_session(
         raise NoSuchSession(session=session)
     settings = read_settings(workspace.settings_path, language)
     texts = catalogue(settings.language)
-    return Services(workspace, settings, texts, clock, notifier or standard_ladder(workspace, settings, texts))
+    return Services(workspace, settings, texts, clock, notifier or default_chain(workspace, settings, texts))

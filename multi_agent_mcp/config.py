@@ -65,7 +65,7 @@ class Settings:
 def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
     """`MULTI_AGENT_MCP_ROOT/_SESSION/_AGENT/_PURPOSE`, and the pane this process was started in. The passkey was taken
     out when the process began; see `environment.take_passkey`. The tests set `_CHECK_LOCKS` for the processes they
-    start; see `store/locks.py`."""
+    start; see `store/files/locks.py`."""
     return Environment(
         root=environ.get(f"{ENV}ROOT"),
         session=environ.get(f"{ENV}SESSION"),
@@ -82,8 +82,8 @@ def child_environment(**added: str) -> dict[str, str]:
 
 
 def _pane(environ: Mapping[str, str]) -> TmuxPane | None:
-    """`TMUX` is `socket,server pid,session`. Codex hands its servers neither (HOSTS §3): `host-config` then gives
-    both explicitly, as `MULTI_AGENT_MCP_PANE` and `MULTI_AGENT_MCP_SOCKET`."""
+    """`TMUX` is `socket,server pid,session`. Codex hands its servers neither (docs/hosts.md, The server's life):
+    `host-config` then gives both explicitly, as `MULTI_AGENT_MCP_PANE` and `MULTI_AGENT_MCP_SOCKET`."""
     socket_path = environ.get(f"{ENV}SOCKET") or environ.get("TMUX", "").split(",")[0]
     pane_id = environ.get(f"{ENV}PANE") or environ.get("TMUX_PANE", "")
     return TmuxPane(socket_path, pane_id) if socket_path and pane_id.startswith("%") else None

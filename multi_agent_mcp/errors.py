@@ -1,7 +1,7 @@
 """The whole exception tree: what was refused, as data.
 
-A `Refusal` carries its code (contract §4), the key of its sentence in the catalogue and the values that fill it.
-Services raise it; only the doors (tool wrapper, command line, web) catch it and put it into words.
+A `Refusal` carries its code (docs/protocol.md, Error codes), the key of its sentence in the catalogue and the values
+that fill it. Services raise it; only the doors (tool wrapper, command line, web) catch it and put it into words.
 """
 
 from __future__ import annotations

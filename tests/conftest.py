@@ -12,10 +12,10 @@ from hypothesis import settings
 
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.notify.recorder import Recorder
-from multi_agent_mcp.services.team import Team, add_missing, create_session
-from multi_agent_mcp.store.files import Files
-from multi_agent_mcp.store.locks import ORDER_CHECK
+from multi_agent_mcp.notify.channels.recorder import Recorder
+from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
+from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.files.locks import ORDER_CHECK
 from multi_agent_mcp.store.workspace import Workspace
 
 settings.register_profile("untimed", deadline=None)  # a loaded machine is no bug

@@ -12,7 +12,7 @@ from benchmarks.browser import chromium, console, painted
 from benchmarks.table import Finding
 from benchmarks.team import Team
 from benchmarks.timing import in_turns, ms
-from multi_agent_mcp.services.creation import NewTask
+from multi_agent_mcp.services.tasks.creation import NewTask
 
 LOADS = 7
 CHANGES = 15
@@ -78,7 +78,7 @@ def _load(context: BrowserContext, address: str) -> float:
 def _until_seen(team: Team, page: Page, title: str) -> float:
     """Seconds from the task being stored until its card is in the page."""
     services = team.services
-    services.creation.create(services.agents.get("owner"), [NewTask(title=title, priority="urgent")])
+    services.task_creation.create(services.agents.get("owner"), [NewTask(title=title, priority="urgent")])
     stored = time.time()
     page.locator(".card", has_text=title).first.wait_for(state="attached")
     came = page.evaluate("(title) => Object.entries(window.came).find(([label]) => label.startsWith(title))[1]", title)

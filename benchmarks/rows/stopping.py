@@ -17,13 +17,14 @@ from benchmarks.table import Finding
 from benchmarks.team import Team, unsynced
 from benchmarks.timing import in_turns, ms
 from benchmarks.wire import Server
-from multi_agent_mcp.domain import names, times
+from multi_agent_mcp.domain import ids as names
+from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import InvalidStatusTransition
-from multi_agent_mcp.services.creation import NewTask
+from multi_agent_mcp.services.tasks.creation import NewTask
 
 ADDED_AT_MOST = 0.0003
 CALL_EVERY = 0.01
@@ -70,7 +71,7 @@ def claims(bench: Bench) -> Finding:
     team = bench.team()
     worker = team.services.agents.get("worker")
     items = [NewTask(title=f"task {number}", assignee_id="worker") for number in range(CLAIMED)]
-    tasks = [task.id for task in team.services.creation.create(worker, items)]
+    tasks = [task.id for task in team.services.task_creation.create(worker, items)]
     context = multiprocessing.get_context("spawn")
     ready, wins = context.Barrier(CLAIMERS + 1), context.SimpleQueue()
     claimers = [
@@ -127,12 +128,12 @@ def _finished_tasks(team: Team, count: int) -> None:
 def _interrupted(team: Team, server: Server) -> float:
     """Starts a task, blocks it amid the agent's calls, and lets the agent read its notification."""
     worker, owner = team.services.agents.get("worker"), team.services.agents.get("owner")
-    (task,) = team.services.creation.create(owner, [NewTask(title="to be stopped", assignee_id="worker")])
-    team.services.board.start(worker, task.id)
+    (task,) = team.services.task_creation.create(owner, [NewTask(title="to be stopped", assignee_id="worker")])
+    team.services.task_changes.start(worker, task.id)
     blocked_at: list[float] = []
 
     def block() -> None:
-        team.services.board.set_status(owner, task.id, "blocked")
+        team.services.task_changes.set_status(owner, task.id, "blocked")
         blocked_at.append(time.perf_counter())
 
     blocker = threading.Timer(5 * CALL_EVERY, block)
@@ -177,7 +178,7 @@ def _claim(root: Path, tasks: list[str], number: int, ready: Barrier, wins: Simp
 
 def _won(team: Team, worker: Agent, task_id: str) -> bool:
     try:
-        team.services.board.start(worker, task_id)
+        team.services.task_changes.start(worker, task_id)
     except InvalidStatusTransition:
         return False
     return True

@@ -15,7 +15,7 @@ from benchmarks.bench import Bench, Scale
 from benchmarks.durable import durable_write
 from benchmarks.table import Finding
 from benchmarks.team import KILOBYTE, Team
-from multi_agent_mcp.services.drafts import Draft
+from multi_agent_mcp.services.validation import Draft
 
 START_SECONDS = 60.0  # then a process has died before it began, and nobody waits for it for ever
 

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from multi_agent_mcp.cli.door import Desk, Json, Root, Session, desk, table
+from multi_agent_mcp.cli.context import Json, Root, Session, SessionContext, session_context, table
 from multi_agent_mcp.config import read_environment, tmux_socket
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
-from multi_agent_mcp.domain.names import agent_id as parse_agent_id
-from multi_agent_mcp.domain.plain import named, one_line
+from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
+from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.services.drafts import require_choice
+from multi_agent_mcp.services.validation import require_choice
 
 app = typer.Typer(help="Who takes part: add, set, list, remove.", no_args_is_help=True)
 
@@ -40,12 +40,12 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Register an agent: its record, its mailbox, its key."""
-    with desk(root, session, as_json=as_json) as opened:
+    with session_context(root, session, as_json=as_json) as context:
         require_choice("role", role, ROLES)
         require_choice("type", type, AGENT_TYPES)
         place = _pane_fields(pane, socket)
         if parent is not None:
-            opened.services.agents.get(parent)
+            context.services.agents.get(parent)
         agent = Agent(
             id=parse_agent_id(agent_id),
             role=role,
@@ -56,9 +56,9 @@ def add(
             host=host,
             **place,
         )
-        added = opened.services.agents.add(agent)
-        key = str(opened.services.workspace.key_path(added.id))
-        opened.show({"agent_id": added.id, "key_file": key, **place}, [f"{added.id}: {added.role}, key in {key}"])
+        added = context.services.agents.add(agent)
+        key = str(context.services.workspace.key_path(added.id))
+        context.show({"agent_id": added.id, "key_file": key, **place}, [f"{added.id}: {added.role}, key in {key}"])
 
 
 @app.command("set")
@@ -75,15 +75,15 @@ def set_agent(
     as_json: Json = False,
 ) -> None:
     """Change what is registered for an agent; an empty text takes a value away."""
-    with desk(root, session, as_json=as_json) as opened:
+    with session_context(root, session, as_json=as_json) as context:
         texts = {"host": host, "command": command, "name": name}
         changed = {key: value for key, value in texts.items() if value is not None}
         if (here and pane) or (socket and not pane) or not (here or pane or changed):
             raise InvalidArguments("nothing_to_set")
         changed |= _pane_fields(_pane_here() if here else pane, socket)
-        agent = opened.services.agents.change(agent_id, **changed)
+        agent = context.services.agents.change(agent_id, **changed)
         shown = {key: getattr(agent, key) for key in changed}
-        opened.show(
+        context.show(
             {"agent_id": agent.id, **shown},
             [f"{agent.id}: {key}: {one_line(str(value))}" for key, value in shown.items()],
         )
@@ -92,33 +92,33 @@ def set_agent(
 @app.command("list")
 def list_agents(root: Root = None, session: Session = None, as_json: Json = False) -> None:
     """Show the agents, whether their servers run, their panes and their unread mail."""
-    with desk(root, session, as_json=as_json) as opened:
-        records = [_record(opened, agent) for agent in opened.services.agents.all().values()]
+    with session_context(root, session, as_json=as_json) as context:
+        records = [_record(context, agent) for agent in context.services.agents.all().values()]
         head = ("id", "role", "type", "parent", "alive", "unread", "pane")
         rows = [
             (
                 record["id"],
                 record["role"],
                 record["type"],
-                named(record["parent_id"]),
+                display_id(record["parent_id"]),
                 "yes" if record["alive"] else "no",
                 record["unread"],
                 record["pane_id"] or "-",
             )
             for record in records
         ]
-        opened.show({"agents": records}, table(head, rows))
+        context.show({"agents": records}, table(head, rows))
 
 
 @app.command()
 def remove(agent_id: AgentId, root: Root = None, session: Session = None, as_json: Json = False) -> None:
     """Take an agent out: nobody can write to it any more. Its files stay."""
-    with desk(root, session, as_json=as_json) as opened:
-        removed = opened.services.agents.remove(agent_id)
-        opened.show({"agent_id": removed.id}, [f"{removed.id} is removed; its files stay"])
+    with session_context(root, session, as_json=as_json) as context:
+        removed = context.services.agents.remove(agent_id)
+        context.show({"agent_id": removed.id}, [f"{removed.id} is removed; its files stay"])
 
 
-def _record(opened: Desk, agent: Agent) -> dict[str, Any]:
+def _record(context: SessionContext, agent: Agent) -> dict[str, Any]:
     return {
         "id": agent.id,
         "role": agent.role,
@@ -126,8 +126,8 @@ def _record(opened: Desk, agent: Agent) -> dict[str, Any]:
         "name": agent.name,
         "parent_id": agent.parent_id,
         "status": agent.status,
-        "alive": opened.services.sessions.alive(agent.id),
-        "unread": opened.services.reading.unread_count(agent.id),
+        "alive": context.services.sessions.alive(agent.id),
+        "unread": context.services.reading.unread_count(agent.id),
         "pane_id": agent.pane_id,
         "socket_path": agent.socket_path,
         "session_name": agent.session_name,
@@ -147,7 +147,7 @@ def _pane_fields(pane: str | None, socket: str | None) -> dict[str, Any]:
     """What is registered for `--pane`: found on its tmux server now, so that a later pane of that number is not it."""
     if pane is None:
         return {}
-    from multi_agent_mcp.notify.tmux import pane_place  # libtmux takes 70 ms to import
+    from multi_agent_mcp.notify.tmux.client import pane_place  # libtmux takes 70 ms to import
 
     here = read_environment().pane
     socket_path = socket or (here.socket_path if here else tmux_socket())

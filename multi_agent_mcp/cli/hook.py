@@ -1,4 +1,4 @@
-"""`hook`: what a host runs at every tool call, so it must cost next to nothing (HOSTS §6).
+"""`hook`: what a host runs at every tool call, so it must cost next to nothing (docs/protocol.md, Hooks).
 
 With nothing to say it ends after one small file and three stat(2), before anything of the package is imported that
 takes longer than that: hence no typer, no argparse and no `config`, and imports where they are needed. It never breaks
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.environment import variable
-from multi_agent_mcp.store.hookstate import surely_silent
+from multi_agent_mcp.hooks.state_file import surely_silent
 
 if TYPE_CHECKING:
     from multi_agent_mcp.bootstrap import Services
@@ -88,7 +88,7 @@ def _answer(event: dict[str, Any], options: dict[str, str]) -> dict[str, Any] | 
         if surely_silent(path, options["agent"], purpose, name, host_session):
             return None
     services, agent_id = _opened(options)
-    from multi_agent_mcp.services.hooks import Event
+    from multi_agent_mcp.hooks.answers import Event
 
     return services.hooks.answer(agent_id, purpose, Event(name, host_session, options.get("host")))
 
@@ -97,7 +97,7 @@ def _wait(options: dict[str, str]) -> int:
     """Waits until the agent is to be woken."""
     import signal
 
-    from multi_agent_mcp.services.waiter import Host, Waiter
+    from multi_agent_mcp.hooks.waiter import Host, Waiter
 
     host = Host()  # before anything that takes time: it may go meanwhile
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -122,8 +122,8 @@ def _opened(options: dict[str, str]) -> tuple[Services, str]:
     from multi_agent_mcp.bootstrap import open_session
     from multi_agent_mcp.config import find_root, find_session
     from multi_agent_mcp.domain.agent import PURPOSES
-    from multi_agent_mcp.domain.names import agent_id
-    from multi_agent_mcp.services.drafts import require_choice
+    from multi_agent_mcp.domain.ids import agent_id
+    from multi_agent_mcp.services.validation import require_choice
 
     require_choice("purpose", options.get("purpose", "task"), PURPOSES)
     root = find_root(options.get("root"), Path.cwd())
@@ -155,7 +155,7 @@ def _complain(error: BaseException) -> None:
         if isinstance(error, Refusal):
             sentence = f"{error.code}: {catalogue(DEFAULT_LANGUAGE).sentence(error)}"
     finally:
-        from multi_agent_mcp.domain.plain import one_line
+        from multi_agent_mcp.domain.sanitize import one_line
 
         sys.stderr.write(f"multi-agent-mcp: hook: {one_line(sentence)[:500]}\n")
 

@@ -8,14 +8,25 @@ from typing import Annotated, Any
 
 import typer
 
-from multi_agent_mcp.cli.door import As, Json, Root, Session, complain, desk, indented, say, table, unverified
+from multi_agent_mcp.cli.context import (
+    As,
+    Json,
+    Root,
+    Session,
+    complain,
+    indented,
+    say,
+    session_context,
+    table,
+    unverified,
+)
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
-from multi_agent_mcp.domain.plain import named, one_line
+from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import MessageNotFound
-from multi_agent_mcp.services.drafts import Draft
-from multi_agent_mcp.services.reading import Query
+from multi_agent_mcp.services.turn.reading import Query
+from multi_agent_mcp.services.validation import Draft
 
 EVERYBODY = "all"
 
@@ -33,8 +44,8 @@ def send(
     as_json: Json = False,
 ) -> None:
     """Send a message and ring its receiver."""
-    with desk(root, session, acting, as_json=as_json) as opened:
-        to_everybody = receiver == EVERYBODY and EVERYBODY not in opened.services.agents.all()
+    with session_context(root, session, acting, as_json=as_json) as context:
+        to_everybody = receiver == EVERYBODY and EVERYBODY not in context.services.agents.all()
         draft = Draft(
             content=sys.stdin.read() if content == "-" else content,
             receiver_id=None if to_everybody else receiver,
@@ -43,14 +54,14 @@ def send(
             priority=priority,
             idempotency_key=idempotency_key,
         )
-        sent = opened.services.messages.send(opened.me, draft)
+        sent = context.services.messages.send(context.me, draft)
         answer = {
             "message_id": sent.message_id,
             "receiver_ids": sent.receiver_ids,
             "delivery": {agent_id: delivery.as_answer() for agent_id, delivery in sent.delivery.items()},
         }
         lines = [f"{agent_id}: {_delivery(delivery)}" for agent_id, delivery in sent.delivery.items()]
-        opened.show(answer, [sent.message_id, *lines])
+        context.show(answer, [sent.message_id, *lines])
 
 
 def read(
@@ -67,8 +78,8 @@ def read(
     as_json: Json = False,
 ) -> None:
     """Print unread mail and mark it read. Mail of another agent is gone for that agent then: use --peek to look."""
-    with desk(root, session, agent or acting, as_json=as_json) as opened:
-        opened.services.sessions.recover(opened.me.id)
+    with session_context(root, session, agent or acting, as_json=as_json) as context:
+        context.services.sessions.recover(context.me.id)
         query = Query(
             unread_only=not everything,
             mark_as_read=not peek,
@@ -77,10 +88,10 @@ def read(
             whole=True,
             polling=False,
         )
-        reading = opened.services.reading
-        handover = reading.select(opened.me, query)
+        reading = context.services.reading
+        handover = reading.select(context.me, query)
         answer = reading.preview(handover)
-        opened.show(answer, _letters(answer))
+        context.show(answer, _letters(answer))
         sys.stdout.flush()
         for report in reading.complete(handover).get("reports_not_followed", ()):
             complain(f"{report['message_id']}: {report['reason']}")
@@ -94,9 +105,9 @@ def unread(
     as_json: Json = False,
 ) -> None:
     """Count unread mail."""
-    with desk(root, session, agent or acting, as_json=as_json) as opened:
-        count = opened.services.reading.unread_count(opened.me.id)
-        opened.show({"agent_id": opened.me.id, "unread_count": count}, [str(count)])
+    with session_context(root, session, agent or acting, as_json=as_json) as context:
+        count = context.services.reading.unread_count(context.me.id)
+        context.show({"agent_id": context.me.id, "unread_count": count}, [str(count)])
 
 
 def trace(
@@ -106,11 +117,11 @@ def trace(
     as_json: Json = False,
 ) -> None:
     """Show where a message is and every step it took: stored, rung, submitted, read."""
-    with desk(root, session, as_json=as_json) as opened:
-        traces = opened.services.tracing.trace(message_id)
+    with session_context(root, session, as_json=as_json) as context:
+        traces = context.services.tracking.trace(message_id)
         if not traces:
             raise MessageNotFound(message_id=message_id)
-        opened.show({"message_id": message_id, "copies": traces}, _traces(traces))
+        context.show({"message_id": message_id, "copies": traces}, _traces(traces))
 
 
 def _delivery(delivery: Delivery) -> str:
@@ -119,7 +130,7 @@ def _delivery(delivery: Delivery) -> str:
 
 def _letters(answer: dict[str, Any]) -> Iterator[str]:
     for message in answer["messages"]:
-        parties = f"{named(message['sender_id'])}{unverified(message)} → {named(message['receiver_id'])}"
+        parties = f"{display_id(message['sender_id'])}{unverified(message)} → {display_id(message['receiver_id'])}"
         yield f"── {message['created_at']}  {parties}  {one_line(message['id'])}"
         yield "   " + one_line(f"{message['message_type']}, {message['priority']}: {message['subject']}")
         yield ""
@@ -132,7 +143,9 @@ def _letters(answer: dict[str, Any]) -> Iterator[str]:
 
 def _traces(traces: list[dict[str, Any]]) -> Iterator[str]:
     for copy in traces:
-        yield one_line(f"{named(copy['sender_id'])} → {named(copy['receiver_id'])}: {copy['state']} {copy['path']}")
+        yield one_line(
+            f"{display_id(copy['sender_id'])} → {display_id(copy['receiver_id'])}: {copy['state']} {copy['path']}"
+        )
         stored = parse_time(copy["steps"][0]["at"])
         rows = []
         for step in copy["steps"]:

@@ -7,21 +7,11 @@ from typing import Annotated
 import typer
 
 from multi_agent_mcp import __version__
-from multi_agent_mcp.cli import (
-    agents,
-    care,
-    hook,
-    hosts,
-    mail,
-    serve,
-    setup,
-    supervise,
-    talk,
-    tasks,
-    team,
-    timeline,
-    web,
-)
+from multi_agent_mcp.cli import agents, hook, mail, serve, supervise, tasks, team, timeline, web
+from multi_agent_mcp.cli import conversations as talk
+from multi_agent_mcp.cli import doctor as care
+from multi_agent_mcp.cli import host_config as hosts
+from multi_agent_mcp.cli import init as setup
 from multi_agent_mcp.cli.demo.command import demo
 from multi_agent_mcp.cli.watch.command import watch
 

@@ -1,7 +1,7 @@
 """`serve`: the stdio MCP server of one agent.
 
-A host waits for it, some only a second (HOSTS §3). So it reads its few options without typer, whose import and that of
-the other commands would take a tenth of that.
+A host waits for it, some only a second (docs/protocol.md, Host life cycle). So it reads its few options without
+typer, whose import and that of the other commands would take a tenth of that.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import TextIO
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.config import Environment, find_root, find_session, read_environment
 from multi_agent_mcp.domain.agent import PURPOSES
-from multi_agent_mcp.domain.plain import neutral
+from multi_agent_mcp.domain.sanitize import sanitize
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.server.binding import Binding
-from multi_agent_mcp.services.drafts import require_choice
+from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES, catalogue
 
 HELP = "Run an agent's MCP server on standard input and output. Hosts start it; see host-config."
@@ -33,7 +33,7 @@ class _Harmless(logging.Formatter):
     """Log lines name files and ids that anybody may have written."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return neutral(super().format(record))
+        return sanitize(super().format(record))
 
 
 class _StandardError(logging.StreamHandler[TextIO]):
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str], passkey: str | None = None) -> None:
         texts = services.texts
         binding = _bound(services, options, environment, passkey)
     except Refusal as refusal:
-        from multi_agent_mcp.cli.door import complain
+        from multi_agent_mcp.cli.context import complain
 
         complain(f"{refusal.code}: {texts.sentence(refusal)}")
         raise SystemExit(WRONG_USE) from None

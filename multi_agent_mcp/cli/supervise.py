@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from multi_agent_mcp.bootstrap import Services
-from multi_agent_mcp.cli.door import Root, Session, desk, say
+from multi_agent_mcp.cli.context import Root, Session, say, session_context
 from multi_agent_mcp.cli.team import command_of, environment_of
 from multi_agent_mcp.config import read_environment
 from multi_agent_mcp.errors import InvalidArguments, Refusal
-from multi_agent_mcp.services.staffing import Post, Window
-from multi_agent_mcp.services.supervision import Supervision
-from multi_agent_mcp.store.locks import WINDOWS
-from multi_agent_mcp.store.watch import Changes, Watch
+from multi_agent_mcp.services.overview.missing_sessions import Slot, Window
+from multi_agent_mcp.services.overview.supervision import Supervision
+from multi_agent_mcp.store.files.locks import WINDOWS
+from multi_agent_mcp.system.file_events import Changes, Watch
 
 if TYPE_CHECKING:
     from multi_agent_mcp.cli.windows import Windows
@@ -32,11 +32,11 @@ def supervise(root: Root = None, session: Session = None) -> None:
     """Open windows for missing agent sessions and close finished ones, until `down` or Ctrl-C. Runs inside tmux."""
     from multi_agent_mcp.cli.windows import Windows
 
-    with desk(root, session) as opened:
+    with session_context(root, session) as context:
         here = read_environment().pane
         if here is None:
             raise InvalidArguments(reason="supervise runs in a tmux pane; `up` opens one for it")
-        services = opened.services
+        services = context.services
         supervision = Supervision(services.workspace)
         with services.workspace.locks.held(WINDOWS):
             supervision.begin()
@@ -55,7 +55,7 @@ class Supervisor:
 
     def __init__(self, services: Services, supervision: Supervision, windows: Windows) -> None:
         self.services = services
-        self.staffing = services.staffing
+        self.staffing = services.missing_sessions
         self.supervision = supervision
         self.windows = windows
         self.is_wanted = True
@@ -77,7 +77,7 @@ class Supervisor:
             if event := self._fill(post):
                 yield event
 
-    def _tend(self, post: Post, window: Window) -> str | None:
+    def _tend(self, post: Slot, window: Window) -> str | None:
         """A window whose session has logged out is closed; one that has died is noted, with the failures in a row."""
         if not window.pane:
             return None  # it failed before and rests
@@ -88,12 +88,12 @@ class Supervisor:
             return f"{post.agent_id} ({post.purpose}): logged out, window closed"
         failures = 0 if window.stays else self.staffing.failures_after(post, window)
         if failures:
-            self.staffing.opened(post, {}, failures)
+            self.staffing.context(post, {}, failures)
             return f"{post.agent_id} ({post.purpose}): its command died at once, {failures} times in a row"
         self.staffing.closed(post)
         return f"{post.agent_id} ({post.purpose}): its window is gone"
 
-    def _fill(self, post: Post) -> str | None:
+    def _fill(self, post: Slot) -> str | None:
         window = self.staffing.window(post)
         if window is not None and (window.pane or window.rests(self.services.clock())):
             return None
@@ -108,11 +108,11 @@ class Supervisor:
         try:
             pane = self.windows.open(post, command, environment, failures=failures)
         except Refusal as refusal:
-            self.staffing.opened(post, {}, failures + 1)
+            self.staffing.context(post, {}, failures + 1)
             return f"{post.agent_id} ({post.purpose}): {self.services.texts.sentence(refusal)}"
         return f"{post.agent_id} ({post.purpose}): window opened" if pane else f"{post.agent_id}: died at once"
 
 
 def _directories(services: Services) -> list[Path]:
-    base = services.workspace.path
+    base = services.path
     return [base / kind / agent_id for kind in WATCHED for agent_id in services.agents.all()]

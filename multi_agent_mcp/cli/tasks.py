@@ -7,15 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from multi_agent_mcp.cli.door import As, Json, Root, Session, desk, indented, table
+from multi_agent_mcp.cli.context import As, Json, Root, Session, indented, session_context, table
 from multi_agent_mcp.domain.execution import Execution
-from multi_agent_mcp.domain.plain import named, one_line
+from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.services.creation import NewTask
-from multi_agent_mcp.services.drafts import require_choice
-from multi_agent_mcp.services.work import brief
-from multi_agent_mcp.store.frontmatter import as_plain
+from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.turn.next_action import summary_of
+from multi_agent_mcp.services.validation import require_choice
+from multi_agent_mcp.store.codec.frontmatter import as_plain
 
 ACTIONS = ("blocked", "cancel", "pause")
 
@@ -40,7 +40,7 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Make a task: `todo` with an assignee, else `backlog`."""
-    with desk(root, session, acting, as_json=as_json) as opened:
+    with session_context(root, session, acting, as_json=as_json) as context:
         new = NewTask(
             title=title,
             description=description,
@@ -48,8 +48,8 @@ def add(
             assignee_id=assignee,
             dependencies=depends_on or (),
         )
-        (task,) = opened.services.creation.create(opened.me, [new], parent)
-        opened.show({"task_id": task.id, "status": task.status, "assignee_id": task.assignee_id}, [task.id])
+        (task,) = context.services.task_creation.create(context.me, [new], parent)
+        context.show({"task_id": task.id, "status": task.status, "assignee_id": task.assignee_id}, [task.id])
 
 
 @app.command("list")
@@ -61,12 +61,12 @@ def list_tasks(
     as_json: Json = False,
 ) -> None:
     """List tasks, oldest first."""
-    with desk(root, session, as_json=as_json) as opened:
+    with session_context(root, session, as_json=as_json) as context:
         if status is not None:
             require_choice("status", status, TASK_STATUSES)
         tasks = [
             task
-            for task in opened.services.workspace.tasks.all()
+            for task in context.services.workspace.tasks.all()
             if status in (None, task.status) and assignee in (None, task.assignee_id)
         ]
         tasks.sort(key=lambda task: (task.created_at, task.id))
@@ -74,17 +74,17 @@ def list_tasks(
             (task.id, task.status, task.priority, task.assignee_id or "-", f"{task.progress}%", one_line(task.title))
             for task in tasks
         ]
-        records = [{**brief(task), "assignee_id": task.assignee_id, "progress": task.progress} for task in tasks]
+        records = [{**summary_of(task), "assignee_id": task.assignee_id, "progress": task.progress} for task in tasks]
         head = ("task", "status", "priority", "assignee", "progress", "title")
-        opened.show({"tasks": records, "total_count": len(tasks)}, table(head, rows))
+        context.show({"tasks": records, "total_count": len(tasks)}, table(head, rows))
 
 
 @app.command()
 def show(task_id: TaskId, root: Root = None, session: Session = None, as_json: Json = False) -> None:
     """Show a task with its history."""
-    with desk(root, session, as_json=as_json) as opened:
-        task = opened.services.board.get(task_id)
-        opened.show({"task": as_plain(task)}, _task_lines(task))
+    with session_context(root, session, as_json=as_json) as context:
+        task = context.services.task_changes.get(task_id)
+        context.show({"task": as_plain(task)}, _task_lines(task))
 
 
 @app.command()
@@ -98,8 +98,8 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Move a task. `blocked` and `cancelled` interrupt its assignee at the next tool call."""
-    with desk(root, session, acting, as_json=as_json) as opened:
-        task, previous = opened.services.board.set_status(opened.me, task_id, status, reason)
+    with session_context(root, session, acting, as_json=as_json) as context:
+        task, previous = context.services.task_changes.set_status(context.me, task_id, status, reason)
         answer = {
             "task_id": task.id,
             "previous_status": previous,
@@ -107,7 +107,7 @@ def status(
             "interrupt_id": task.interrupt_id,
         }
         interrupted = f", {task.assignee_id} is interrupted" if task.interrupt_id else ""
-        opened.show(answer, [f"{task.id}: {previous} → {task.status}{interrupted}"])
+        context.show(answer, [f"{task.id}: {previous} → {task.status}{interrupted}"])
 
 
 @app.command()
@@ -120,10 +120,10 @@ def assign(
     as_json: Json = False,
 ) -> None:
     """Hand a task to another agent, or to nobody."""
-    with desk(root, session, acting, as_json=as_json) as opened:
-        task, previous = opened.services.board.assign(opened.me, task_id, assignee)
+    with session_context(root, session, acting, as_json=as_json) as context:
+        task, previous = context.services.task_changes.assign(context.me, task_id, assignee)
         answer = {"task_id": task.id, "assignee_id": task.assignee_id, "previous_assignee_id": previous}
-        opened.show(answer, [f"{task.id}: {previous or 'nobody'} → {task.assignee_id or 'nobody'}"])
+        context.show(answer, [f"{task.id}: {previous or 'nobody'} → {task.assignee_id or 'nobody'}"])
 
 
 @app.command()
@@ -137,9 +137,9 @@ def approve(
     as_json: Json = False,
 ) -> None:
     """Approve (or reject) a task that an agent requested for itself."""
-    with desk(root, session, acting, as_json=as_json) as opened:
-        task = opened.services.requests.decide(opened.me, task_id, approve=not reject, reason=reason)
-        opened.show(
+    with session_context(root, session, acting, as_json=as_json) as context:
+        task = context.services.approvals.decide(context.me, task_id, approve=not reject, reason=reason)
+        context.show(
             {"task_id": task.id, "approval_status": task.approval_status}, [f"{task.id}: {task.approval_status}"]
         )
 
@@ -155,11 +155,11 @@ def interrupt(
     as_json: Json = False,
 ) -> None:
     """Stop an agent: its next tool call of any kind is answered with the interrupt instead of the result."""
-    with desk(root, session, acting, as_json=as_json) as opened:
+    with session_context(root, session, acting, as_json=as_json) as context:
         require_choice("action", action, ACTIONS)
-        notice = opened.services.board.interrupt(opened.me, agent, action, task, reason)
+        notice = context.services.task_changes.interrupt(context.me, agent, action, task, reason)
         answer = {"notification_id": notice.id, "agent_id": agent, "action": notice.action, "task_id": notice.task_id}
-        opened.show(answer, [f"{agent}: {notice.action}, task {notice.task_id or '-'}, {notice.id}"])
+        context.show(answer, [f"{agent}: {notice.action}, task {notice.task_id or '-'}, {notice.id}"])
 
 
 def log(
@@ -173,17 +173,17 @@ def log(
     as_json: Json = False,
 ) -> None:
     """List executions, or print the log of one."""
-    with desk(root, session, as_json=as_json) as opened:
-        executions = opened.services.executions
+    with session_context(root, session, as_json=as_json) as context:
+        executions = context.services.executions
         if execution_id is not None:
             page = executions.read_log(executions.get(None, execution_id), tail=tail)
             answer = {"execution": as_plain(page.execution), "log_content": page.lines, "total_lines": page.total}
-            opened.show(answer, page.lines)
+            context.show(answer, page.lines)
             return
-        shelves = [agent] if agent is not None else opened.services.workspace.executions.shelves()
-        found = [item for shelf in shelves for item in opened.services.workspace.executions.all(shelf)]
+        shelves = [agent] if agent is not None else context.services.workspace.executions.shelves()
+        found = [item for shelf in shelves for item in context.services.workspace.executions.all(shelf)]
         found.sort(key=lambda item: (item.started_at, item.id))
-        opened.show({"executions": [as_plain(item) for item in found]}, _execution_lines(found))
+        context.show({"executions": [as_plain(item) for item in found]}, _execution_lines(found))
 
 
 def _task_lines(task: Task) -> Iterator[str]:
@@ -197,7 +197,7 @@ def _task_lines(task: Task) -> Iterator[str]:
     yield ""
     for entry in as_plain(task)["history"]:
         facts = ", ".join(f"{key} {_arrow(value)}" for key, value in entry.items() if key not in ("at", "by"))
-        yield one_line(f"{entry.get('at', '-')}  {named(str(entry.get('by', '-')))}: {facts}")
+        yield one_line(f"{entry.get('at', '-')}  {display_id(str(entry.get('by', '-')))}: {facts}")
 
 
 def _execution_lines(found: list[Execution]) -> Iterator[str]:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from multi_agent_mcp.bootstrap import Services
-from multi_agent_mcp.cli.door import Json, Root, Session, desk, table
+from multi_agent_mcp.cli.context import Json, Root, Session, session_context, table
 from multi_agent_mcp.config import read_environment, tmux_socket
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.services.hosts import mcp_argument
-from multi_agent_mcp.services.staffing import SUPERVISOR, Post
-from multi_agent_mcp.services.supervision import Supervision
+from multi_agent_mcp.host_config import mcp_argument
+from multi_agent_mcp.services.overview.missing_sessions import SUPERVISOR, Slot
+from multi_agent_mcp.services.overview.supervision import Supervision
 
 if TYPE_CHECKING:
     from multi_agent_mcp.cli.windows import Windows
-    from multi_agent_mcp.notify.panes import OwnPane
+    from multi_agent_mcp.notify.tmux.windows import OwnPane
 
 ON_DEMAND = "on_demand"
 Socket = Annotated[
@@ -49,16 +49,16 @@ def up(
 
     In a command {mcp_config}, {root}, {session}, {agent}, {python} and {examples} are filled in.
     """
-    from multi_agent_mcp.notify.panes import tmux_session
+    from multi_agent_mcp.notify.tmux.windows import tmux_session
 
-    with desk(root, session, as_json=as_json) as opened:
-        workspace = opened.services.workspace
+    with session_context(root, session, as_json=as_json) as context:
+        workspace = context.services.workspace
         path = str(Path(socket).absolute()) if socket else tmux_socket()
-        results = open_team(opened.services, path, tmux_config, supervisor=supervisor)
+        results = open_team(context.services, path, tmux_config, supervisor=supervisor)
         name = tmux_session(workspace.root, workspace.session)
         attach = _attach_command(path, name)
         rows = [(result.agent_id, result.pane_id or "-", result.note) for result in results]
-        opened.show(
+        context.show(
             {"agents": [vars(result) for result in results], "tmux_session": name, "attach": attach},
             [*table(("agent", "pane", "note"), rows), "", f"to look at them: {attach}"],
         )
@@ -68,14 +68,14 @@ def down(root: Root = None, session: Session = None, as_json: Json = False) -> N
     """Close the panes that `up` and the supervisor opened. Mail and tasks stay."""
     from multi_agent_mcp.cli.windows import Windows
 
-    with desk(root, session, as_json=as_json) as opened:
-        windows = Windows(opened.services, tmux_socket())
+    with session_context(root, session, as_json=as_json) as context:
+        windows = Windows(context.services, tmux_socket())
         with windows.looking():
-            Supervision(opened.services.workspace).end()  # one that runs outside our panes ends, too
-            closed = [Post.of(pane.label).window_name for pane in windows.found]
+            Supervision(context.services.workspace).end()  # one that runs outside our panes ends, too
+            closed = [Slot.of(pane.label).window_name for pane in windows.found]
             for pane in sorted(windows.found, key=_is_here):
                 windows.close(pane)
-            opened.show({"closed": closed}, [f"closed: {', '.join(closed) or 'nothing'}"])
+            context.show({"closed": closed}, [f"closed: {', '.join(closed) or 'nothing'}"])
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,10 @@ def open_team(
 
 
 def _open(services: Services, windows: Windows, agent: Agent) -> Opened:
-    from multi_agent_mcp.notify.panes import USABLE
-    from multi_agent_mcp.notify.tmux import probe
+    from multi_agent_mcp.notify.tmux.client import probe
+    from multi_agent_mcp.notify.tmux.windows import USABLE
 
-    command, post = command_of(services, agent), Post(agent.id, "task")
+    command, post = command_of(services, agent), Slot(agent.id, "task")
     if command is None:
         return Opened(agent.id, None, "no command in team.yaml")
     if agent.extra.get("spawn") == ON_DEMAND:
@@ -126,7 +126,7 @@ def _open(services: Services, windows: Windows, agent: Agent) -> Opened:
 
 def _register(services: Services, agent: Agent, pane: OwnPane) -> None:
     """Where the agent's doorbell hangs from now on."""
-    from multi_agent_mcp.notify.tmux import pane_place
+    from multi_agent_mcp.notify.tmux.client import pane_place
 
     place = pane_place(pane.socket_path, pane.pane_id)
     if place is not None:
@@ -150,14 +150,14 @@ def _is_here(pane: OwnPane) -> bool:
 def environment_of(services: Services) -> dict[str, str]:
     """What a window's command finds its session by."""
     return {
-        "MULTI_AGENT_MCP_ROOT": str(services.workspace.root),
-        "MULTI_AGENT_MCP_SESSION": services.workspace.session,
+        "MULTI_AGENT_MCP_ROOT": str(services.root),
+        "MULTI_AGENT_MCP_SESSION": services.session,
     }
 
 
 def command_of(services: Services, agent: Agent) -> str | None:
     """The agent's command with its placeholders filled; `{mcp_config}` is written where it is asked for."""
-    from multi_agent_mcp.notify.panes import filled
+    from multi_agent_mcp.notify.tmux.windows import filled
 
     if agent.command is None:
         return None

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from multi_agent_mcp.cli.door import Json, Root, Session, desk, table
-from multi_agent_mcp.domain.plain import named, one_line
+from multi_agent_mcp.cli.context import Json, Root, Session, session_context, table
+from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.timeline import Arrow, Bar, Mark, Timeline
 from multi_agent_mcp.domain.times import asked_time
-from multi_agent_mcp.store.disk import storage_errors
+from multi_agent_mcp.system.disk import storage_errors
 from multi_agent_mcp.texts import Texts
 
 STDOUT = Path("-")
@@ -38,16 +38,16 @@ def timeline(
     as_json: Json = False,
 ) -> None:
     """Tell who sent what when, how tasks went and where interrupts came, or draw it as an SVG."""
-    with desk(root, session, as_json=as_json) as opened:
-        found = opened.services.timeline.of(asked_time("--from", start), asked_time("--to", end))
+    with session_context(root, session, as_json=as_json) as context:
+        found = context.services.timeline.of(asked_time("--from", start), asked_time("--to", end))
         if svg == STDOUT:
-            sys.stdout.write(picture(found, opened.services.texts, width))
+            sys.stdout.write(picture(found, context.services.texts, width))
             return
         lines: Iterator[str] = table(HEAD, rows(found))
         if svg is not None:
-            write(svg, picture(found, opened.services.texts, width))
+            write(svg, picture(found, context.services.texts, width))
             lines = iter([str(svg)])
-        opened.show(found.as_answer(), lines)
+        context.show(found.as_answer(), lines)
 
 
 def picture(found: Timeline, texts: Texts, width: int = 1200) -> str:
@@ -82,7 +82,7 @@ def since(start: datetime, at: datetime | None) -> str:
 def _message(arrow: Arrow) -> Row:
     steps = (since(arrow.sent_at, at) for at in (arrow.rung_at, arrow.submitted_at, arrow.read_at))
     return arrow.sent_at, (
-        f"{named(arrow.sender_id)} → {named(arrow.receiver_id)}",
+        f"{display_id(arrow.sender_id)} → {display_id(arrow.receiver_id)}",
         arrow.message_type,
         arrow.subject,
         *steps,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from multi_agent_mcp.cli.door import As, Json, Root, Session, desk
+from multi_agent_mcp.cli.context import As, Json, Root, Session, session_context
 
 
 def web(
@@ -25,12 +25,12 @@ def web(
     """
     from multi_agent_mcp.web.serving import serve  # starlette and uvicorn are for this command alone
 
-    with desk(root, session, acting, as_json=as_json) as opened:
+    with session_context(root, session, acting, as_json=as_json) as context:
 
         def ready(link: str) -> None:
-            opened.show({"url": link}, [link])
+            context.show({"url": link}, [link])
             sys.stdout.flush()  # a program that starts us waits for this line
             if open_browser:
                 webbrowser.open(link)
 
-        serve(opened.services, port, acting, ready)
+        serve(context.services, port, acting, ready)

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from multi_agent_mcp.bootstrap import Services
-from multi_agent_mcp.notify.panes import OwnPane, Panes, executed, tmux_session
-from multi_agent_mcp.services.staffing import SUPERVISOR, Post, Window
-from multi_agent_mcp.store.locks import WINDOWS
+from multi_agent_mcp.notify.tmux.windows import OwnPane, Panes, executed, tmux_session
+from multi_agent_mcp.services.overview.missing_sessions import SUPERVISOR, Slot, Window
+from multi_agent_mcp.store.files.locks import WINDOWS
 
 
 class Windows:
@@ -22,13 +22,13 @@ class Windows:
     def __init__(
         self, services: Services, socket_path: str, config_file: str | None = None, *, remain: bool = False
     ) -> None:
-        self.staffing = services.staffing
+        self.staffing = services.missing_sessions
         self.agents = services.agents
         self._locks = services.workspace.locks
-        self._project = tmux_session(services.workspace.root, services.workspace.session)
+        self._project = tmux_session(services.root, services.session)
         self._panes = Panes(socket_path, self._project, config_file, remain=remain)
         self.found: list[OwnPane] = []
-        self.living: dict[Post, OwnPane] = {}
+        self.living: dict[Slot, OwnPane] = {}
 
     @contextmanager
     def looking(self) -> Iterator[None]:
@@ -36,16 +36,16 @@ class Windows:
         answer."""
         with self._locks.held(WINDOWS):
             self.found = [pane for socket_path in self._sockets() for pane in self._on(socket_path).all()]
-            self.living = {Post.of(pane.label): pane for pane in self.found if not pane.dead}
+            self.living = {Slot.of(pane.label): pane for pane in self.found if not pane.dead}
             self._settle()
             yield
 
     def open(
-        self, post: Post, command: str, environment: Mapping[str, str], *, failures: int = 0, stays: bool = False
+        self, post: Slot, command: str, environment: Mapping[str, str], *, failures: int = 0, stays: bool = False
     ) -> OwnPane | None:
         """Opens a window, or finds it open; None when its command ended at once. Raises `InvalidArguments` when tmux is
         missing or refuses."""
-        self.staffing.opened(post, {"socket_path": self._panes.socket_path}, failures, stays=stays)
+        self.staffing.context(post, {"socket_path": self._panes.socket_path}, failures, stays=stays)
         pane = self._panes.open(post.label, post.window_name, executed(command), environment)
         if pane is None:
             self.staffing.failed(post, Window({}, self.staffing.clock(), 0 if stays else failures + 1))
@@ -57,7 +57,7 @@ class Windows:
     def close(self, pane: OwnPane) -> None:
         """Closes a pane and forgets it; nobody is rung there any more."""
         self._on(pane.socket_path).close(pane)
-        self.staffing.closed(Post.of(pane.label))
+        self.staffing.closed(Slot.of(pane.label))
         for agent in self.agents.all().values():
             if (agent.socket_path, agent.pane_id) == (pane.socket_path, pane.pane_id):
                 self.agents.registry.update(agent.id, pane_id=None, pane_pid=None)
@@ -72,7 +72,7 @@ class Windows:
             if window.intended and post not in self.living:
                 self.staffing.failed(post, window)
 
-    def _noted(self) -> dict[Post, Window]:
+    def _noted(self) -> dict[Slot, Window]:
         supervisor = self.staffing.window(SUPERVISOR)
         return self.staffing.windows() | ({SUPERVISOR: supervisor} if supervisor is not None else {})
 

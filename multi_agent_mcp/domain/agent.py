@@ -68,7 +68,7 @@ def superiors(agent_id: str, agents: Mapping[str, Agent]) -> Iterator[Agent]:
 
 
 def is_superior(candidate: str, of: str, agents: Mapping[str, Agent]) -> bool:
-    """Whether `candidate` is a strict ancestor of `of`; never oneself (seed 003)."""
+    """Whether `candidate` is a strict ancestor of `of`; never oneself (docs/protocol.md, Hierarchy)."""
     return any(superior.id == candidate for superior in superiors(of, agents))
 
 
@@ -90,7 +90,8 @@ def in_tree_order(agents: Mapping[str, Agent]) -> list[tuple[Agent, int]]:
 
 
 def report_recipient(agent_id: str, agents: Mapping[str, Agent]) -> Agent:
-    """Who `report_task_*` goes to: the nearest superior with role admin, else the Owner (contract §8)."""
+    """Who `report_task_*` goes to: the nearest superior with role admin, else the Owner (docs/protocol.md,
+    Hierarchy)."""
     for superior in superiors(agent_id, agents):
         if superior.role == "admin":
             return superior

@@ -1,4 +1,5 @@
-"""Conversations, and their delegation from an agent's task session to its chat session (seed 002)."""
+"""Conversations, and their delegation from an agent's task session to its chat session
+(docs/protocol.md, Delegation, Conversations)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How far a message got, honestly: `stored → rung → submitted → read` (PANES.md row 16), and when to ring again."""
+"""How far a message got, honestly: `stored → rung → submitted → read`, and when to ring again
+(docs/protocol.md, Delivery states, When to ring)."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class Delivery:
 
 
 @dataclass(frozen=True)
-class RungReport:
+class ChannelReport:
     """One rung of an agent's ladder, and why it could not ring at this moment; None: it could."""
 
     name: str
@@ -50,7 +51,7 @@ class Ring:
         at, attempt = parse_time(entry.get("at")), entry.get("attempt", 1)
         if at is None or not isinstance(attempt, int):
             return None
-        return cls(at, frozenset(noted(entry)), max(attempt, 1))
+        return cls(at, frozenset(message_ids_of(entry)), max(attempt, 1))
 
     def rests_for(self, now: datetime, pause: timedelta, longest: timedelta) -> timedelta:
         """How long the next one waits while this one is outstanding: a pause that doubles from `pause` up to
@@ -63,14 +64,14 @@ class Ring:
         return max(remaining, timedelta(0))
 
 
-def noted(entry: Mapping[str, Any]) -> list[str]:
+def message_ids_of(entry: Mapping[str, Any]) -> list[str]:
     """The messages that a line of the diary is about."""
     messages = entry.get("messages")
     return [str(message_id) for message_id in messages] if isinstance(messages, list) else []
 
 
 @dataclass(frozen=True)
-class Waiting:
+class UnreadMessage:
     """A message nobody has read yet."""
 
     id: str
@@ -87,14 +88,14 @@ class Waiting:
 class Due:
     """What to do about a recipient's doorbell now: ring about `messages`, or look again `after` a pause."""
 
-    messages: tuple[Waiting, ...] = ()
+    messages: tuple[UnreadMessage, ...] = ()
     attempt: int = 1
     after: timedelta | None = None
 
 
-def due(unread: Iterable[Waiting], last: Ring | None, now: datetime, pause: timedelta, longest: timedelta) -> Due:
+def due(unread: Iterable[UnreadMessage], last: Ring | None, now: datetime, pause: timedelta, longest: timedelta) -> Due:
     """At most one doorbell is outstanding: while a message it was about is unread, the next waits for a pause that
-    doubles from `pause` up to `longest`. Nothing unread: nothing to ring about (PANES.md row 17)."""
+    doubles from `pause` up to `longest`. Nothing unread: nothing to ring about (docs/protocol.md, When to ring)."""
     waiting = tuple(unread)
     if not waiting:
         return Due()

@@ -1,4 +1,5 @@
-"""Executions: one stretch of work of a task session on a task, with a log of its tool calls (seed 003)."""
+"""Executions: one stretch of work of a task session on a task, with a log of its tool calls
+(docs/protocol.md, Executions)."""
 
 from __future__ import annotations
 

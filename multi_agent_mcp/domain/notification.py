@@ -1,4 +1,4 @@
-"""Notifications: what an agent must be told at its next tool call (seed 000)."""
+"""Notifications: what an agent must be told at its next tool call (docs/protocol.md, Notifications)."""
 
 from __future__ import annotations
 

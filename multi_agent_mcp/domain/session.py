@@ -1,4 +1,4 @@
-"""Agent sessions: one running server process of an agent, with a purpose (seed 002)."""
+"""Agent sessions: one running server process of an agent, with a purpose (docs/protocol.md, Agent sessions)."""
 
 from __future__ import annotations
 

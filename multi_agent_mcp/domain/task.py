@@ -1,7 +1,7 @@
 """Tasks: what is to be done, by whom, and every change anybody made to it.
 
 A transition returns a new task and knows no files; what is not allowed raises `InvalidStatusTransition` or
-`Unauthorized` (contract §5, §8).
+`Unauthorized` (docs/protocol.md, Tasks).
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Task(Entity):
             raise Unauthorized("not_assignee", task_id=self.id, assignee_id=self.assignee_id or "-")
 
     def require_writer(self, agent_id: str, agents: Mapping[str, Agent]) -> None:
-        """Writers: the assignee, the creator, superiors of the assignee (contract §5)."""
+        """Writers: the assignee, the creator, superiors of the assignee (docs/protocol.md, Hierarchy)."""
         if agent_id in {self.assignee_id, self.created_by}:
             return
         if (
@@ -159,7 +159,8 @@ class Task(Entity):
         return replace(self.move_to(status, change), interrupt_id=interrupt_id)
 
     def require_startable(self, dependencies: Mapping[str, Task | None]) -> None:
-        """What `in_progress` needs: an assignee, an approved request, dependencies that are all done (contract §5)."""
+        """What `in_progress` needs: an assignee, an approved request, dependencies that are all done
+        (docs/protocol.md, Tasks)."""
         if self.assignee_id is None:
             raise InvalidStatusTransition("no_assignee", task_id=self.id)
         if self.approval_status != "approved":

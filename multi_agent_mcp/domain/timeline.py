@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from multi_agent_mcp.domain.task import FINAL, Task
-from multi_agent_mcp.domain.times import parse_time, told
+from multi_agent_mcp.domain.times import json_values, parse_time
 
 OTHERS = ""
 """The lane of whoever is not registered, and of tasks that nobody has."""
@@ -123,7 +123,7 @@ class Timeline:
 
     def as_answer(self) -> dict[str, Any]:
         """As JSON knows it."""
-        return asdict(self, dict_factory=told)
+        return asdict(self, dict_factory=json_values)
 
 
 def bars_of(task: Task) -> list[Bar]:

@@ -1,4 +1,5 @@
-"""Points in time: UTC everywhere, ISO 8601 with microseconds and a `Z` on disk, lenient when read (contract §3)."""
+"""Points in time: UTC everywhere, ISO 8601 with microseconds and a `Z` on disk, lenient when read
+(docs/format.md)."""
 
 from __future__ import annotations
 
@@ -70,12 +71,12 @@ def is_recent(moment: datetime, now: datetime, length: timedelta) -> bool:
     return timedelta(0) <= now - moment < length
 
 
-def told(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def json_values(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A `dict_factory` for `dataclasses.asdict`: every moment as it is written on disk, as JSON wants it."""
     return {name: format_time(value) if isinstance(value, datetime) else value for name, value in pairs}
 
 
-def brief(length: timedelta) -> str:
+def format_duration(length: timedelta) -> str:
     """A duration at a glance: `376 ms`, `4.2 s`, `3 min 05 s`, `2 h 10 min`, `3 d 4 h`."""
     seconds = length.total_seconds()
     if abs(seconds) < 1:

@@ -1,4 +1,4 @@
-"""Who rings, and when (PANES.md, "Who rings").
+"""Who rings, and when (docs/protocol.md, When to ring).
 
 The recipient's own server holds the lock `serving-{agent}-{purpose}` for as long as it lives and rings its own pane,
 also for files that were written by hand. A sender that finds these locks free rings itself. Whoever rings holds the
@@ -17,16 +17,16 @@ from filelock import FileLock, Timeout
 
 from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import PURPOSES, Agent
-from multi_agent_mcp.domain.delivery import Delivery, Due, Ring, Waiting, due, noted
+from multi_agent_mcp.domain.delivery import Delivery, Due, Ring, UnreadMessage, due, message_ids_of
 from multi_agent_mcp.domain.message import Message, reading_order
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.notify.base import LINE_GONE, Finisher, Notifier
-from multi_agent_mcp.notify.lines import doorbell_line
-from multi_agent_mcp.store.disk import storage_errors
+from multi_agent_mcp.notify.channel import LINE_GONE, Finisher, Notifier
+from multi_agent_mcp.notify.line import doorbell_line
+from multi_agent_mcp.store.files.locks import SERVING
 from multi_agent_mcp.store.journal import Journal
-from multi_agent_mcp.store.locks import SERVING
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.disk import storage_errors
 from multi_agent_mcp.texts import Texts
 
 BROADCAST_THREADS = 8
@@ -72,7 +72,7 @@ class Doorbell:
         about: dict[str, list[Mapping[str, Any]]] = {}
         for entry in reversed(list(self.workspace.doorbells(agent_id).newest_first())):
             step = {key: entry[key] for key in ("state", "at", "reason") if entry.get(key) is not None}
-            for message_id in noted(entry):
+            for message_id in message_ids_of(entry):
                 about.setdefault(message_id, []).append(step)
         return about
 
@@ -141,13 +141,13 @@ class Doorbell:
                 self._write_down(agent, Due(tuple(waiting), last.attempt if last else 1), delivery, began)
             return delivery
 
-    def _unread(self, agent_id: str) -> list[Waiting]:
+    def _unread(self, agent_id: str) -> list[UnreadMessage]:
         mailbox = self.workspace.mailbox(agent_id)
         with self.workspace.locks.held(mailbox.lock):  # not amid a reading, with half of it marked read
             heads = sorted((head for _, head in mailbox.unread()), key=reading_order)
-        return [Waiting(head.id, head.sender_id, head.message_type) for head in heads]
+        return [UnreadMessage(head.id, head.sender_id, head.message_type) for head in heads]
 
-    def _meant_for(self, agent_id: str, purpose: str | None, waiting: list[Waiting]) -> list[Waiting]:
+    def _meant_for(self, agent_id: str, purpose: str | None, waiting: list[UnreadMessage]) -> list[UnreadMessage]:
         """Leaves out what the agent's other living session is to be rung about."""
         other = {"task": "chat", "chat": "task"}.get(purpose or "")
         if other is None or not self.workspace.locks.is_held(_serving(agent_id, other)):
@@ -223,6 +223,6 @@ def _not_noted(diary: Journal, about: Sequence[str], reason: str | None) -> list
     noting all of it every time would make the diary, which each attempt reads, grow with the square of the mail."""
     last: dict[str, Any] = {}
     for entry in diary.newest_first():
-        for message_id in noted(entry):
+        for message_id in message_ids_of(entry):
             last.setdefault(message_id, (entry.get("state"), entry.get("reason")))
     return [message_id for message_id in about if last.get(message_id) != ("deferred", reason)]

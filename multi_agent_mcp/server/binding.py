@@ -1,4 +1,5 @@
-"""Who this process is: bound to one agent by `--agent` and its key, or unbound until `authenticate` (contract §2)."""
+"""Who this process is: bound to one agent by `--agent` and its key, or unbound until `authenticate`
+(docs/protocol.md, Identity)."""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.config import TmuxPane
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidSession, Refusal
-from multi_agent_mcp.notify.bell import Bell
-from multi_agent_mcp.services.sessions import LiveSession
-from multi_agent_mcp.store.locks import Mutex
-from multi_agent_mcp.store.watch import Changes, Watch
+from multi_agent_mcp.notify.doorbell_thread import DoorbellThread
+from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
+from multi_agent_mcp.store.files.locks import Mutex
+from multi_agent_mcp.system.file_events import Changes, Watch
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class Binding:
         self._only: str | None = None
         self._agent_id: str | None = None
         self._thread_id: str | None = None
-        self._bell: Bell | None = None
+        self._bell: DoorbellThread | None = None
         self._watch: Watch | None = None
         self._mutex = Mutex("binding")
 
@@ -85,7 +86,7 @@ class Binding:
 
     def start_background(self) -> None:
         """Starts watching and ringing, once. Called when the first answer is out: the imports this needs would
-        otherwise delay it (a host waits only a second, HOSTS §3)."""
+        otherwise delay it, and a host waits only a second (docs/protocol.md, Host life cycle)."""
         with self._mutex:
             if self._bell is None or self._watch is not None:
                 return
@@ -93,8 +94,8 @@ class Binding:
             self._bell.start()
 
     def note_thread(self, thread_id: object) -> None:
-        """Codex says with every call which thread it belongs to; `codex queue` wakes the agent by it (HOSTS §6). Not
-        worth losing a call for."""
+        """Codex says with every call which thread it belongs to; `codex queue` wakes the agent by it
+        (docs/hosts.md, Waking without keys). Not worth losing a call for."""
         if self._agent_id is None or thread_id == self._thread_id or not isinstance(thread_id, str):
             return
         try:
@@ -123,14 +124,16 @@ class Binding:
     def _bind(self, agent: Agent) -> LiveSession:
         sessions = self.services.sessions
         self.services.workspace.make_inboxes(agent.id)
-        self.services.undertakings.finish()
+        self.services.operations.finish()
         sessions.recover(agent.id)
         self._forget_thread(agent)
         self.session = sessions.open(agent.id, self._purpose)
         if self.session.record.task_id is not None:
             self.services.executions.begin(self.session.record, self.session.record.task_id)
         self._agent_id = agent.id
-        self._bell = Bell(self.services.doorbell, agent.id, self.session.record.purpose, prepare=self._prepare)
+        self._bell = DoorbellThread(
+            self.services.doorbell, agent.id, self.session.record.purpose, prepare=self._prepare
+        )
         self._bell.claim()
         return self.session
 
@@ -163,7 +166,7 @@ class Binding:
         which then keeps the agent's registered pane."""
         if self._pane is None:
             return None
-        from multi_agent_mcp.notify.tmux import pane_place  # libtmux takes 70 ms to import
+        from multi_agent_mcp.notify.tmux.client import pane_place  # libtmux takes 70 ms to import
 
         place = pane_place(self._pane.socket_path, self._pane.pane_id)
         if place is None:

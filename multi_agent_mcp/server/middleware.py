@@ -1,5 +1,5 @@
 """Around every tool call: interrupts first, then who may call, then the tool, then what the agent must be told
-(seed 000, contract §4 and §8).
+(docs/protocol.md, Order of checks, Notification field, Interrupts).
 
 The order of checks is fixed: interrupt, token, role, purpose, owner_waiting, arguments. A call replaced before it ran
 had no effect; a call replaced after it ran says so in `_meta` and keeps nothing it had handed out marked as read.
@@ -20,11 +20,11 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
 from multi_agent_mcp.server import replies
 from multi_agent_mcp.server.binding import Binding
-from multi_agent_mcp.server.calllog import CallLog
+from multi_agent_mcp.server.call_log import CallLog
 from multi_agent_mcp.server.toolbox import Answer, Tool
-from multi_agent_mcp.services.notifications import NOTHING, Pending
-from multi_agent_mcp.services.sessions import LiveSession
-from multi_agent_mcp.store.locks import Mutex
+from multi_agent_mcp.services.notices.notifications import NOTHING, Pending
+from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
+from multi_agent_mcp.store.files.locks import Mutex
 from multi_agent_mcp.texts import Texts
 
 logger = logging.getLogger(__name__)
@@ -128,7 +128,7 @@ class Middleware:
         try:
             session = self.binding.live_session()
             session.touch()
-            self.services.undertakings.finish()
+            self.services.operations.finish()
             call = Call(self.binding, self.services, session, self.binding.agent(), handing)
         except Refusal as refusal:
             return replies.failure(refusal, self._texts, notification=self._texts("notification.none"))
@@ -177,7 +177,7 @@ class Middleware:
         if "session_token" in given:
             call.session.require_token(given.pop("session_token"))
         tool.require_allowed(call.me.role, call.purpose)
-        self.services.waiting.require_allowed(call.me, tool.name)
+        self.services.owner_waits.require_allowed(call.me, tool.name)
         return tool.fn(call, **tool.parse(given))
 
     def _told(

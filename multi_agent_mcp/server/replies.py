@@ -1,4 +1,4 @@
-"""Answers as MCP results: the same JSON object as text and as structured content (contract §4, HOSTS §2)."""
+"""Answers as MCP results: the same JSON object as text and as structured content (docs/protocol.md, Answers)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def failure(refusal: Refusal, texts: Texts, **told: Any) -> types.CallToolResult
 
 
 def interrupted(texts: Texts, *, executed: bool) -> types.CallToolResult:
-    """Replaces whatever the tool would have answered (seed 000)."""
+    """Replaces whatever the tool would have answered (docs/protocol.md, Interrupts)."""
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=texts("notification.interrupt"))],
         _meta={EXECUTED: executed},
@@ -36,7 +36,8 @@ def interrupted(texts: Texts, *, executed: bool) -> types.CallToolResult:
 
 
 def fitting(services: Services, answer: Answer, key: str, items: list[Any]) -> Answer:
-    """`answer` with as many items under `key` as fit into one answer (HOSTS §2); `truncated` when it stops early."""
+    """`answer` with as many items under `key` as fit into one answer; `truncated` when it stops early
+    (docs/protocol.md, Answers)."""
     room = services.settings.limits.answer_characters - RESERVE - len(json.dumps(answer, ensure_ascii=False))
     shown: list[Any] = []
     for item in items:

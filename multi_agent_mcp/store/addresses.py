@@ -9,9 +9,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from multi_agent_mcp.domain.names import id8
-from multi_agent_mcp.store.disk import spelled, storage_errors
-from multi_agent_mcp.store.folder import Folder
+from multi_agent_mcp.domain.ids import id8
+from multi_agent_mcp.store.directory import Directory
+from multi_agent_mcp.system.disk import spelled, storage_errors
 
 R = TypeVar("R", bound=Any)  # an Entity with an id; Python has no intersection types
 
@@ -26,7 +26,7 @@ class Addresses(Generic[R]):
     before older ones, names that we gave before others, then by name.
     """
 
-    def __init__(self, folders: Iterable[Folder[R]], *, fresh: bool) -> None:
+    def __init__(self, folders: Iterable[Directory[R]], *, fresh: bool) -> None:
         self._hot, *self._months = folders
         self._fresh = fresh
         self._names = cache(lambda folder: file_names(folder.path))
@@ -66,7 +66,7 @@ class Addresses(Generic[R]):
             if entity is not None and entity.id == entity_id:
                 yield folder.path / name, entity
 
-    def _likely(self, entity_id: str) -> Iterator[tuple[Folder[R], str]]:
+    def _likely(self, entity_id: str) -> Iterator[tuple[Directory[R], str]]:
         ours = sorted(fitting(self._names(self._hot), entity_id))
         yield from ((self._hot, name) for name in ours)
         yield from ((self._hot, name) for name in self._hot_ids.get(entity_id, []) if name not in ours)

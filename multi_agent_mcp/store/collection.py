@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from multi_agent_mcp.errors import InvalidId, Refusal, StorageError
-from multi_agent_mcp.store.enclosure import is_own_directory
-from multi_agent_mcp.store.files import Files
-from multi_agent_mcp.store.folder import Folder
+from multi_agent_mcp.store.directory import Directory
+from multi_agent_mcp.store.files.containment import is_own_directory
+from multi_agent_mcp.store.files.durable_files import Files
 
 E = TypeVar("E", bound=Any)  # an Entity with an id; Python has no intersection types
 
@@ -57,7 +57,7 @@ class Collection(Generic[E]):
         self._grouped = grouped
         self._file_name = file_name
         self._shelf_field = shelf_field
-        self._folders: dict[str, Folder[E]] = {}
+        self._folders: dict[str, Directory[E]] = {}
 
     def add(self, entity: E) -> E:
         """Exclusive and durable; raises `FileExistsError`."""
@@ -150,13 +150,13 @@ class Collection(Generic[E]):
         except FileNotFoundError:
             return []
 
-    def folder(self, shelf: str) -> Folder[E]:
+    def folder(self, shelf: str) -> Directory[E]:
         """Raises `InvalidId` for a shelf that is no plain name: a hand-written file may name anything as its agent."""
         if shelf not in self._folders:
             if not _is_plain(shelf):
                 raise InvalidId(value=repr(shelf)[:80])
             alone = self._file_name is not None
-            self._folders[shelf] = Folder(
+            self._folders[shelf] = Directory(
                 self.files,
                 self.base / shelf,
                 self._entity_type,
@@ -168,32 +168,32 @@ class Collection(Generic[E]):
             )
         return self._folders[shelf]
 
-    def _chosen(self, shelf: str | None) -> list[Folder[E]]:
+    def _chosen(self, shelf: str | None) -> list[Directory[E]]:
         return [self.folder(name) for name in (self.shelves() if shelf is None else [shelf])]
 
     def _closed_names(
         self, shelf: str | None = None, label: str | None = None, group: str | None = None
-    ) -> Iterator[tuple[float, Folder[E], str]]:
+    ) -> Iterator[tuple[float, Directory[E], str]]:
         """When each was last changed (seconds since the epoch), and where it lies."""
         for folder in self._chosen(shelf):
             for name, entry in folder.entries().items():
                 if entry.closed and label in (None, entry.closed) and group in (None, entry.group):
                     yield entry.signature[0] / 1e9, folder, name
 
-    def _locate(self, entity_id: str) -> tuple[Folder[E], E] | None:
+    def _locate(self, entity_id: str) -> tuple[Directory[E], E] | None:
         for shelf in self.shelves() if self._file_name is None else [entity_id]:
             entity = self.folder(shelf).load(self._name(entity_id))
             if entity is not None:
                 return self.folder(shelf), entity
         return None
 
-    def _drop_own_directory(self, folder: Folder[E]) -> None:
+    def _drop_own_directory(self, folder: Directory[E]) -> None:
         """An entity that could not be made leaves no directory of its own, unless something else lies in it."""
         if self._file_name is not None:
             with suppress(OSError):
                 folder.path.rmdir()
 
-    def _reshelve(self, entity_id: str, folder: Folder[E], entity: E) -> None:
+    def _reshelve(self, entity_id: str, folder: Directory[E], entity: E) -> None:
         shelf = self._shelf(entity)
         target = self.folder(shelf) if _is_plain(shelf) else folder  # else it stays where it lies
         if target.path != folder.path:

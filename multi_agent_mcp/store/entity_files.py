@@ -11,11 +11,11 @@ from typing import Any, Generic, TypeVar
 
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.domain.times import from_timestamp
-from multi_agent_mcp.store.disk import spelled, storage_errors
-from multi_agent_mcp.store.enclosure import read_file
-from multi_agent_mcp.store.files import Files
-from multi_agent_mcp.store.frontmatter import Unreadable, codec
+from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
+from multi_agent_mcp.store.files.containment import read_file
+from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.quarantine import Quarantine
+from multi_agent_mcp.system.disk import spelled, storage_errors
 
 E = TypeVar("E", bound=Entity)
 
@@ -87,7 +87,7 @@ class EntityFiles(Generic[E]):
     def require_inside(self) -> None:
         """Raises `StorageError` when a symbolic link on the way here leads out of the session's directory."""
         with storage_errors(self.path):
-            self.files.enclosure.require(self.path)
+            self.files.containment.require(self.path)
 
     def _decode(self, data: bytes, stem: str, status: os.stat_result) -> E:
         """An entity from a file's bytes; its name and modification time stand in for a missing id and time."""

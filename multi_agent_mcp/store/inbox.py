@@ -16,13 +16,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from multi_agent_mcp.domain.names import id8
+from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.domain.times import format_time, stamp
 from multi_agent_mcp.store.addresses import OUR_NAME, STAMP_LENGTH, Addresses, file_names, fitting
-from multi_agent_mcp.store.disk import spelled, sync_directory
-from multi_agent_mcp.store.enclosure import is_own_directory
-from multi_agent_mcp.store.files import Files
-from multi_agent_mcp.store.folder import Folder
+from multi_agent_mcp.store.directory import Directory
+from multi_agent_mcp.store.files.containment import is_own_directory
+from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.system.disk import spelled, sync_directory
 
 
 class Readable(Protocol):
@@ -71,7 +71,7 @@ class Inbox(Generic[R]):
         self.files = files
         self.path = path
         self.lock = lock
-        self.hot: Folder[R] = Folder(files, path, entity_type, closed=_READ, **defaults)
+        self.hot: Directory[R] = Directory(files, path, entity_type, closed=_READ, **defaults)
         self._entity_type = entity_type
         self._defaults = defaults
         self._held = held
@@ -197,11 +197,11 @@ class Inbox(Generic[R]):
             return []
         return sorted((item for item in archive.iterdir() if is_own_directory(item)), reverse=True)
 
-    def folders(self) -> Iterator[Folder[R]]:
+    def folders(self) -> Iterator[Directory[R]]:
         """The hot directory and the archive's months, newest first."""
         yield self.hot
         for month in self._months():
-            yield Folder(self.files, month, self._entity_type, **self._defaults)
+            yield Directory(self.files, month, self._entity_type, **self._defaults)
 
     def _archived(self) -> Iterator[tuple[Path, R]]:
         for folder in self.folders():

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.domain.names import new_id
-from multi_agent_mcp.store.disk import storage_errors
-from multi_agent_mcp.store.enclosure import read_file
-from multi_agent_mcp.store.files import Files
-from multi_agent_mcp.store.locks import Mutex
-from multi_agent_mcp.store.process import is_alive, own_start
+from multi_agent_mcp.domain.ids import new_id
+from multi_agent_mcp.store.files.containment import read_file
+from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.files.locks import Mutex
+from multi_agent_mcp.system.disk import storage_errors
+from multi_agent_mcp.system.process import is_alive, own_start
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Intents:
     def left_behind(self) -> list[Intent]:
         """What nobody is at: its process died, or gave up on a disk that refused."""
         try:
-            self.files.enclosure.require(self.path)
+            self.files.containment.require(self.path)
             with storage_errors(self.path, FileNotFoundError), os.scandir(self.path) as found:
                 names = sorted(item.name for item in found if item.name.endswith(".json"))
         except FileNotFoundError:

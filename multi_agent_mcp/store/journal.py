@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.store.disk import storage_errors
-from multi_agent_mcp.store.enclosure import read_file
-from multi_agent_mcp.store.files import Files
+from multi_agent_mcp.store.files.containment import read_file
+from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.system.disk import storage_errors
 
 ROTATE_BYTES = 1 << 20
 

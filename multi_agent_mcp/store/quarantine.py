@@ -1,4 +1,5 @@
-"""Where files go that nobody can read: `quarantine/` beside the others, each with its reason (contract §3)."""
+"""Where files go that nobody can read: `quarantine/` beside the others, each with its reason
+(docs/protocol.md, Files)."""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.disk import spelled
-from multi_agent_mcp.store.enclosure import read_file
-from multi_agent_mcp.store.files import Files
-from multi_agent_mcp.store.locks import Mutex
+from multi_agent_mcp.store.files.containment import read_file
+from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.files.locks import Mutex
+from multi_agent_mcp.system.disk import spelled
 
 DIRECTORY = "quarantine"
 REASON_SUFFIX = ".reason.txt"

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.names import agent_id as parse_agent_id
-from multi_agent_mcp.domain.names import differing_in_case
+from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
+from multi_agent_mcp.domain.ids import differing_in_case
 from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, InvalidId, StorageError
-from multi_agent_mcp.store.disk import storage_errors
-from multi_agent_mcp.store.enclosure import read_file
-from multi_agent_mcp.store.files import Files
+from multi_agent_mcp.store.files.containment import read_file
+from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.system.disk import storage_errors
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class Registry:
     def _bytes(self, path: Path) -> bytes | None:
         with storage_errors(path, FileNotFoundError):
             try:
-                self.files.enclosure.require(path.parent)
+                self.files.containment.require(path.parent)
                 return read_file(path)[0]
             except FileNotFoundError:
                 return None

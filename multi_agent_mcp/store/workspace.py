@@ -1,4 +1,4 @@
-"""The folder tree of one session (contract §3): which entity lies where."""
+"""The folder tree of one session (docs/format.md, The tree): which entity lies where."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
 from multi_agent_mcp.domain.execution import Execution
+from multi_agent_mcp.domain.ids import AgentId, SessionName
+from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.names import AgentId, SessionName
-from multi_agent_mcp.domain.names import agent_id as parse_agent_id
 from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.waiting import OwnerWait
 from multi_agent_mcp.errors import (
     ConversationNotFound,
     DelegationNotFound,
@@ -23,13 +23,13 @@ from multi_agent_mcp.errors import (
     TaskNotFound,
 )
 from multi_agent_mcp.store.collection import Collection
-from multi_agent_mcp.store.disk import make_directory, storage_errors
-from multi_agent_mcp.store.files import Files
-from multi_agent_mcp.store.folder import Folder
+from multi_agent_mcp.store.directory import Directory
+from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.store.intents import Intents
 from multi_agent_mcp.store.journal import Journal
 from multi_agent_mcp.store.registry import Registry
+from multi_agent_mcp.system.disk import make_directory, storage_errors
 
 UNASSIGNED = "_unassigned"
 
@@ -165,8 +165,8 @@ class Workspace:
             file_name="conversation.md",
         )
 
-    def conversation_messages(self, conversation_id: str) -> Folder[Message]:
-        return Folder(self.files, self.path / "conversations" / conversation_id, Message, named=_NOT_CONVERSATION)
+    def conversation_messages(self, conversation_id: str) -> Directory[Message]:
+        return Directory(self.files, self.path / "conversations" / conversation_id, Message, named=_NOT_CONVERSATION)
 
     @cached_property
     def executions(self) -> Collection[Execution]:
@@ -187,12 +187,12 @@ class Workspace:
         return shelf / "logs" / f"{execution.id}.log"
 
     @cached_property
-    def owner_waits(self) -> Folder[OwnerWait]:
-        return Folder(self.files, self.path / "owner_wait", OwnerWait)
+    def owner_waits(self) -> Directory[OwnerWait]:
+        return Directory(self.files, self.path / "owner_wait", OwnerWait)
 
     @cached_property
-    def released_waits(self) -> Folder[OwnerWait]:
-        return Folder(self.files, self.path / "owner_wait" / "archive", OwnerWait)
+    def released_waits(self) -> Directory[OwnerWait]:
+        return Directory(self.files, self.path / "owner_wait" / "archive", OwnerWait)
 
     def window_path(self, agent_id: str, purpose: str) -> Path:
         """What `up` or the supervisor opened for an agent's session; derived, may be deleted."""

@@ -1,4 +1,4 @@
-"""The message catalogue: every text an agent or a human is shown, in Japanese (the seeds' words) and English."""
+"""The message catalogue: every text an agent or a human is shown, in Japanese and English."""
 
 from __future__ import annotations
 

@@ -24,11 +24,11 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
 from multi_agent_mcp.web import pages
-from multi_agent_mcp.web.access import COOKIE_DAYS, Access
 from multi_agent_mcp.web.api import ENDPOINTS, Endpoint, timeline
-from multi_agent_mcp.web.asking import Ask, parse_body, read_body
-from multi_agent_mcp.web.gate import Gate
+from multi_agent_mcp.web.auth import COOKIE_DAYS, Auth
 from multi_agent_mcp.web.live import Live
+from multi_agent_mcp.web.request import ApiRequest, parse_body, read_body
+from multi_agent_mcp.web.security import SecurityMiddleware
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Console:
     """What every request needs. `acting` is the agent in whose name changes are made (None: the Owner)."""
 
     services: Services
-    access: Access
+    access: Auth
     live: Live
     port: int
     acting: str | None = None
@@ -84,7 +84,7 @@ def create_app(console: Console) -> Starlette:
             ),
             Mount("/static", StaticFiles(packages=[("multi_agent_mcp.web", "static")])),
         ],
-        middleware=[Middleware(Gate, access=console.access, port=console.port, texts=console.words)],
+        middleware=[Middleware(SecurityMiddleware, access=console.access, port=console.port, texts=console.words)],
         lifespan=lifespan,
     )
 
@@ -119,7 +119,7 @@ async def download(console: Console, request: Request) -> Response:
     answer = await _answered(console, request, timeline.show)
     if not answer["success"]:
         return JSONResponse(answer, _status(answer["error"]))
-    name = f"{console.services.workspace.session}-timeline.svg"
+    name = f"{console.services.session}-timeline.svg"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(answer["svg"], media_type="image/svg+xml", headers=headers)
 
@@ -136,7 +136,7 @@ async def _answered(console: Console, request: Request, endpoint: Endpoint) -> d
     """Runs an endpoint on a worker thread; a refusal becomes one sentence with its code."""
     try:
         body: Mapping[str, Any] = parse_body(await read_body(request)) if request.method == "POST" else {}
-        ask = Ask(console.services, console.me, request.path_params, request.query_params, body)
+        ask = ApiRequest(console.services, console.me, request.path_params, request.query_params, body)
         return {"success": True, **await run_in_threadpool(endpoint, ask)}
     except Refusal as refusal:
         sentence = console.services.texts.sentence(refusal)
@@ -147,7 +147,7 @@ def _warm(services: Services) -> None:
     """Looks at everything once while the person is still opening the link: 5 000 tasks take about a second."""
     with suppress(Refusal):
         services.workspace.tasks.open()
-        services.correspondence.page(limit=1)
+        services.mail_search.page(limit=1)
 
 
 def _status(code: str) -> int:

@@ -14,7 +14,7 @@ import secrets
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
-from multi_agent_mcp.store.watch import TreeWatch
+from multi_agent_mcp.system.file_events import TreeWatch
 
 TOPIC_OF_FOLDER = {
     "agents.json": "agents",

@@ -9,7 +9,7 @@ from html import escape
 import nh3
 from markdown_it import MarkdownIt
 
-from multi_agent_mcp.domain.plain import neutral
+from multi_agent_mcp.domain.sanitize import sanitize
 
 CHARACTERS_SHOWN = 20_000
 """Longer texts are cut: a page must stay usable whatever an agent writes."""
@@ -56,7 +56,7 @@ def as_written(text: str) -> str:
 
 
 def _source(text: str) -> str:
-    return neutral(text[:CHARACTERS_SHOWN].replace("\r\n", "\n"))
+    return sanitize(text[:CHARACTERS_SHOWN].replace("\r\n", "\n"))
 
 
 def _table_cells(source: str) -> int:

@@ -14,21 +14,21 @@ from starlette.routing import Route
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES
-from multi_agent_mcp.domain.plain import HIDDEN
+from multi_agent_mcp.domain.sanitize import HIDDEN
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES
 from multi_agent_mcp.texts import CONSOLE, catalogue
-from multi_agent_mcp.web.access import Access
+from multi_agent_mcp.web.auth import Auth
 
 PAGES = ("board", "agents", "messages", "conversations", "timeline", "executions", "health")
 
 
-def routes(services: Services, access: Access, now: Callable[[], dict[str, Any]]) -> list[Route]:
+def routes(services: Services, access: Auth, now: Callable[[], dict[str, Any]]) -> list[Route]:
     """`/` is the board; every other page has its name for a path. `now` gives the facts that hold at this moment."""
     return [Route("/" if name == "board" else f"/{name}", _page(name, services, access, now)) for name in PAGES]
 
 
 def _page(
-    name: str, services: Services, access: Access, now: Callable[[], dict[str, Any]]
+    name: str, services: Services, access: Auth, now: Callable[[], dict[str, Any]]
 ) -> Callable[[Request], Response]:
     def show(request: Request) -> Response:
         cookie = request.cookies[access.cookie_name]
@@ -36,7 +36,7 @@ def _page(
         facts = {
             "page": name,
             "language": texts.language,
-            "session": services.workspace.session,
+            "session": services.session,
             "csrf": access.csrf_token(cookie),
             **now(),
             "statuses": TASK_STATUSES,

@@ -14,8 +14,8 @@ import uvicorn
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.web.access import Access
 from multi_agent_mcp.web.app import Console, create_app
+from multi_agent_mcp.web.auth import Auth
 from multi_agent_mcp.web.connection import Connection, connection_limit
 from multi_agent_mcp.web.live import Live
 
@@ -38,8 +38,8 @@ def serve(services: Services, port: int, acting: str | None, ready: Callable[[st
         except (OSError, OverflowError) as error:
             raise StorageError(path=f"{LOOPBACK}:{port}", reason=str(error)) from error
         port = listening.getsockname()[1]
-        access = Access(services.workspace.files, services.workspace.path / ".console")
-        console = Console(services, access, Live(services.workspace.path), port, acting)
+        access = Auth(services.workspace.files, services.path / ".console")
+        console = Console(services, access, Live(services.path), port, acting)
         assert console.me  # noqa: S101 - raises for an unknown agent before anything is served
         with suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
             asyncio.run(_serve(console, listening, lambda: ready(link(console))))

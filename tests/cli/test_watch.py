@@ -11,13 +11,13 @@ from rich.console import Console
 
 from multi_agent_mcp.cli.watch.rows import ago, meter, state
 from multi_agent_mcp.cli.watch.screen import screen, shares
-from multi_agent_mcp.services.glance import AgentSeen, MessageSeen, Seen, TaskSeen
+from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Seen, TaskRow
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m[red]red[/red]\r\n\u202eevil\x00"
 
 
-def agent(name: str = "worker", **fields: object) -> AgentSeen:
+def agent(name: str = "worker", **fields: object) -> AgentRow:
     known: dict[str, object] = {
         "id": name,
         "role": "worker",
@@ -30,17 +30,17 @@ def agent(name: str = "worker", **fields: object) -> AgentSeen:
         "waiting_for": None,
         "active_at": NOW - timedelta(seconds=4),
     }
-    return AgentSeen(**{**known, **fields})  # type: ignore[arg-type]
+    return AgentRow(**{**known, **fields})  # type: ignore[arg-type]
 
 
-def task(title: str = "とても長い題名の仕事がここにある" * 5, status: str = "in_progress") -> TaskSeen:
-    return TaskSeen(
+def task(title: str = "とても長い題名の仕事がここにある" * 5, status: str = "in_progress") -> TaskRow:
+    return TaskRow(
         id="tsk_1", title=title, status=status, assignee_id="worker", progress=40, blocked_reason=None, since=NOW
     )
 
 
-def message(subject: str = "件名") -> MessageSeen:
-    return MessageSeen(
+def message(subject: str = "件名") -> MessageRow:
+    return MessageRow(
         id="m",
         sender_id="admin",
         receiver_id="worker",

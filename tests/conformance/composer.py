@@ -23,7 +23,7 @@ import tty
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from multi_agent_mcp.notify.screens import columns
+from multi_agent_mcp.notify.tmux.screens import columns
 from tests.conformance.views import VIEWS
 
 HOLD_BACK_SECONDS = 1.0  # both hosts: no dialog within a second of the last input
@@ -75,7 +75,8 @@ class Composer:
             self._type(data)
 
     def _answer(self, data: bytes) -> None:
-        """Dialogs act on any key. A paste alone they ignore, as both hosts do (HOSTS.md §4)."""
+        """Dialogs act on any key. A paste alone they ignore, as both hosts do
+        (docs/hosts.md, Typing into the composer)."""
         if re.fullmatch(PASTE.pattern, data, re.DOTALL) and not data.endswith(b"\r"):
             self.write(event="paste", view=self.view)
             return
@@ -86,7 +87,7 @@ class Composer:
     def _type(self, data: bytes) -> None:
         while data:
             if (pasted := PASTE.match(data)) is not None:
-                # keys in the same read as a paste become part of it (PANES.md row 1)
+                # keys in the same read as a paste become part of it
                 self._insert(pasted[1].decode(errors="replace") + "\n" * len(pasted[2]))
                 data = data[pasted.end() :]
             elif (other := SEQUENCE.match(data)) is not None:

@@ -17,11 +17,11 @@ from collections import Counter
 from pathlib import Path
 
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.domain.names import session_name
+from multi_agent_mcp.domain.ids import session_name
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.notify.hosts import load_profiles
-from multi_agent_mcp.notify.pane import TmuxNotifier
-from multi_agent_mcp.notify.unknown import UnknownScreens
+from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
+from multi_agent_mcp.notify.tmux.profiles import load_profiles
+from multi_agent_mcp.notify.tmux.unknown_screens import UnknownScreens
 from multi_agent_mcp.store.workspace import Workspace
 from tests.conformance.reader import Log
 from tests.conformance.strangers import PREFIX

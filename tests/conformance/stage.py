@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.names import session_name
-from multi_agent_mcp.notify.tmux import pane_place
+from multi_agent_mcp.domain.ids import session_name
+from multi_agent_mcp.notify.tmux.client import pane_place
 from multi_agent_mcp.store.workspace import Workspace
 
 REPOSITORY = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""What holds after any crash, whatever was going on (contract §3)."""
+"""What holds after any crash, whatever was going on (docs/protocol.md, Durability)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import NoSuchSession
-from multi_agent_mcp.services.drafts import Draft
-from multi_agent_mcp.services.reading import Query
-from multi_agent_mcp.store.frontmatter import Unreadable, codec
-from tests.crash.stage import Aftermath, Facts, Operation, opened
+from multi_agent_mcp.services.turn.reading import Query
+from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
+from tests.crash.stage import Aftermath, Facts, Operation, context
 
 
 def complaints(operation: Operation, root: Path, told: Facts, answers: list[Facts]) -> Iterator[str]:
     """Everything that is wrong, once the agents' next servers have looked at what they find."""
     try:
-        services = opened(root)
+        services = context(root)
     except NoSuchSession:
         yield from operation.look(Aftermath(None, told, answers, root))  # type: ignore[arg-type]
         return
@@ -38,7 +38,7 @@ def complaints(operation: Operation, root: Path, told: Facts, answers: list[Fact
 
 def settle(services: Services) -> None:
     """What the next server of every agent does before its first answer."""
-    services.undertakings.finish()
+    services.operations.finish()
     for agent_id in services.agents.all():
         services.sessions.recover(agent_id)
         for purpose in ("task", "chat"):

@@ -2,8 +2,8 @@
 changes the disk.
 
 The functions of `os` that change files are wrapped, which is where every write of this project goes through
-(`store/files.py`; pathlib and filelock call them too). A call that only reads leaves the disk as it was, so
-dying beside it is dying after the change before it.
+(`store/files/durable_files.py`; pathlib and filelock call them too). A call that only reads leaves the disk as it was,
+so dying beside it is dying after the change before it.
 """
 
 from __future__ import annotations

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.bootstrap import Services, open_session
-from multi_agent_mcp.notify.recorder import Recorder
+from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.middleware import Handing, Middleware
 from multi_agent_mcp.server.tools import TOOLS
-from multi_agent_mcp.services.team import add_missing, create_session
+from multi_agent_mcp.services.team.setup import add_missing, create_session
 from tests.conftest import TEAM
 from tests.crash.killer import Killer
 
@@ -116,7 +116,7 @@ def without_links() -> None:
     os.link = link
 
 
-def opened(root: Path) -> Services:
+def context(root: Path) -> Services:
     return open_session(root, "demo", notifier=Recorder())
 
 
@@ -129,7 +129,7 @@ def prepared(operation: Operation) -> Iterator[tuple[Path, Facts, Path]]:
         told: Facts = {}
         if not operation.bare:
             create_session(template, "demo", TEAM, "en")
-            services = opened(template)
+            services = context(template)
             add_missing(services.agents, TEAM)
             told = operation.prepare(services)
         yield template, told, Path(base) / "copy"
@@ -139,7 +139,7 @@ def live(operation: Operation, root: Path, told: Facts, at: int | None) -> Run:
     """Lets a process do the operation on this tree and die at that moment (None: live)."""
 
     def work(channel: int) -> None:
-        deed = Deed(opened(root) if not operation.bare else None, told, root, channel=channel)  # type: ignore[arg-type]
+        deed = Deed(context(root) if not operation.bare else None, told, root, channel=channel)  # type: ignore[arg-type]
         for agent_id, purpose in operation.seats:
             deed.seat(agent_id, purpose)
         killer = Killer(at)

@@ -1,4 +1,5 @@
-"""What was acknowledged is there, once, whole; what was not is there whole or not at all (contract §3).
+"""What was acknowledged is there, once, whole; what was not is there whole or not at all
+(docs/protocol.md, Durability).
 
 The short form of `scripts/crash`: in a process of its own, because it forks and pytest has threads.
 """

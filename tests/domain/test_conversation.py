@@ -1,4 +1,4 @@
-"""Conversations and delegations as pure values (seed 002)."""
+"""Conversations and delegations as pure values (docs/protocol.md, Conversations)."""
 
 from __future__ import annotations
 

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from multi_agent_mcp.domain.delivery import Delivery, Due, Ring, Waiting, due
+from multi_agent_mcp.domain.delivery import Delivery, Due, Ring, UnreadMessage, due
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 PAUSE, LONGEST = timedelta(seconds=30), timedelta(seconds=900)
-OLD, NEW = Waiting("old", "admin", "request"), Waiting("new", "admin", "request")
+OLD, NEW = UnreadMessage("old", "admin", "request"), UnreadMessage("new", "admin", "request")
 
 
 def rung(seconds_ago: float, *message_ids: str, attempt: int = 1) -> Ring:
@@ -40,7 +40,7 @@ def seconds(number: float) -> timedelta:
         pytest.param((OLD,), rung(86400, "old", attempt=9), Due((OLD,), 10), id="the clock was set forward"),
     ],
 )
-def test_a_doorbell_is_due(unread: tuple[Waiting, ...], last: Ring | None, expected: Due) -> None:
+def test_a_doorbell_is_due(unread: tuple[UnreadMessage, ...], last: Ring | None, expected: Due) -> None:
     assert due(unread, last, NOW, PAUSE, LONGEST) == expected
 
 

@@ -38,7 +38,7 @@ ALLOWED = {
 
 @pytest.mark.parametrize("status", TASK_STATUSES)
 @pytest.mark.parametrize("target", TASK_STATUSES)
-def test_a_task_moves_only_as_the_contract_allows(status: str, target: str) -> None:
+def test_a_task_moves_only_as_documented(status: str, target: str) -> None:
     task = replace(TASK, status=status)
     if (status, target) in ALLOWED:
         moved = task.move_to(target, BY_WORKER)

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multi_agent_mcp.domain.times import asked_time, brief, format_time, from_timestamp, now, parse_time, stamp
+from multi_agent_mcp.domain.times import (
+    asked_time,
+    format_duration,
+    format_time,
+    from_timestamp,
+    now,
+    parse_time,
+    stamp,
+)
 from multi_agent_mcp.errors import InvalidArguments
 
 AWARE = st.datetimes(
@@ -83,7 +91,7 @@ def test_the_present_is_in_utc() -> None:
     ],
 )
 def test_a_duration_is_told_at_a_glance(seconds: float, told: str) -> None:
-    assert brief(timedelta(seconds=seconds)) == told
+    assert format_duration(timedelta(seconds=seconds)) == told
 
 
 @pytest.mark.parametrize("seconds", [2.0**62, -(2.0**62), float("inf"), float("nan")])

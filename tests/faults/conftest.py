@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.services.drafts import Draft
-from tests.faults.everyday import opened
+from multi_agent_mcp.services.validation import Draft
+from tests.faults.everyday import context
 
 SMALL = "2m"
 
@@ -20,7 +20,7 @@ def broken(initialised: Path, tmp_path: Path) -> Path:
     """The root of the session `demo`, with a message for worker-a."""
     root = tmp_path / "root"
     shutil.copytree(initialised, root)
-    services = opened(root)
+    services = context(root)
     services.messages.send(services.agents.get("admin"), Draft(content="first", receiver_id="worker-a"))
     return root
 

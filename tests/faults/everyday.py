@@ -7,15 +7,15 @@ from pathlib import Path
 
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.notify.recorder import Recorder
-from multi_agent_mcp.services.creation import NewTask
-from multi_agent_mcp.services.drafts import Draft
-from multi_agent_mcp.services.reading import Query
+from multi_agent_mcp.notify.channels.recorder import Recorder
+from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.turn.reading import Query
+from multi_agent_mcp.services.validation import Draft
 
 PAYLOAD = "x" * 20_000
 
 
-def opened(root: Path) -> Services:
+def context(root: Path) -> Services:
     return open_session(root, "demo", notifier=Recorder())
 
 
@@ -29,9 +29,9 @@ def deeds(services: Services) -> Mapping[str, Callable[[], object]]:
     return {
         "send": lambda: services.messages.send(admin, Draft(content=PAYLOAD, receiver_id="worker-a")),
         "broadcast": lambda: services.messages.send(admin, Draft(content=PAYLOAD)),
-        "send_task": lambda: services.tasks.send(services.agents.owner(), "admin", "Build", PAYLOAD),
-        "batch": lambda: services.creation.create(admin, [NewTask(title=n, description=PAYLOAD) for n in "abc"]),
-        "request": lambda: services.requests.request(worker, NewTask(title="Test", description=PAYLOAD)),
+        "send_task": lambda: services.assignments.send(services.agents.owner(), "admin", "Build", PAYLOAD),
+        "batch": lambda: services.task_creation.create(admin, [NewTask(title=n, description=PAYLOAD) for n in "abc"]),
+        "request": lambda: services.approvals.request(worker, NewTask(title="Test", description=PAYLOAD)),
         "conversation": converse,
         "read": lambda: services.reading.read(worker, Query(limit=1)),
         "session": lambda: services.sessions.open("worker-a", "task"),
@@ -60,8 +60,8 @@ def entities(root: Path) -> dict[str, bytes]:
 
 def nothing_is_half_done(root: Path) -> None:
     """A broadcast is with everybody or nobody, a task with its mail, a conversation with its words."""
-    services = opened(root)
-    services.undertakings.finish()
+    services = context(root)
+    services.operations.finish()
     assert list(services.workspace.intents.path.glob("*")) == []
     copies = [len(list(services.workspace.mailbox(name).history())) for name in ("owner", "admin", "worker-b")]
     mail = {name: list(services.workspace.mailbox(name).history()) for name in ("owner", "admin", "worker-b")}

@@ -9,16 +9,16 @@ import sys
 import threading
 from pathlib import Path
 
-from multi_agent_mcp.services.drafts import Draft
-from multi_agent_mcp.store.watch import Watch
-from tests.faults.everyday import opened
+from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.system.file_events import Watch
+from tests.faults.everyday import context
 
 PATIENCE_SECONDS = 30.0
 
 
 def main(root: Path) -> None:
     logging.basicConfig(stream=sys.stderr)
-    services = opened(root)
+    services = context(root)
     seen = threading.Event()
     with Watch([services.workspace.mailbox("worker-b").path], lambda _: seen.set()) as watch:
         services.messages.send(services.agents.get("admin"), Draft(content="look", receiver_id="worker-b"))

@@ -9,13 +9,13 @@ import resource
 import sys
 from pathlib import Path
 
-from tests.faults.everyday import opened, tried
+from tests.faults.everyday import context, tried
 
 
 def main(root: Path) -> None:
-    outcomes = [tried(opened(root))]  # everything is imported now
+    outcomes = [tried(context(root))]  # everything is imported now
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    services = opened(root)
+    services = context(root)
     services.agents.all()
     lowest = os.dup(0)
     os.close(lowest)
@@ -23,7 +23,7 @@ def main(root: Path) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + spare, hard))
         outcomes.append(tried(services))
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    outcomes.append(tried(opened(root)))
+    outcomes.append(tried(context(root)))
     sys.stdout.write(json.dumps(outcomes))
 
 

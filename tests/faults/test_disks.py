@@ -13,9 +13,9 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.services.drafts import Draft
-from multi_agent_mcp.services.reading import Query
-from tests.faults.everyday import deeds, entities, nothing_is_half_done, opened, tried
+from multi_agent_mcp.services.turn.reading import Query
+from multi_agent_mcp.services.validation import Draft
+from tests.faults.everyday import context, deeds, entities, nothing_is_half_done, tried
 
 WRITING = ("send", "broadcast", "send_task", "batch", "request", "conversation")
 
@@ -26,13 +26,13 @@ def test_a_full_disk_refuses_with_a_code_and_loses_nothing(mounted: Callable[[st
     filler = root / "filler"
     size = os.statvfs(root).f_bavail * os.statvfs(root).f_frsize
     filler.write_bytes(bytes(size))
-    outcomes = tried(opened(root))
+    outcomes = tried(context(root))
     assert {outcomes[name] for name in WRITING} == {"storage_error"}
     assert entities(root) == before
     filler.unlink()
     nothing_is_half_done(root)
     assert entities(root) == before
-    assert set(tried(opened(root)).values()) == {"done"}
+    assert set(tried(context(root)).values()) == {"done"}
 
 
 @pytest.mark.parametrize("kilobytes", range(4, 132, 16))
@@ -42,20 +42,20 @@ def test_a_disk_that_fills_up_halfway_leaves_nothing_half_done(mounted: Callable
     filler = root / "filler"
     free = os.statvfs(root).f_bavail * os.statvfs(root).f_frsize
     filler.write_bytes(bytes(max(free - kilobytes * 1024, 0)))
-    outcomes = tried(opened(root))
+    outcomes = tried(context(root))
     assert set(outcomes.values()) <= {"done", "storage_error"}
     filler.unlink()
     nothing_is_half_done(root)
     after = entities(root)
     assert before.keys() <= after.keys()
-    assert set(tried(opened(root)).values()) == {"done"}
+    assert set(tried(context(root)).values()) == {"done"}
 
 
 def test_a_read_only_tree_can_be_looked_at_and_refuses_the_rest_with_a_code(mounted: Callable[[str], Path]) -> None:
     root = mounted("ro")
     before = entities(root)
-    services = opened(root)
-    assert services.undertakings.finish() == 0
+    services = context(root)
+    assert services.operations.finish() == 0
     assert set(tried(services).values()) == {"storage_error"}
     assert services.reading.unread_count("worker-a") == 1
     peeked = services.reading.select(services.agents.get("worker-a"), Query(mark_as_read=False))
@@ -80,13 +80,13 @@ def a_bad_sector(monkeypatch: pytest.MonkeyPatch, bad: Path) -> None:
 def test_a_file_the_disk_cannot_read_hides_no_other_and_comes_back_with_the_disk(
     broken: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    services = opened(broken)
+    services = context(broken)
     worker = services.agents.get("worker-a")
     (bad,) = services.workspace.mailbox("worker-a").path.glob("*.md")
     services.messages.send(services.agents.get("admin"), Draft(content="second", receiver_id="worker-a"))
     with monkeypatch.context() as patched:
         a_bad_sector(patched, bad)
-        fresh = opened(broken)
+        fresh = context(broken)
         assert [item["content"] for item in fresh.reading.read(worker, Query())["messages"]] == ["second"]
         assert "Input/output error" in caplog.text
         assert fresh.workspace.mailbox("worker-a").hot.passed_over() == [bad.name]
@@ -99,7 +99,7 @@ def test_a_file_the_disk_cannot_read_hides_no_other_and_comes_back_with_the_disk
 def test_a_registry_the_disk_cannot_read_is_an_error_with_a_code(broken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_bad_sector(monkeypatch, broken / "demo" / "agents.json")
     with pytest.raises(StorageError):
-        opened(broken).agents.all()
+        context(broken).agents.all()
 
 
 def test_without_hard_links_every_promise_is_kept(broken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ def test_without_hard_links_every_promise_is_kept(broken: Path, monkeypatch: pyt
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", link)
-    services = opened(broken)
+    services = context(broken)
     assert set(tried(services).values()) == {"done"}
     nothing_is_half_done(broken)
     files, path = services.workspace.files, broken / "demo" / "exclusive.md"
@@ -134,7 +134,7 @@ def test_on_a_slow_disk_everything_is_done_late_and_nothing_is_lost(
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", slow)
-    assert set(tried(opened(broken)).values()) == {"done"}
+    assert set(tried(context(broken)).values()) == {"done"}
     assert len(syncs) > len(WRITING)
     nothing_is_half_done(broken)
 
@@ -142,8 +142,8 @@ def test_on_a_slow_disk_everything_is_done_late_and_nothing_is_lost(
 def test_a_lock_that_is_held_too_long_is_an_error_with_a_code(
     broken: Path, worker_lock: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("multi_agent_mcp.store.locks.LOCK_SECONDS", 0.2)
-    services = opened(broken)
+    monkeypatch.setattr("multi_agent_mcp.store.files.locks.LOCK_SECONDS", 0.2)
+    services = context(broken)
     worker_lock(services.workspace.mailbox("worker-a").lock)
     with pytest.raises(StorageError) as refused:
         services.reading.read(services.agents.get("worker-a"), Query())
@@ -157,7 +157,7 @@ def worker_lock(broken: Path) -> Callable[[str], None]:
     held: list[Any] = []
 
     def hold(name: str) -> None:
-        lock = opened(broken).workspace.locks.lock(name)
+        lock = context(broken).workspace.locks.lock(name)
         lock.acquire()
         held.append(lock)
 
@@ -165,7 +165,7 @@ def worker_lock(broken: Path) -> Callable[[str], None]:
 
 
 def test_ten_thousand_files_in_one_folder_are_all_there(broken: Path) -> None:
-    services = opened(broken)
+    services = context(broken)
     box = services.workspace.mailbox("worker-a")
     ((name, first),) = box.unread()
     unread = (box.path / name).read_text(encoding="utf-8")
@@ -186,9 +186,9 @@ def test_an_agent_is_added_whole_or_not_at_all_on_a_full_disk(mounted: Callable[
     root = mounted("rw")
     filler = root / "filler"
     filler.write_bytes(bytes(os.statvfs(root).f_bavail * os.statvfs(root).f_frsize))
-    services = opened(root)
+    services = context(root)
     with pytest.raises(StorageError):
         services.agents.add(Agent(id="worker-c", role="worker", parent_id="admin"))
-    assert "worker-c" not in opened(root).agents.all()
+    assert "worker-c" not in context(root).agents.all()
     filler.unlink()
-    opened(root).agents.add(Agent(id="worker-c", role="worker", parent_id="admin"))
+    context(root).agents.add(Agent(id="worker-c", role="worker", parent_id="admin"))

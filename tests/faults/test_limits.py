@@ -13,11 +13,11 @@ import pytest
 
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.notify.recorder import Recorder
-from multi_agent_mcp.services.drafts import Draft
-from multi_agent_mcp.services.reading import Query
+from multi_agent_mcp.notify.channels.recorder import Recorder
+from multi_agent_mcp.services.turn.reading import Query
+from multi_agent_mcp.services.validation import Draft
 from tests.conftest import Clock
-from tests.faults.everyday import entities, nothing_is_half_done, opened
+from tests.faults.everyday import context, entities, nothing_is_half_done
 
 REPOSITORY = Path(__file__).parents[2]
 NO_INOTIFY = 'echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"'
@@ -78,11 +78,11 @@ def test_a_clock_that_jumps_back_an_hour_loses_nothing_and_ends_no_session(broke
     services = open_session(broken, "demo", clock=clock, notifier=Recorder())
     admin, worker = services.agents.get("admin"), services.agents.get("worker-a")
     session = services.sessions.open("worker-a", "task")
-    task = services.board.start(worker, services.tasks.send(admin, "worker-a", "Build", "it").task.id)[0]
+    task = services.task_changes.start(worker, services.assignments.send(admin, "worker-a", "Build", "it").task.id)[0]
     clock.advance(-3600)
     session.touch()
     services.messages.send(admin, Draft(content="earlier", receiver_id="worker-a"))
-    services.board.set_status(admin, task.id, "blocked", "stop")
+    services.task_changes.set_status(admin, task.id, "blocked", "stop")
     assert session.is_live()
     assert services.notifications.pending("worker-a", "task").interrupts
     answer = services.reading.read(worker, Query(), session.hold)
@@ -90,14 +90,14 @@ def test_a_clock_that_jumps_back_an_hour_loses_nothing_and_ends_no_session(broke
     session.give_back(session.record.unconfirmed)
     assert services.reading.unread_count("worker-a") == 3
     clock.advance(2 * 3600)
-    services.board.set_status(admin, task.id, "todo")
+    services.task_changes.set_status(admin, task.id, "todo")
     assert not services.notifications.pending("worker-a", "task").interrupts
     assert services.executions.history("worker-a")[0] == []
 
 
 def test_files_from_the_future_are_read_and_what_comes_after_them_is_seen(broken: Path) -> None:
     """What the clock's jump leaves: directories and files an hour ahead of now."""
-    services = opened(broken)
+    services = context(broken)
     box = services.workspace.mailbox("worker-a")
     ahead = datetime.now(UTC).timestamp() + 3600
     for path in [*box.path.glob("*.md"), box.path]:
@@ -120,7 +120,7 @@ def test_a_time_zone_changes_no_time_and_no_name(broken: Path, zone: str) -> Non
     before = datetime.now(UTC) - timedelta(seconds=1)
     sent = ran(*command, "send", "worker-b", "hello", *where, zone=zone)
     assert sent.returncode == 0, sent.stderr
-    (path,) = opened(broken).workspace.mailbox("worker-b").path.glob("*.md")
+    (path,) = context(broken).workspace.mailbox("worker-b").path.glob("*.md")
     stamped = datetime.strptime(path.name[:15], "%Y%m%d_%H%M%S").replace(tzinfo=UTC)
     assert before.replace(microsecond=0) <= stamped <= datetime.now(UTC)
     # A naive time in the hour that summer time skips in Berlin and repeats in New York is UTC like any other.

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from multi_agent_mcp.server.tools import TOOLS
 from multi_agent_mcp.web.api import ENDPOINTS
-from tests.fuzz.ground import AGENT, ask, fresh, opened, seat
+from tests.fuzz.ground import AGENT, ask, context, fresh, seat
 from tests.fuzz.guest import guest
 from tests.fuzz.strategies import IDS, JSON, SURROGATES, TEXT, by_schema
 
@@ -33,7 +33,7 @@ def calls(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 
 @given(where=st.sampled_from(SEATS), told=st.lists(calls(), min_size=1, max_size=6))
 def tools(where: tuple[str, str], told: list[tuple[str, dict[str, Any]]]) -> None:
-    """Several calls in one session, on what the calls before have made: each is answered as the contract says."""
+    """Several calls in one session, on what the calls before have made: each is answered as docs/protocol.md says."""
     root = fresh()
     taken = seat(root, *where)
     known: list[str] = []
@@ -46,7 +46,7 @@ def tools(where: tuple[str, str], told: list[tuple[str, dict[str, Any]]]) -> Non
         known += [value for key, value in answer.items() if key.endswith("_id") and isinstance(value, str)]
     assert not list((root / "demo").rglob("quarantine/*"))
     assert not list((root / "demo" / ".intents").glob("*"))
-    assert [item for item in opened(root).doctor(lambda _: None).examine() if item.level == "problem"] == []
+    assert [item for item in context(root).doctor(lambda _: None).examine() if item.level == "problem"] == []
 
 
 FIELDS = "title description priority assignee_id status reason approve content receiver_id action task_id subject more"

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.bootstrap import Services, open_session
-from multi_agent_mcp.notify.recorder import Recorder
-from multi_agent_mcp.services.team import add_missing, create_session
+from multi_agent_mcp.notify.channels.recorder import Recorder
+from multi_agent_mcp.services.team.setup import add_missing, create_session
 from tests.conftest import TEAM
 from tests.crash.stage import MEMORY, Seat
-from tests.system.support import ERROR_CODES
+from tests.end_to_end.support import ERROR_CODES
 
 AGENT = "worker-a"
 ANSWER_CHARACTERS = 9_000
@@ -28,7 +28,7 @@ def _template() -> Path:
     atexit.register(shutil.rmtree, base, ignore_errors=True)
     root = base / "template"
     create_session(root, "demo", TEAM, "en")
-    add_missing(opened(root).agents, TEAM)
+    add_missing(context(root).agents, TEAM)
     return root
 
 
@@ -40,12 +40,12 @@ def fresh() -> Path:
     return root
 
 
-def opened(root: Path) -> Services:
+def context(root: Path) -> Services:
     return open_session(root, "demo", notifier=Recorder())
 
 
 def seat(root: Path, agent_id: str = AGENT, purpose: str = "task") -> Seat:
-    return Seat(opened(root), agent_id, purpose)
+    return Seat(context(root), agent_id, purpose)
 
 
 def ask(taken: Seat, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from multi_agent_mcp.bootstrap import Services
-from tests.fuzz.ground import opened
-from tests.system.support import Team
+from tests.end_to_end.support import Team
+from tests.fuzz.ground import context
 from tests.web.support import Guest
 
 
 class _Quiet(Team):
     @property
     def services(self) -> Services:
-        return opened(self.root)
+        return context(self.root)
 
 
 def guest(root: Path) -> Guest:

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.services.drafts import Draft
-from multi_agent_mcp.services.hooks import Event
-from tests.fuzz.ground import AGENT, ask, opened, seat
+from multi_agent_mcp.hooks.answers import Event
+from multi_agent_mcp.services.validation import Draft
+from tests.fuzz.ground import AGENT, ask, context, seat
 from tests.fuzz.guest import guest
 
 READING = ("get_unread_count", "list_agents", "get_next_action", "get_pending_delegations", "get_task_conversations")
@@ -44,16 +44,16 @@ def _by_pages(root: Path) -> None:
 
 
 def _by_services(root: Path, *, lenient: bool) -> None:
-    services = opened(root)
+    services = context(root)
     for finding in services.doctor(lambda _: None).examine(verify=True):
         json.dumps(finding.as_answer())
     try:
         for agent_id in services.agents.all():
             services.hooks.answer(agent_id, "task", Event("UserPromptSubmit", "host-1"))
             services.hooks.doorbell(agent_id, "task")
-        json.dumps(services.glance.look().as_answer(), allow_nan=False)
+        json.dumps(services.snapshots.look().as_answer(), allow_nan=False)
         sent = services.messages.send(services.agents.get("admin"), Draft(content="x", receiver_id=AGENT))
-        services.tracing.trace(sent.message_id)
+        services.tracking.trace(sent.message_id)
         services.timeline.of(None, None)
     except Refusal:
         if not lenient:

@@ -15,15 +15,15 @@ from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.waiting import OwnerWait
 from multi_agent_mcp.errors import InvalidArguments, InvalidId, InvalidSession, Refusal
-from multi_agent_mcp.notify.recorder import Recorder
-from multi_agent_mcp.services.drafts import Draft
-from multi_agent_mcp.services.team import add_missing, create_session, read_team
-from multi_agent_mcp.store.frontmatter import Unreadable, as_plain, codec
-from tests.fuzz.ground import AGENT, ask, fresh, opened, seat
+from multi_agent_mcp.notify.channels.recorder import Recorder
+from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
+from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.store.codec.frontmatter import Unreadable, as_plain, codec
+from tests.fuzz.ground import AGENT, ask, context, fresh, seat
 from tests.fuzz.looking import look_everywhere
 from tests.fuzz.strategies import JSON, TEXT, YAML_VALUES, documents
 
@@ -118,7 +118,7 @@ def registry(people: Any, around: Any) -> None:
     given_people = {**original["agents"], **people} if isinstance(people, dict) else people
     path.write_text(json.dumps({"agents": given_people, "more": around}), encoding="utf-8")
     look_everywhere(root, lenient=True)
-    services = opened(root)
+    services = context(root)
     try:
         services.workspace.registry.update("owner", fuzzed=1)
     except Refusal:
@@ -139,7 +139,7 @@ def registry_bytes(data: bytes) -> None:
     path = root / "demo" / "agents.json"
     before = set(json.loads(path.read_bytes())["agents"])
     path.write_bytes(data)
-    assert set(opened(root).agents.all()) == before
+    assert set(context(root).agents.all()) == before
     assert [item.read_bytes() for item in (root / "demo").glob("agents.json.damaged*")] == [data]
 
 
@@ -168,7 +168,7 @@ def settings_file(lines: list[tuple[str, str]], limits: list[tuple[str, str]]) -
         text += "\nlimits:\n" + "\n".join(f"  {key}: {value}" for key, value in limits)
     (root / "demo" / "session.yaml").write_bytes(text.encode(errors="replace"))
     try:
-        services = opened(root)
+        services = context(root)
     except (InvalidArguments, InvalidSession):
         return
     admin = services.agents.get("admin")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from tests.end_to_end.support import wait_until
 from tests.hosts.scripted_model import Call
 from tests.hosts.stage import AGENT, Host, Program, Stage
-from tests.system.support import wait_until
 
 CONFIG = """\
 model = "gpt-5.1-codex"

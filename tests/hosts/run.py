@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.end_to_end.support import REPOSITORY
 from tests.hosts.claude import Claude
 from tests.hosts.codex import Codex
 from tests.hosts.scenarios import SCENARIOS, Scenario
 from tests.hosts.stage import Host, stage
-from tests.system.support import REPOSITORY
 
 HOSTS: tuple[Host, ...] = (Claude(), Codex())
 INSTALL_SECONDS = 600

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from tests.end_to_end.support import wait_until
 from tests.hosts.scripted_model import Say
 from tests.hosts.stage import TASK, Stage
-from tests.system.support import wait_until
 
 DRAFT = "half a sentence"
 LINE = "[IPC] New message"  # without the rest `[IPC]` stands in our instructions, too

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.notify.hosts import load_profiles
-from multi_agent_mcp.notify.looking import look
-from multi_agent_mcp.notify.screens import Sight, classify
-from multi_agent_mcp.notify.tmux import Tmux
+from multi_agent_mcp.notify.tmux.client import Tmux
+from multi_agent_mcp.notify.tmux.profiles import load_profiles
+from multi_agent_mcp.notify.tmux.screens import Sight, classify
+from multi_agent_mcp.notify.tmux.snapshot import take_snapshot
+from tests.end_to_end.support import Pane, Team, Terminal, wait_until
 from tests.hosts.scripted_model import Call, Reply, ScriptedModel
-from tests.system.support import Pane, Team, Terminal, wait_until
 
 AGENT = "worker-a"
 TEAM = """\
@@ -143,7 +143,7 @@ class Stage:
     @property
     def sight(self) -> Sight:
         """What our classifier takes the real screen for."""
-        seen = look(Tmux(socket_path=self.terminal.socket), self.pane.id)
+        seen = take_snapshot(Tmux(socket_path=self.terminal.socket), self.pane.id)
         return Sight(seen) if isinstance(seen, str) else classify(self.profiles.named[self.host.name], seen.screen)
 
     @property

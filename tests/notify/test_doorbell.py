@@ -8,7 +8,7 @@ import pytest
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.notify.recorder import Recorder
+from multi_agent_mcp.notify.channels.recorder import Recorder
 from tests.conftest import Clock
 from tests.services.support import by_hand, read, send
 

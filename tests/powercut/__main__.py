@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from multi_agent_mcp.services.team import add_missing, create_session
+from multi_agent_mcp.services.team.setup import add_missing, create_session
 from tests.conftest import TEAM
-from tests.crash.stage import MEMORY, opened
+from tests.crash.stage import MEMORY, context
 from tests.powercut.cuts import Cut, cuts
 from tests.powercut.findings import found_wrong
 from tests.powercut.load import hosts_at_work
@@ -31,7 +31,7 @@ def record(bench: Bench, seconds: float, seed: int, *, unsynced: bool) -> None:
     with recorded(bench) as place:
         root = place / "root"
         create_session(root, "demo", TEAM, "en")
-        add_missing(opened(root).agents, TEAM)
+        add_missing(context(root).agents, TEAM)
         with hosts_at_work(root, bench.socket, seed, unsynced=unsynced) as all_work:
             deadline = time.monotonic() + seconds
             while time.monotonic() < deadline:

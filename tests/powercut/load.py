@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.crash.stage import Seat, opened
+from tests.crash.stage import Seat, context
 
 AGENTS = ("admin", "worker-a", "worker-b")
 SIZES = (10, 300, 3_000, 20_000, 100_000)
@@ -25,7 +25,7 @@ class Host:
         self.random = random.Random(f"{seed}-{agent_id}")  # noqa: S311 - repeatable
         self.agent_id = agent_id
         self.others = [other for other in AGENTS if other != agent_id]
-        self.seat = Seat(opened(root), agent_id)
+        self.seat = Seat(context(root), agent_id)
         self._log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._log.connect(str(address))
 

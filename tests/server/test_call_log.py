@@ -7,21 +7,21 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.middleware import Call, Handing, Middleware
 from multi_agent_mcp.server.toolbox import Answer, Tool
-from multi_agent_mcp.services.creation import NewTask
+from multi_agent_mcp.services.tasks.creation import NewTask
 
 
 def test_an_interrupt_that_comes_while_a_tool_runs_is_logged_as_what_was_answered(
     services: Services, owner: Agent, worker_a: Agent
 ) -> None:
-    (task,) = services.creation.create(owner, [NewTask(title="running", assignee_id=worker_a.id)])
-    services.board.start(worker_a, task.id)
+    (task,) = services.task_creation.create(owner, [NewTask(title="running", assignee_id=worker_a.id)])
+    services.task_changes.start(worker_a, task.id)
     binding = Binding(services, purpose="task")
     binding.bind_process(worker_a.id, None)
     assert binding.session is not None
-    services.work.begin(binding.session, task.id)
+    services.next_action.begin(binding.session, task.id)
 
     def slow(call: Call) -> Answer:
-        services.board.set_status(owner, task.id, "blocked", "now")
+        services.task_changes.set_status(owner, task.id, "blocked", "now")
         return {"done_by": call.me.id}
 
     answer = Middleware(binding, {"slow": Tool(slow)}).answer("slow", {}, Handing())

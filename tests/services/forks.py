@@ -16,9 +16,9 @@ from pathlib import Path
 
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.errors import InvalidStatusTransition, Refusal
-from multi_agent_mcp.notify.recorder import Recorder
-from multi_agent_mcp.services.team import add_missing, create_session
-from multi_agent_mcp.store.files import Files
+from multi_agent_mcp.notify.channels.recorder import Recorder
+from multi_agent_mcp.services.team.setup import add_missing, create_session
+from multi_agent_mcp.store.files.durable_files import Files
 from tests.conftest import TEAM
 
 STEPS_MAX = 40
@@ -53,13 +53,13 @@ class DyingFiles(Files):
         self.left -= 1
 
 
-def opened(root: Path) -> Services:
+def context(root: Path) -> Services:
     return open_session(root, "demo", notifier=Recorder())
 
 
 def made(root: Path) -> Services:
     create_session(root, "demo", TEAM, "en")
-    services = opened(root)
+    services = context(root)
     add_missing(services.agents, TEAM)
     return services
 
@@ -115,7 +115,7 @@ def _say(*words: str) -> None:
 
 
 def _act(act: Callable[[Services, str], None], root: Path, writes: int, told: str) -> None:
-    services = opened(root)
+    services = context(root)
     services.workspace.files = DyingFiles(services.workspace.path, writes)
     act(services, told)
 
@@ -135,11 +135,11 @@ def block_a_task(base: str) -> None:
     """`task status T blocked`, killed at every write."""
 
     def prepare(services: Services) -> str:
-        task = services.tasks.send(services.agents.get("admin"), "worker-a", "Build", "the house").task
-        return services.board.start(services.agents.get("worker-a"), task.id)[0].id
+        task = services.assignments.send(services.agents.get("admin"), "worker-a", "Build", "the house").task
+        return services.task_changes.start(services.agents.get("worker-a"), task.id)[0].id
 
     def act(services: Services, task_id: str) -> None:
-        services.board.set_status(services.agents.get("owner"), task_id, "blocked", "stop")
+        services.task_changes.set_status(services.agents.get("owner"), task_id, "blocked", "stop")
 
     dying(base, prepare, act)
 
@@ -164,7 +164,7 @@ def take(root: str, count: str) -> None:
     """Chat sessions of one agent that ask for its delegations at once; prints what each of them got."""
 
     def act(_: int) -> Sequence[str]:
-        services = opened(Path(root))
+        services = context(Path(root))
         session = services.sessions.open("worker-a", "chat")
         return [delegation.id for delegation in services.delegations.take(session.record)]
 
@@ -175,7 +175,7 @@ def start_conversation(root: str, count: str, delegation_id: str) -> None:
     """Chat sessions of one agent that start the same delegation's conversation at once."""
 
     def act(_: int) -> Sequence[str]:
-        services = opened(Path(root))
+        services = context(Path(root))
         worker = services.agents.get("worker-a")
         session = services.sessions.open("worker-a", "chat")
         try:
@@ -193,13 +193,13 @@ def claim(root: str, count: str, *task_ids: str) -> None:
     """Sessions of one agent that start all of these tasks at once, each beginning elsewhere; prints what they won."""
 
     def act(number: int) -> Sequence[str]:
-        services = opened(Path(root))
+        services = context(Path(root))
         worker = services.agents.get("worker-a")
         first = number * len(task_ids) // int(count)
         won = []
         for task_id in (*task_ids[first:], *task_ids[:first]):
             with suppress(InvalidStatusTransition):
-                won.append(services.board.start(worker, task_id)[0].id)
+                won.append(services.task_changes.start(worker, task_id)[0].id)
         return won
 
     racing(int(count), act)
@@ -209,10 +209,10 @@ def finish(root: str, count: str, task_id: str) -> None:
     """Everybody who may finishes one task at once; prints what they were told."""
 
     def act(number: int) -> Sequence[str]:
-        services = opened(Path(root))
+        services = context(Path(root))
         me = services.agents.get(("worker-a", "admin", "owner")[number % 3])
         try:
-            return [services.board.set_status(me, task_id, "done")[0].status]
+            return [services.task_changes.set_status(me, task_id, "done")[0].status]
         except Refusal as refusal:
             return [refusal.code]
 

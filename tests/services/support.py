@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.bootstrap import Services
-from multi_agent_mcp.services.drafts import Draft
-from multi_agent_mcp.services.messages import Sent
-from multi_agent_mcp.services.reading import Hold, Query
+from multi_agent_mcp.services.mail.messages import Sent
+from multi_agent_mcp.services.turn.reading import Hold, Query
+from multi_agent_mcp.services.validation import Draft
 
 
 def send(services: Services, sender: str, receiver: str | None, content: str = "hello", **fields: Any) -> Sent:

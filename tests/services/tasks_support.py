@@ -15,8 +15,8 @@ from multi_agent_mcp.domain.conversation import Conversation, Delegation
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.services.creation import NewTask
-from multi_agent_mcp.services.sessions import LiveSession
+from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
+from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.store.workspace import UNASSIGNED
 
 REPOSITORY = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ def new(
 ) -> Task:
     """A task, `todo` with an assignee."""
     item = NewTask(title=title, assignee_id=assignee_id, **fields)
-    (task,) = services.creation.create(services.agents.get(by), [item], parent)
+    (task,) = services.task_creation.create(services.agents.get(by), [item], parent)
     return task
 
 
@@ -42,7 +42,7 @@ def moved(services: Services, task: Task, *path: str) -> Task:
     """The task, moved along by its assignee."""
     actor = services.agents.get(task.assignee_id or task.created_by)
     for status in path:
-        task, _ = services.board.set_status(actor, task.id, status)
+        task, _ = services.task_changes.set_status(actor, task.id, status)
     return task
 
 
@@ -53,7 +53,7 @@ def running(services: Services, title: str = "Build", assignee_id: str = "worker
 
 def again(services: Services, task: Task) -> Task:
     """The task as it lies on the disk now."""
-    return services.board.get(task.id)
+    return services.task_changes.get(task.id)
 
 
 def path_of(services: Services, task: Task) -> Path:

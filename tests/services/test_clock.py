@@ -13,9 +13,9 @@ import pytest
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.times import is_recent
-from multi_agent_mcp.services.staffing import Post
-from multi_agent_mcp.store.files import Files
-from multi_agent_mcp.web.access import Access
+from multi_agent_mcp.services.overview.missing_sessions import Slot
+from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.web.auth import Auth
 from tests.conftest import Clock
 from tests.services.support import by_hand, contents, read, send, unread
 from tests.services.tasks_support import converse, moved, new, open_session
@@ -72,38 +72,38 @@ def test_a_dead_readers_mail_comes_back(services: Services, clock: Clock, leap: 
 def test_the_owner_waits_again_though_an_earlier_wait_bears_a_later_time(
     services: Services, clock: Clock, owner: Agent
 ) -> None:
-    services.tasks.send(owner, "admin", "First", "x")
-    services.waiting.release("owner", by="some-earlier-message")
+    services.assignments.send(owner, "admin", "First", "x")
+    services.owner_waits.release("owner", by="some-earlier-message")
     clock.advance(-HOUR)
-    services.tasks.send(owner, "admin", "Second", "x")
-    services.waiting.release("owner", by="the-answer")
-    services.waiting.restore("owner", ["the-answer"])
-    wait = services.waiting.of("owner")
+    services.assignments.send(owner, "admin", "Second", "x")
+    services.owner_waits.release("owner", by="the-answer")
+    services.owner_waits.restore("owner", ["the-answer"])
+    wait = services.owner_waits.of("owner")
     assert wait is not None
     assert services.workspace.tasks.get(wait.task_id).title == "Second"
 
 
 @pytest.mark.parametrize("leap", LEAPS)
 def test_a_window_is_closed_when_its_session_has_logged_out(services: Services, clock: Clock, leap: float) -> None:
-    post = Post("worker-a", "task")
+    post = Slot("worker-a", "task")
     open_session(services, "worker-a").end()
-    services.staffing.opened(post, PANE, 0)
-    window = services.staffing.windows()[post]
+    services.missing_sessions.context(post, PANE, 0)
+    window = services.missing_sessions.windows()[post]
     clock.advance(leap)
-    assert not services.staffing.finished(post, window)
+    assert not services.missing_sessions.finished(post, window)
     session = open_session(services, "worker-a")
-    assert services.staffing.failures_after(post, window) == 0
+    assert services.missing_sessions.failures_after(post, window) == 0
     session.end()
-    assert services.staffing.finished(post, window)
+    assert services.missing_sessions.finished(post, window)
 
 
 def test_a_post_whose_command_died_does_not_rest_until_the_clock_has_caught_up(
     services: Services, clock: Clock
 ) -> None:
-    post = Post("worker-a", "task")
-    services.staffing.opened(post, {}, 9)
+    post = Slot("worker-a", "task")
+    services.missing_sessions.context(post, {}, 9)
     clock.advance(-YEAR)
-    assert not services.staffing.windows()[post].rests(clock())
+    assert not services.missing_sessions.windows()[post].rests(clock())
 
 
 def test_a_chat_session_exits_though_its_conversation_ended_before_it_began(services: Services, clock: Clock) -> None:
@@ -112,7 +112,7 @@ def test_a_chat_session_exits_though_its_conversation_ended_before_it_began(serv
     conversation = converse(services, chat.record, "worker-b")
     services.conversations.end(services.agents.get("worker-a"), conversation.id)
     chat.touch()
-    assert services.chat_work.next_action(services.agents.get("worker-a"), chat.record)["action"] == "exit"
+    assert services.chat_action.next_action(services.agents.get("worker-a"), chat.record)["action"] == "exit"
 
 
 def test_a_report_begins_a_task_that_was_made_by_a_clock_ahead(services: Services, clock: Clock) -> None:
@@ -122,7 +122,7 @@ def test_a_report_begins_a_task_that_was_made_by_a_clock_ahead(services: Service
     clock.advance(-YEAR)
     worker = services.agents.get("worker-a")
     for task in (waiting, stopped):
-        services.tasks.report_progress(worker, task.id, progress=50)
+        services.assignments.report_progress(worker, task.id, progress=50)
     read(services, "admin")
     assert services.workspace.tasks.get(waiting.id).status == "in_progress"
     assert services.workspace.tasks.get(stopped.id).status == "blocked", "no report of any time takes an interrupt back"
@@ -149,7 +149,7 @@ def test_a_waiter_rings_once_and_rests_though_an_earlier_ring_lies_in_the_future
 def test_a_cookie_outlives_small_leaps_and_never_counts_for_years(
     files: Files, leap: float, *, admitted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    access = Access(files, files.base / ".console")
+    access = Auth(files, files.base / ".console")
     cookie = access.redeem(access.issue_ticket())
     present = time.time()
     monkeypatch.setattr(time, "time", lambda: present + leap)
@@ -174,14 +174,14 @@ def test_a_file_in_a_directory_dated_in_the_future_is_seen(services: Services) -
 
 @pytest.mark.parametrize("leap", LEAPS)
 def test_everything_can_be_looked_at(services: Services, clock: Clock, owner: Agent, leap: float) -> None:
-    services.tasks.send(owner, "admin", "Build", "x")
+    services.assignments.send(owner, "admin", "Build", "x")
     session = open_session(services, "worker-a")
     moved(services, new(services), "in_progress")
     converse(services, session.record, "worker-b")
     clock.advance(leap)
     session.end()
     services.timeline.of(None, None)
-    services.glance.look().as_answer()
+    services.snapshots.look().as_answer()
     assert [item for item in services.doctor(lambda _: None).examine() if item.level == "problem"] == []
 
 

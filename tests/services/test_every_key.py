@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.services.care.finding import Finding
-from multi_agent_mcp.services.drafts import Draft
-from multi_agent_mcp.services.hooks import Event
-from multi_agent_mcp.store.frontmatter import Document, parse, render
-from tests.crash.stage import MEMORY, Seat, opened
+from multi_agent_mcp.hooks.answers import Event
+from multi_agent_mcp.services.doctor.finding import Finding
+from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.store.codec.frontmatter import Document, parse, render
+from tests.crash.stage import MEMORY, Seat, context
 from tests.fuzz.ground import ask
 
 LEFT_OUT = object()
@@ -37,15 +37,15 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory, initialised: Path) -> Pat
     """A session with one entity of each kind; worker-a's server has died at work."""
     root = tmp_path_factory.mktemp("lived-in") / "root"
     shutil.copytree(initialised, root)
-    services = opened(root)
+    services = context(root)
     owner, admin, worker = (services.agents.get(name) for name in ("owner", "admin", "worker-a"))
-    services.tasks.send(owner, "admin", "Plan", "all of it")
+    services.assignments.send(owner, "admin", "Plan", "all of it")
     services.conversations.begin(services.agents.get("worker-b"), worker, "hello")
-    task_id = services.tasks.send(admin, "worker-a", "Build", "the wall").task.id
+    task_id = services.assignments.send(admin, "worker-a", "Build", "the wall").task.id
     seat = Seat(services, "worker-a")
     seat.call("get_next_action")
     seat.call("delegate_to_chat_session", target_agent_id="worker-b", purpose="ask", context="about the wall")
-    services.board.set_status(admin, task_id, "blocked", "wait")
+    services.task_changes.set_status(admin, task_id, "blocked", "wait")
     record = seat.binding.live_session().record
     services.workspace.sessions.update(record.id, lambda found: replace(found, pid_started_at="earlier"))
     return root
@@ -70,11 +70,11 @@ def written(path: Path, key: str, value: object) -> bytes:
 def everybody_works(root: Path) -> list[Finding]:
     """Servers start, tools answer, hooks and doctor look; what doctor found."""
     for agent_id, purpose, tools in (("owner", "task", TOOLS), ("worker-a", "task", TOOLS), ("worker-a", "chat", CHAT)):
-        seat = Seat(opened(root), agent_id, purpose)
+        seat = Seat(context(root), agent_id, purpose)
         for tool in tools:
             ask(seat, tool, {})
         seat.binding.close()
-    services = opened(root)
+    services = context(root)
     services.hooks.answer("worker-a", "task", Event("UserPromptSubmit", "host-1"))
     services.messages.send(services.agents.get("admin"), Draft(content="still there?", receiver_id="worker-a"))
     unread = [message.content for _, message in services.workspace.mailbox("worker-a").unread(fresh=True)]
@@ -128,5 +128,5 @@ def test_doctor_finds_what_nobody_has_looked_at_yet(lived_in: Path, place: Path)
     root = shutil.copytree(lived_in, place / "root")
     path = entity_of(root / "demo", "executions")
     written(path, "agent_id", "admin")
-    subjects = {finding.subject for finding in opened(root).doctor(lambda _: None).examine()}
+    subjects = {finding.subject for finding in context(root).doctor(lambda _: None).examine()}
     assert f"executions/worker-a/quarantine/{path.name}" in subjects

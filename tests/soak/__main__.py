@@ -14,14 +14,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.end_to_end.quiet import quiet_environment
+from tests.end_to_end.support import Team
 from tests.soak.actions import act
 from tests.soak.disturbers import Disturber, Human, Killer, Registrar, Stranger, Tmux, disturbed
 from tests.soak.host import Host
 from tests.soak.lives import Nursery
 from tests.soak.stage import Stage
 from tests.soak.verdict import complaints
-from tests.system.quiet import quiet_environment
-from tests.system.support import Team
 
 PROGRESS_SECONDS = 10.0
 SERVED_PER_CORE = 4

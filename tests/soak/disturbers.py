@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.end_to_end.support import COMMAND, Terminal
 from tests.soak.host import Host
 from tests.soak.ledger import letter
 from tests.soak.stage import Stage
-from tests.system.support import COMMAND, Terminal
 
 BROKEN = ("no front matter at all", "---\nid: [\n---\n\nbody", "---\n- a list\n---\n\n", "---\nnever closed\n")
 

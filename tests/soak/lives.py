@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.system.support import COMMAND, REPOSITORY, _runs, wait_until
+from tests.end_to_end.support import COMMAND, REPOSITORY, _runs, wait_until
 
 PATIENCE_SECONDS = 120.0
 EXECUTED = "multi-agent-mcp/executed"

@@ -22,7 +22,7 @@ from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.middleware import Handing, Middleware
 from multi_agent_mcp.server.tools import TOOLS
-from tests.system.support import SESSION
+from tests.end_to_end.support import SESSION
 
 
 def main(path: str) -> None:

@@ -7,9 +7,9 @@ import signal
 import threading
 from contextlib import suppress
 
+from tests.end_to_end.support import Team
 from tests.soak.ledger import Ledger
 from tests.soak.lives import Life, Nursery, Served
-from tests.system.support import Team
 
 
 class Stage:

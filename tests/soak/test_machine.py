@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.notify.recorder import Recorder
+from multi_agent_mcp.notify.channels.recorder import Recorder
+from tests.end_to_end.quiet import quiet_environment
+from tests.end_to_end.support import SESSION, Team
 from tests.soak.ledger import letter, tag_of
 from tests.soak.lives import Died, Nursery, Reply, Seated
 from tests.soak.model import Agent, Job, Model
-from tests.system.quiet import quiet_environment
-from tests.system.support import SESSION, Team
 
 EXAMPLES, STEPS = 12, 30
 AGENTS = ("admin", "worker-a", "worker-b")

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.system.support import REPOSITORY
+from tests.end_to_end.support import REPOSITORY
 
 MINUTES = "0.4"  # and about half of that to begin and to look at what is left
 

@@ -11,7 +11,7 @@ from typing import Any
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.store.frontmatter import Unreadable, codec
+from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
 from tests.crash.invariants import settle, twice
 from tests.soak.ledger import Ledger, Sent, tag_of
 from tests.soak.stage import Stage

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.store.files import Files
-from multi_agent_mcp.store.folder import Folder
+from multi_agent_mcp.store.directory import Directory
+from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -30,8 +30,8 @@ def message(number: int = 0, **fields: Any) -> Message:
     return Message(**{**known, **fields})
 
 
-def mail_folder(files: Files) -> Folder[Message]:
-    return Folder(files, files.base / "ipc" / "worker-a", Message, receiver_id="worker-a")
+def mail_folder(files: Files) -> Directory[Message]:
+    return Directory(files, files.base / "ipc" / "worker-a", Message, receiver_id="worker-a")
 
 
 def mailbox(files: Files) -> Inbox[Message]:

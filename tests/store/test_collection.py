@@ -14,7 +14,7 @@ from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.store.collection import Collection
-from multi_agent_mcp.store.files import Files
+from multi_agent_mcp.store.files.durable_files import Files
 from tests.store.support import NOON, in_processes, put, written
 
 TASK = Task(id="tsk_0123456789ab", title="Build", status="in_progress", assignee_id="worker-a")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.domain.names import session_name
+from multi_agent_mcp.domain.ids import session_name
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
@@ -20,7 +20,7 @@ def bare(tmp_path: Path) -> Workspace:
     return Workspace(tmp_path, session_name("demo"))
 
 
-def test_every_entity_lies_where_the_contract_says(bare: Workspace) -> None:
+def test_every_entity_lies_where_the_documentation_says(bare: Workspace) -> None:
     bare.mailbox("worker-a").deliver(message(1, created_at=NOON))
     bare.notices("worker-a").deliver(Notification(id="ntf_0123456789ab", created_at=NOON))
     bare.tasks.add(Task(id="tsk_0123456789ab"))

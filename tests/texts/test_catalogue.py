@@ -1,4 +1,4 @@
-"""The catalogue: the seeds' words to the letter, and every sentence fillable."""
+"""The catalogue: the documented words to the letter, and every sentence fillable."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SEEDS = {
 
 
 @pytest.mark.parametrize("key", SEEDS)
-def test_japanese_texts_are_the_seeds_words(key: str) -> None:
+def test_japanese_texts_are_the_documented_words(key: str) -> None:
     assert catalogue("ja")(key) == SEEDS[key]
 
 

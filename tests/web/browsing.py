@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Locator, Request, Route, expect
 
 from multi_agent_mcp.texts import CONSOLE, catalogue
-from tests.system.support import PATIENCE_SECONDS
+from tests.end_to_end.support import PATIENCE_SECONDS
 from tests.web.support import Web
 
 PAGES = ("board", "agents", "messages", "conversations", "timeline", "executions", "health")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.system.conftest import anyio_backend, bare, env, team  # noqa: F401 - fixtures
-from tests.system.support import Team
+from tests.end_to_end.conftest import anyio_backend, bare, env, team  # noqa: F401 - fixtures
+from tests.end_to_end.support import Team
 from tests.web.support import Guest, Visitor, Web
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from multi_agent_mcp.cli.demo.story import read_story
-from tests.system.support import REPOSITORY, Team
+from tests.end_to_end.support import REPOSITORY, Team
 
 OFFICE = REPOSITORY / "examples" / "office.yaml"
 

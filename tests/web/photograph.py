@@ -10,7 +10,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from multi_agent_mcp.texts import LANGUAGES
-from tests.system.support import Team
+from tests.end_to_end.support import Team
 from tests.web.browsing import Person
 from tests.web.conftest import launched
 from tests.web.office import furnished

@@ -18,12 +18,12 @@ from urllib.parse import unquote, urlsplit
 from starlette.types import ASGIApp
 
 from multi_agent_mcp.domain.execution import Execution
-from multi_agent_mcp.services.creation import NewTask
-from multi_agent_mcp.web.access import Access
+from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.web.app import Console, create_app
+from multi_agent_mcp.web.auth import Auth
 from multi_agent_mcp.web.live import Live
 from multi_agent_mcp.web.serving import link
-from tests.system.support import COMMAND, PATIENCE_SECONDS, Team
+from tests.end_to_end.support import COMMAND, PATIENCE_SECONDS, Team
 
 COOKIE = re.compile(r"(mam_[0-9a-f]{8})=([^;]+)")
 
@@ -47,7 +47,7 @@ class Reply:
 def at_work(team: Team, agent_id: str = "worker-a") -> Iterator[Execution]:
     """An agent's task session that has begun with a task; it ends afterwards, with its execution if that still runs."""
     services = team.services
-    (task,) = services.creation.create(services.agents.owner(), [NewTask(title="x", assignee_id=agent_id)])
+    (task,) = services.task_creation.create(services.agents.owner(), [NewTask(title="x", assignee_id=agent_id)])
     session = services.sessions.open(agent_id, "task")
     yield services.executions.begin(session.record, task.id)
     session.end()
@@ -131,9 +131,9 @@ class Visitor:
 
     def enter(self, link: str) -> Self:
         """Opens the link; keeps the cookie and the page's token."""
-        opened = self.get(link.removeprefix(self.address))
-        assert opened.status == 303, opened
-        found = COOKIE.search(opened.headers["set-cookie"])
+        context = self.get(link.removeprefix(self.address))
+        assert context.status == 303, context
+        found = COOKIE.search(context.headers["set-cookie"])
         assert found is not None
         self.cookies = {found[1]: found[2]}
         self.token = self.facts()["csrf"]
@@ -222,7 +222,7 @@ class Guest(Visitor):
     def __init__(self, team: Team) -> None:
         super().__init__("http://127.0.0.1:80")
         services = team.services
-        access = Access(services.workspace.files, team.path / ".console")
+        access = Auth(services.workspace.files, team.path / ".console")
         self._console = Console(services, access, Live(team.path), 80)
         self._app = create_app(self._console)
         self.enter(link(self._console))

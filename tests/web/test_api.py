@@ -8,9 +8,9 @@ import anyio
 import pytest
 
 from multi_agent_mcp.domain.task import TASK_STATUSES
-from multi_agent_mcp.services.creation import NewTask
-from multi_agent_mcp.services.drafts import Draft
-from tests.system.support import Team
+from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.validation import Draft
+from tests.end_to_end.support import Team
 from tests.web.support import Guest, Visitor
 
 
@@ -35,7 +35,7 @@ def test_the_board_has_a_column_for_every_status(visitor: Visitor) -> None:
 
 def test_a_task_made_here_is_a_task_everywhere(team: Team, visitor: Visitor) -> None:
     made = make(visitor, "書く", "worker-a", description="**bold**", priority="high")
-    task = team.services.board.get(made["task_id"])
+    task = team.services.task_changes.get(made["task_id"])
     assert (task.title, task.status, task.assignee_id, task.priority) == ("書く", "todo", "worker-a", "high")
     assert task.created_by == "owner"
     assert column(visitor.see("/tasks"), "todo")["tasks"][0]["task_id"] == task.id
@@ -56,14 +56,14 @@ def test_what_a_card_says_is_what_happens(team: Team, visitor: Visitor) -> None:
         fresh = make(visitor, f"to {status}", "worker-a")["task_id"]
         reply = visitor.post(f"/api/tasks/{fresh}/status", {"status": status})
         assert (reply.status == 200) is (why is None), status
-        moved = team.services.board.get(fresh).status
+        moved = team.services.task_changes.get(fresh).status
         assert moved == (status if why is None else "todo")
 
 
 def test_blocking_interrupts_the_assignee(team: Team, visitor: Visitor) -> None:
     task_id = make(visitor, "running", "worker-a")["task_id"]
     services = team.services
-    services.board.start(services.agents.get("worker-a"), task_id)
+    services.task_changes.start(services.agents.get("worker-a"), task_id)
     answer = visitor.act(f"/tasks/{task_id}/status", {"status": "blocked", "reason": "仕様を見直します"})
     assert answer["interrupted"] == "worker-a"
     assert answer["previous_status"] == "in_progress"
@@ -75,7 +75,7 @@ def test_blocking_interrupts_the_assignee(team: Team, visitor: Visitor) -> None:
 def test_a_move_that_is_not_allowed_says_why_and_changes_nothing(team: Team, visitor: Visitor) -> None:
     task_id = make(visitor)["task_id"]
     assert visitor.refused(f"/tasks/{task_id}/status", {"status": "done"}) == (409, "invalid_status_transition")
-    assert team.services.board.get(task_id).status == "backlog"
+    assert team.services.task_changes.get(task_id).status == "backlog"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_query_that_means_nothing_is_refused_in_words(visitor: Visitor, path: 
 def test_a_request_waits_on_the_board_until_it_is_approved(team: Team, visitor: Visitor) -> None:
     services = team.services
     worker = services.agents.get("worker-a")
-    task, _ = services.requests.request(worker, NewTask(title="let me"))
+    task, _ = services.approvals.request(worker, NewTask(title="let me"))
     assert [card["task_id"] for card in visitor.see("/tasks")["requests"]] == [task.id]
     assert visitor.see("/session")["requests"] == 1
     answer = visitor.act(f"/tasks/{task.id}/decision", {"approve": True})
@@ -146,7 +146,7 @@ def test_a_request_waits_on_the_board_until_it_is_approved(team: Team, visitor: 
 
 def test_a_rejection_reaches_the_requester_with_its_reason(team: Team, visitor: Visitor) -> None:
     services = team.services
-    task, _ = services.requests.request(services.agents.get("worker-a"), NewTask(title="let me"))
+    task, _ = services.approvals.request(services.agents.get("worker-a"), NewTask(title="let me"))
     visitor.act(f"/tasks/{task.id}/decision", {"approve": False, "reason": "not now"})
     assert team.mailbox("worker-a")[0].content == "not now"
 
@@ -154,15 +154,15 @@ def test_a_rejection_reaches_the_requester_with_its_reason(team: Team, visitor: 
 def test_a_task_is_handed_to_another_agent(team: Team, visitor: Visitor) -> None:
     task_id = make(visitor, "x", "worker-a")["task_id"]
     assert visitor.act(f"/tasks/{task_id}/assignee", {"assignee_id": "worker-b"})["previous_assignee_id"] == "worker-a"
-    assert team.services.board.get(task_id).assignee_id == "worker-b"
+    assert team.services.task_changes.get(task_id).assignee_id == "worker-b"
     visitor.act(f"/tasks/{task_id}/assignee", {"assignee_id": None})
-    assert team.services.board.get(task_id).assignee_id is None
+    assert team.services.task_changes.get(task_id).assignee_id is None
 
 
 def test_columns_come_in_pages(visitor: Visitor, team: Team) -> None:
     services = team.services
     owner = services.agents.owner()
-    services.creation.create(owner, [NewTask(title=f"task {number}") for number in range(7)])
+    services.task_creation.create(owner, [NewTask(title=f"task {number}") for number in range(7)])
     first = column(visitor.see("/tasks?status=backlog&limit=5"), "backlog")
     rest = column(visitor.see("/tasks?status=backlog&limit=5&offset=5"), "backlog")
     assert first["total"] == rest["total"] == 7
@@ -172,9 +172,9 @@ def test_columns_come_in_pages(visitor: Visitor, team: Team) -> None:
 def test_finished_tasks_come_in_pages_too(visitor: Visitor, team: Team) -> None:
     services = team.services
     owner = services.agents.owner()
-    tasks = services.creation.create(owner, [NewTask(title=f"task {number}") for number in range(7)])
+    tasks = services.task_creation.create(owner, [NewTask(title=f"task {number}") for number in range(7)])
     for task in tasks:
-        services.board.set_status(owner, task.id, "cancelled")
+        services.task_changes.set_status(owner, task.id, "cancelled")
     pages = [column(visitor.see(f"/tasks?status=cancelled&limit=3&offset={at}"), "cancelled") for at in (0, 3, 6)]
     assert [len(page["tasks"]) for page in pages] == [3, 3, 1]
     assert {task["task_id"] for page in pages for task in page["tasks"]} == {task.id for task in tasks}
@@ -198,7 +198,7 @@ async def test_a_living_agent_is_alive_with_its_session(team: Team, visitor: Vis
 
 def test_the_owners_wait_is_shown_and_released(team: Team, visitor: Visitor) -> None:
     services = team.services
-    services.tasks.send(services.agents.owner(), "admin", "wait for me", "please")
+    services.assignments.send(services.agents.owner(), "admin", "wait for me", "please")
     assert visitor.see("/session")["waiting_for"] == "admin"
     assert visitor.see("/agents")["agents"][0]["wait"]["admin_id"] == "admin"
     answer = visitor.act("/agents/owner/release", {})
@@ -261,7 +261,7 @@ def test_anothers_mail_can_be_looked_at_but_not_read_for_them(team: Team, visito
 
 def test_reading_the_awaited_answer_ends_the_wait(team: Team, visitor: Visitor) -> None:
     services = team.services
-    services.tasks.send(services.agents.owner(), "admin", "wait for me", "please")
+    services.assignments.send(services.agents.owner(), "admin", "wait for me", "please")
     team.post("owner", "done")
     (letter,) = visitor.see("/messages")["messages"]
     visitor.act(f"/messages/{letter['id']}/read", {})
@@ -320,7 +320,7 @@ def test_a_log_is_followed_from_where_one_was(team: Team, visitor: Visitor) -> N
         services.executions.log(execution, f"line {number}")
     (row,) = visitor.see("/executions")["executions"]
     assert (row["execution_id"], row["status"]) == (execution.id, "running")
-    assert row["task_title"] == services.board.get(task_id).title
+    assert row["task_title"] == services.task_changes.get(task_id).title
     log = visitor.see(f"/executions/{execution.id}/log")
     services.executions.log(execution, "one more")
     more = visitor.see(f"/executions/{execution.id}/log?offset={log['next_offset']}")
@@ -357,8 +357,8 @@ def test_a_parent_counts_its_finished_subtasks_too(team: Team, visitor: Visitor)
     children = [make(visitor, f"part {number}", "worker-b", parent_task_id=parent)["task_id"] for number in range(3)]
     services = team.services
     worker = services.agents.get("worker-b")
-    services.board.start(worker, children[0])
-    services.board.set_status(worker, children[0], "done")
+    services.task_changes.start(worker, children[0])
+    services.task_changes.set_status(worker, children[0], "done")
     (card,) = [card for card in column(visitor.see("/tasks"), "todo")["tasks"] if card["task_id"] == parent]
     assert card["subtasks"] == {"total": 3, "done": 1}
     whole = visitor.see(f"/tasks/{parent}")["task"]

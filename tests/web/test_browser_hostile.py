@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from multi_agent_mcp.services.creation import NewTask
-from multi_agent_mcp.services.drafts import Draft
-from tests.system.support import Team
+from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.validation import Draft
+from tests.end_to_end.support import Team
 from tests.web.browsing import DESK, PAGES, PHONE, Person
 
 UNSEEN = "\u202e\u2066\u2069\u200b\x07\U000e0041"
@@ -28,22 +28,22 @@ def write_everywhere(team: Team, text: str) -> None:
     owner, worker, other = (services.agents.get(name) for name in ("owner", "worker-a", "worker-b"))
     title = text[:400]
     services.workspace.registry.update("worker-a", name=title)
-    parent, blocked = services.creation.create(
+    parent, blocked = services.task_creation.create(
         owner, [NewTask(title=title, description=text, assignee_id="worker-a") for _ in range(2)]
     )
-    services.board.start(worker, parent.id)
+    services.task_changes.start(worker, parent.id)
     session = services.sessions.open("worker-a", "task")
-    services.work.begin(session, parent.id)
+    services.next_action.begin(session, parent.id)
     execution = services.executions.running(session.record)
     assert execution is not None
     services.executions.log(execution, text)
-    services.tasks.report_progress(worker, parent.id, 50, text[:5000], [{"text": title, "completed": True}])
-    services.board.set_status(owner, blocked.id, "cancelled", text[:5000])
-    services.requests.request(worker, NewTask(title=title))
+    services.assignments.report_progress(worker, parent.id, 50, text[:5000], [{"text": title, "completed": True}])
+    services.task_changes.set_status(owner, blocked.id, "cancelled", text[:5000])
+    services.approvals.request(worker, NewTask(title=title))
     services.messages.send(worker, Draft(content=text, subject=title, receiver_id="owner"))
     talk, _ = services.conversations.begin(worker, other, text, purpose=title, task_id=parent.id)
     services.conversations.say(other, talk.id, Draft(content=text))
-    services.work.report_completed(worker, session, "failed", text[:1000], text[:1000])
+    services.next_action.report_completed(worker, session, "failed", text[:1000], text[:1000])
     session.end()
 
 

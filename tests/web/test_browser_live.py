@@ -9,15 +9,15 @@ from xml.etree import ElementTree
 
 from playwright.sync_api import expect
 
-from multi_agent_mcp.services.creation import NewTask
-from tests.system.support import Team
+from multi_agent_mcp.services.tasks.creation import NewTask
+from tests.end_to_end.support import Team
 from tests.web.browsing import Person, drag
 from tests.web.support import Visitor, Web
 
 
 def add(team: Team, title: str) -> None:
     services = team.services
-    services.creation.create(services.agents.owner(), [NewTask(title=title, assignee_id="worker-a")])
+    services.task_creation.create(services.agents.owner(), [NewTask(title=title, assignee_id="worker-a")])
 
 
 def test_two_browsers_see_what_either_does(team: Team, people: Callable[..., Person]) -> None:

@@ -6,11 +6,11 @@ import re
 
 from playwright.sync_api import expect
 
-from multi_agent_mcp.domain.waiting import OwnerWait
-from multi_agent_mcp.services.creation import NewTask
-from multi_agent_mcp.services.drafts import Draft
-from multi_agent_mcp.services.reading import Query
-from tests.system.support import Team, wait_until
+from multi_agent_mcp.domain.owner_wait import OwnerWait
+from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.turn.reading import Query
+from multi_agent_mcp.services.validation import Draft
+from tests.end_to_end.support import Team, wait_until
 from tests.web.browsing import Person
 from tests.web.support import at_work
 
@@ -110,8 +110,8 @@ def test_somebody_elses_mail_is_looked_at_and_stays_unread(team: Team, person: P
 def test_requests_are_approved_and_rejected(team: Team, person: Person) -> None:
     services = team.services
     worker = services.agents.get("worker-a")
-    yes, _ = services.requests.request(worker, NewTask(title="a good idea"))
-    no, _ = services.requests.request(worker, NewTask(title="a bad idea"))
+    yes, _ = services.approvals.request(worker, NewTask(title="a good idea"))
+    no, _ = services.approvals.request(worker, NewTask(title="a bad idea"))
     waiting = person.page.locator("#requests")
     expect(waiting.locator("li")).to_have_count(2)
     waiting.locator(f"[data-key={yes.id}] [data-mark=approve]").click()
@@ -121,7 +121,7 @@ def test_requests_are_approved_and_rejected(team: Team, person: Person) -> None:
     expect(waiting).to_be_hidden()
     expect(person.card("a good idea", "todo")).to_be_visible()
     expect(person.card("a bad idea")).to_contain_text(person.words("board.rejected"))
-    board = team.services.board
+    board = team.services.task_changes
     assert (board.get(yes.id).approval_status, board.get(yes.id).status) == ("approved", "todo")
     assert board.get(no.id).approval_status == "rejected"
 
@@ -144,10 +144,10 @@ def test_a_task_is_made_and_handed_out(team: Team, person: Person) -> None:
 def test_the_owners_wait_is_released(team: Team, person: Person) -> None:
     person.visit("agents")
     wait = OwnerWait(owner_id="owner", admin_id="admin", task_id="tsk_000000000000", message_id="x")
-    team.services.waiting.begin(wait)
+    team.services.owner_waits.begin(wait)
     person.page.locator("[data-mark=release]").click()
     expect(person.page.locator("[data-mark=release]")).to_have_count(0)
-    assert team.services.waiting.of("owner") is None
+    assert team.services.owner_waits.of("owner") is None
 
 
 def test_a_conversation_is_followed_as_it_is_held(team: Team, person: Person) -> None:
@@ -199,7 +199,7 @@ def test_executions_are_everybodys_or_those_of_one_agent(team: Team, person: Per
 
 def test_every_execution_is_reached_however_many_there_are(team: Team, person: Person) -> None:
     services = team.services
-    (task,) = services.creation.create(services.agents.owner(), [NewTask(title="Again", assignee_id="worker-a")])
+    (task,) = services.task_creation.create(services.agents.owner(), [NewTask(title="Again", assignee_id="worker-a")])
     session = services.sessions.open("worker-a", "task")
     for _ in range(205):
         services.executions.finish(services.executions.begin(session.record, task.id))
@@ -237,7 +237,7 @@ def test_a_long_log_that_grows_while_it_is_fetched_holds_every_line_once(team: T
 def test_every_click_on_more_shows_more(team: Team, person: Person) -> None:
     services = team.services
     for _ in range(2):
-        services.creation.create(services.agents.owner(), [NewTask(title="one of many")] * 130)
+        services.task_creation.create(services.agents.owner(), [NewTask(title="one of many")] * 130)
     column = person.column("backlog")
     expect(column.locator(".count")).to_have_text("260")
     for shown in (30, 130, 230, 260):

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from multi_agent_mcp.texts import LANGUAGES
-from tests.system.support import Team
+from tests.end_to_end.support import Team
 from tests.web.browsing import DESK, PAGES, PHONE, THEMES, Person
 from tests.web.office import furnished
 

@@ -1,4 +1,4 @@
-"""UC010 as seed 001 draws it: a person moves a running task to `blocked`, and the agent stops and reports."""
+"""UC010 (docs/protocol.md, Interrupts): a person moves a running task to `blocked`, and the agent stops and reports."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Locator, expect
 
-from multi_agent_mcp.services.creation import NewTask
-from tests.system.support import PATIENCE_SECONDS, REPOSITORY, Team, wait_until
+from multi_agent_mcp.services.tasks.creation import NewTask
+from tests.end_to_end.support import PATIENCE_SECONDS, REPOSITORY, Team, wait_until
 from tests.web.browsing import Person, drag
 
 BUSY_WORKER = REPOSITORY / "examples" / "agents" / "busy_worker.py"
@@ -23,7 +23,7 @@ REASON = "仕様を見直します"
 def busy(team: Team) -> Iterator[subprocess.Popen[bytes]]:
     """An agent in a process of its own that goes on with its task until an interrupt replaces an answer."""
     services = team.services
-    services.creation.create(services.agents.owner(), [NewTask(title=TITLE, assignee_id="worker-a")])
+    services.task_creation.create(services.agents.owner(), [NewTask(title=TITLE, assignee_id="worker-a")])
     who = {"MULTI_AGENT_MCP_ROOT": str(team.root), "MULTI_AGENT_MCP_SESSION": team.session}
     process = subprocess.Popen(
         [sys.executable, BUSY_WORKER],
@@ -104,18 +104,18 @@ def test_an_agent_is_stopped_from_the_agents_page(team: Team, person: Person) ->
 
 def test_an_agent_is_asked_to_pause(team: Team, person: Person) -> None:
     services = team.services
-    (task,) = services.creation.create(services.agents.owner(), [NewTask(title=TITLE, assignee_id="worker-a")])
-    services.board.start(services.agents.get("worker-a"), task.id)
+    (task,) = services.task_creation.create(services.agents.owner(), [NewTask(title=TITLE, assignee_id="worker-a")])
+    services.task_changes.start(services.agents.get("worker-a"), task.id)
     person.open_card(TITLE).get_by_role("button", name=person.words("board.pause")).click()
     expect(person.page.locator(".toast")).to_contain_text("worker-a")
     (notice,) = wait_until(lambda: team.services.workspace.notices("worker-a").unread(), "a notification")
     assert notice[1].action == "pause"
-    assert team.services.board.get(task.id).status == "in_progress"
+    assert team.services.task_changes.get(task.id).status == "in_progress"
 
 
 def test_a_column_that_refuses_says_why_while_the_card_is_over_it(team: Team, person: Person) -> None:
     services = team.services
-    services.creation.create(services.agents.owner(), [NewTask(title=TITLE)])
+    services.task_creation.create(services.agents.owner(), [NewTask(title=TITLE)])
     card, done = person.card(TITLE, "backlog"), person.column("done")
     card.hover()
     person.page.mouse.down()
@@ -131,7 +131,7 @@ def test_a_column_that_refuses_says_why_while_the_card_is_over_it(team: Team, pe
 
 def test_a_refused_column_is_told_to_somebody_who_does_not_see_it(team: Team, person: Person) -> None:
     services = team.services
-    services.creation.create(services.agents.owner(), [NewTask(title=TITLE)])
+    services.task_creation.create(services.agents.owner(), [NewTask(title=TITLE)])
     person.card(TITLE).focus()
     for key in ("Space", "ArrowRight", "ArrowRight", "Enter"):
         person.page.keyboard.press(key)

@@ -17,9 +17,9 @@ import pytest
 from starlette.requests import Request
 
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.web import asking
+from multi_agent_mcp.web import request as asking
 from multi_agent_mcp.web.connection import STRANGER_SECONDS
-from tests.system.support import PATIENCE_SECONDS, Team
+from tests.end_to_end.support import PATIENCE_SECONDS, Team
 from tests.web.support import Visitor, Web
 
 HALF = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -30,9 +30,9 @@ MIB = 1 << 20
 @contextmanager
 def crowd(web: Web, number: int) -> Iterator[None]:
     """So many connections with half a request each, held open. The server may close them."""
-    with ExitStack() as opened:
+    with ExitStack() as context:
         for _ in range(number):
-            opened.enter_context(connected(web)).send(HALF)
+            context.enter_context(connected(web)).send(HALF)
         yield
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from multi_agent_mcp.domain.waiting import OwnerWait
-from multi_agent_mcp.services.creation import NewTask
-from multi_agent_mcp.services.drafts import Draft
+from multi_agent_mcp.domain.owner_wait import OwnerWait
+from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.web.live import TOPICS, Live
-from tests.system.support import PATIENCE_SECONDS, Team
+from tests.end_to_end.support import PATIENCE_SECONDS, Team
 from tests.web.support import Visitor, Web, at_work
 
 Events = Iterator[tuple[str, list[str]]]
@@ -25,12 +25,12 @@ def until(events: Events, topic: str) -> str:
 
 def add_task(team: Team) -> None:
     services = team.services
-    services.creation.create(services.agents.owner(), [NewTask(title="x", assignee_id="worker-a")])
+    services.task_creation.create(services.agents.owner(), [NewTask(title="x", assignee_id="worker-a")])
 
 
 def interrupt(team: Team) -> None:
     services = team.services
-    services.board.interrupt(services.agents.owner(), "worker-a", "pause", None, None)
+    services.task_changes.interrupt(services.agents.owner(), "worker-a", "pause", None, None)
 
 
 def talk(team: Team) -> None:
@@ -45,7 +45,9 @@ def begin_execution(team: Team) -> None:
 
 def wait_for_admin(team: Team) -> None:
     services = team.services
-    services.waiting.begin(OwnerWait(owner_id="owner", admin_id="admin", task_id="tsk_000000000000", message_id="x"))
+    services.owner_waits.begin(
+        OwnerWait(owner_id="owner", admin_id="admin", task_id="tsk_000000000000", message_id="x")
+    )
 
 
 CHANGES: dict[str, tuple[str, Callable[[Team], object]]] = {

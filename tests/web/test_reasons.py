@@ -9,9 +9,9 @@ from string import Formatter
 
 import pytest
 
-from multi_agent_mcp.notify.hosts import load_profiles
 from multi_agent_mcp.notify.reasons import meaning
-from multi_agent_mcp.notify.screens import TYPEABLE, UNKNOWN
+from multi_agent_mcp.notify.tmux.profiles import load_profiles
+from multi_agent_mcp.notify.tmux.screens import TYPEABLE, UNKNOWN
 from multi_agent_mcp.texts import CONSOLE, LANGUAGES, catalogue
 from tests.test_layers import layer, modules
 

@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from multi_agent_mcp.domain.plain import neutral
+from multi_agent_mcp.domain.sanitize import sanitize
 from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, Span, Talk, Timeline
 from multi_agent_mcp.texts import LANGUAGES, catalogue
 from multi_agent_mcp.web.timeline import draw, stylesheet
@@ -138,7 +138,7 @@ def test_what_an_agent_wrote_is_text_and_commands_nothing(language: str) -> None
     root = parsed(svg)
     assert tags(root) == tags(parsed(draw(session(), texts=catalogue(language))))
     assert "alert(1)" in "".join(root.itertext())
-    assert neutral(svg) == svg
+    assert sanitize(svg) == svg
     assert not any(name.startswith("on") for element in root.iter() for name in element.attrib)
     svg.encode()
 

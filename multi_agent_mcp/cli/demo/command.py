@@ -10,12 +10,12 @@ from typing import Annotated
 
 import typer
 
+from multi_agent_mcp.cli.context import complain, refuse, say
 from multi_agent_mcp.cli.demo import interrupt, main_job, office, shiritori
 from multi_agent_mcp.cli.demo.stage import Stage
-from multi_agent_mcp.cli.door import complain, refuse, say
 from multi_agent_mcp.cli.timeline import picture, write
 from multi_agent_mcp.errors import InvalidArguments, Refusal
-from multi_agent_mcp.services.drafts import require_choice
+from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, catalogue
 
 DEMO_SECONDS = 120.0
@@ -54,7 +54,7 @@ def demo(
         with Stage(place, team_file, keep=keep) as stage:
             say(f"tmux -S {stage.socket} attach   # to look over their shoulders")
             missing = play(stage, DEMO_SECONDS, attach)
-            say(f"kept: {stage.services.workspace.path}")
+            say(f"kept: {stage.services.path}")
             say(f"drawn: {_draw(stage, place / 'timeline.svg')}")
             _judge(stage, missing)
     except Refusal as refusal:

@@ -1,4 +1,5 @@
-"""UC010 (seed 001): the Owner sets a running task to `blocked`; the agent's next call is replaced and it stops."""
+"""UC010 (docs/protocol.md, Interrupts): the Owner sets a running task to `blocked`; the agent's next call is replaced
+and it stops."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime
 
+from multi_agent_mcp.cli.context import say
 from multi_agent_mcp.cli.demo.stage import Stage
-from multi_agent_mcp.cli.door import say
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.services.creation import NewTask
+from multi_agent_mcp.services.tasks.creation import NewTask
 
 WORKER = "worker-a"
 REASON = "仕様を見直します"
@@ -22,13 +23,13 @@ def play(stage: Stage, seconds: float, attach: bool) -> list[str]:
     """Plays it and prints the agent's log and the times from the Owner's command on. Returns what is missing."""
     services = stage.services
     new = NewTask(title="大きなリファクタリング", description="終わるまで続けてください。", assignee_id=WORKER)
-    (task,) = services.creation.create(services.agents.owner(), [new])
+    (task,) = services.task_creation.create(services.agents.owner(), [new])
     stage.open_windows()
     if not stage.wait_for(f"executions/{WORKER}", lambda: bool(_called(stage)), seconds):
         return [f"{WORKER} never began to work"]
     _block(stage, task)
     finished = stage.attach_until_finished(seconds) if attach else stage.wait_until_finished(seconds)
-    after = services.board.get(task.id)
+    after = services.task_changes.get(task.id)
     (execution,) = services.workspace.executions.all(WORKER)
     for line in (*_log(stage, execution), "", *_times(stage, after, execution)):
         say(line)
@@ -38,7 +39,7 @@ def play(stage: Stage, seconds: float, attach: bool) -> list[str]:
 
 def _block(stage: Stage, task: Task) -> None:
     """The Owner's command, as a person would type it."""
-    where = ["--root", str(stage.root), "--session", stage.services.workspace.session]
+    where = ["--root", str(stage.root), "--session", stage.services.session]
     command = ["task", "status", task.id, "blocked", "--reason", REASON]
     say(f"$ multi-agent-mcp {' '.join(command)}")
     subprocess.run([sys.executable, "-m", "multi_agent_mcp", *command, *where], check=True)

@@ -1,10 +1,10 @@
-"""The main job (seed 004): a task goes down, reports come up, every agent wakes by its doorbell."""
+"""The main job: a task goes down, reports come up, every agent wakes by its doorbell."""
 
 from __future__ import annotations
 
+from multi_agent_mcp.cli.context import say, table
 from multi_agent_mcp.cli.demo.stage import Stage
 from multi_agent_mcp.cli.demo.traces import missing_steps, tree
-from multi_agent_mcp.cli.door import say, table
 from multi_agent_mcp.cli.timeline import HEAD, rows
 
 

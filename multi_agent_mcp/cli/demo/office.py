@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from multi_agent_mcp.cli.context import say
 from multi_agent_mcp.cli.demo.stage import Stage
 from multi_agent_mcp.cli.demo.story import read_story
-from multi_agent_mcp.cli.door import say
 from multi_agent_mcp.cli.team import examples_directory
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE
 
@@ -17,7 +17,7 @@ WORKER = "worker-d"
 def play(stage: Stage, seconds: float, attach: bool) -> list[str]:
     """Tells the story, starts the worker and serves the console until Ctrl-C, or with `attach` until the human
     detaches. Returns what is missing."""
-    session = stage.services.workspace.session
+    session = stage.services.session
     story = read_story(examples_directory() / "office.yaml", stage.root, DEFAULT_LANGUAGE)
     story.tell()
     stage.open_windows()

@@ -1,14 +1,15 @@
-"""UC020 (seed 002): a task session delegates a conversation, chat sessions hold it, the task session sees its end."""
+"""UC020 (docs/protocol.md, Delegation): a task session delegates a conversation, chat sessions hold it, the task
+session sees its end."""
 
 from __future__ import annotations
 
+from multi_agent_mcp.cli.context import say, table
 from multi_agent_mcp.cli.demo.stage import Stage
-from multi_agent_mcp.cli.door import say, table
 from multi_agent_mcp.cli.timeline import since
 from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.services.creation import NewTask
+from multi_agent_mcp.services.tasks.creation import NewTask
 
 PLAYER = "worker-a"
 MESSAGES = 12
@@ -19,7 +20,7 @@ def play(stage: Stage, seconds: float, attach: bool) -> list[str]:
     """Plays it and prints the conversation with its times. Returns what is missing."""
     services = stage.services
     new = NewTask(title="worker-bとしりとり", description="6往復のしりとりをしてください。", assignee_id=PLAYER)
-    (task,) = services.creation.create(services.agents.owner(), [new])
+    (task,) = services.task_creation.create(services.agents.owner(), [new])
     stage.open_windows(supervisor=True)
     watched = [f"sessions/{agent_id}" for agent_id in ("worker-a", "worker-b")]
 
@@ -32,7 +33,7 @@ def play(stage: Stage, seconds: float, attach: bool) -> list[str]:
     for conversation in conversations:
         _print(stage, conversation)
     say()
-    after = services.board.get(task.id)
+    after = services.task_changes.get(task.id)
     say(f"{after.id} {after.title}: {after.status}, {after.completion_summary}")
     late = [] if finished else ["not every session logged out in time"]
     return late + _missing(stage, conversations, after.status)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Self
 
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.cli.team import examples_directory, open_team
-from multi_agent_mcp.services.team import add_missing, create_session, read_team
-from multi_agent_mcp.store.watch import Changes, Watch
+from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
+from multi_agent_mcp.system.file_events import Changes, Watch
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.notify.tmux import Tmux
+    from multi_agent_mcp.notify.tmux.client import Tmux
 
 LOOK_AGAIN_SECONDS = 0.5
 ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -67,7 +67,7 @@ class Stage:
 
     @property
     def tmux(self) -> Tmux:
-        from multi_agent_mcp.notify.tmux import Tmux  # every command would wait for libtmux
+        from multi_agent_mcp.notify.tmux.client import Tmux  # every command would wait for libtmux
 
         return Tmux(socket_path=str(self.socket), config_file="/dev/null")
 
@@ -84,7 +84,7 @@ class Stage:
         changes = Changes()
         names = [directories] if isinstance(directories, str) else directories
         deadline = time.monotonic() + seconds
-        with Watch([self.services.workspace.path / name for name in names], lambda _: changes.notify()):
+        with Watch([self.services.path / name for name in names], lambda _: changes.notify()):
             while True:
                 seen = changes.count
                 if happened():
@@ -113,9 +113,9 @@ class Stage:
 
     @property
     def _tmux_session(self) -> str:
-        from multi_agent_mcp.notify.panes import tmux_session
+        from multi_agent_mcp.notify.tmux.windows import tmux_session
 
-        return tmux_session(self.root, self.services.workspace.session)
+        return tmux_session(self.root, self.services.session)
 
     def screens(self) -> Iterator[str]:
         """What stands in the panes, for a demo that went wrong."""

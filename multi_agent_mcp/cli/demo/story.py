@@ -13,12 +13,12 @@ import yaml
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.times import now
-from multi_agent_mcp.domain.waiting import OwnerWait
-from multi_agent_mcp.services.creation import NewTask
-from multi_agent_mcp.services.drafts import Draft
-from multi_agent_mcp.services.reading import Query
-from multi_agent_mcp.services.sessions import LiveSession
+from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
+from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.turn.reading import Query
+from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.texts import LANGUAGES
 
 Step = Mapping[str, Any]
@@ -64,22 +64,22 @@ class Story:
         new = NewTask(
             title=self.tasks[step["task"]], assignee_id=step.get("to"), priority=step.get("priority", "medium")
         )
-        (task,) = services.creation.create(me, [new], self._ids.get(step.get("parent", "")))
+        (task,) = services.task_creation.create(me, [new], self._ids.get(step.get("parent", "")))
         self._ids[step["task"]] = task.id
 
     def _request(self, services: Services, me: Agent, step: Step) -> None:
-        task, _ = services.requests.request(me, NewTask(title=self.tasks[step["task"]]))
+        task, _ = services.approvals.request(me, NewTask(title=self.tasks[step["task"]]))
         self._ids[step["task"]] = task.id
 
     def _start(self, services: Services, me: Agent, step: Step) -> None:
-        services.board.start(me, self._ids[step["task"]])
+        services.task_changes.start(me, self._ids[step["task"]])
         session = self._logged_in(services, me)
-        services.work.begin(session, self._ids[step["task"]])
+        services.next_action.begin(session, self._ids[step["task"]])
 
     def _progress(self, services: Services, me: Agent, step: Step) -> None:
         items = [{"text": text, "completed": number < step["done"]} for number, text in enumerate(step["items"])]
         percent = 100 * step["done"] // len(items)
-        services.tasks.report_progress(me, self._ids[step["task"]], percent, checklist=items)
+        services.assignments.report_progress(me, self._ids[step["task"]], percent, checklist=items)
         self._read(services, services.agents.get(str(me.parent_id)), step)
         running = services.executions.running(self._logged_in(services, me).record)
         if running is not None:
@@ -87,7 +87,7 @@ class Story:
 
     def _report(self, services: Services, me: Agent, step: Step) -> None:
         session = self._logged_in(services, me)
-        services.work.report_completed(me, session, step["result"], step["say"], None)
+        services.next_action.report_completed(me, session, step["result"], step["say"], None)
         session.end()
         del self._sessions[me.id]
 
@@ -95,10 +95,10 @@ class Story:
         services.notifications.read(me.id, "task")
 
     def _block(self, services: Services, me: Agent, step: Step) -> None:
-        services.board.set_status(me, self._ids[step["task"]], "blocked", step["say"])
+        services.task_changes.set_status(me, self._ids[step["task"]], "blocked", step["say"])
 
     def _cancel(self, services: Services, me: Agent, step: Step) -> None:
-        services.board.set_status(me, self._ids[step["task"]], "cancelled", step["say"])
+        services.task_changes.set_status(me, self._ids[step["task"]], "cancelled", step["say"])
 
     def _send(self, services: Services, me: Agent, step: Step) -> None:
         services.messages.send(me, Draft(content=step["say"], subject=step["subject"], receiver_id=step["to"]))
@@ -120,7 +120,7 @@ class Story:
 
     def _wait(self, services: Services, me: Agent, step: Step) -> None:
         wait = OwnerWait(owner_id=me.id, admin_id=step["to"], task_id=self._ids[step["task"]], since=self._now)
-        services.waiting.begin(wait)
+        services.owner_waits.begin(wait)
 
     def _logged_in(self, services: Services, agent: Agent) -> LiveSession:
         if agent.id not in self._sessions:

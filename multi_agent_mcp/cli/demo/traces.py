@@ -25,7 +25,7 @@ def missing_steps(services: Services) -> list[str]:
     problems += [f"task {task.id} is {task.status}, not done" for task in tasks if task.status != "done"]
     if not tasks:
         problems.append("no task was made")
-    if services.waiting.of(services.agents.owner().id) is not None:
+    if services.owner_waits.of(services.agents.owner().id) is not None:
         problems.append("the Owner's wait-lock still stands")
     if not services.workspace.dashboard_path.exists():
         problems.append("the dashboard was not written")

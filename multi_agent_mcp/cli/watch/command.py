@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from multi_agent_mcp.cli.door import Json, Root, Session, desk, table
+from multi_agent_mcp.cli.context import Json, Root, Session, session_context, table
 from multi_agent_mcp.cli.watch.rows import heading, tables
-from multi_agent_mcp.services.glance import Seen
+from multi_agent_mcp.services.overview.snapshot import Seen
 
 
 def watch(
@@ -21,14 +21,14 @@ def watch(
     as_json: Json = False,
 ) -> None:
     """Show agents, open tasks and the last messages, redrawn when something changes; q or Ctrl-C ends it."""
-    with desk(root, session, as_json=as_json) as opened:
+    with session_context(root, session, as_json=as_json) as context:
         if once or as_json or not sys.stdout.isatty():
-            seen = opened.services.glance.look(messages=messages)
-            opened.show(seen.as_answer(), _plain(seen))
+            seen = context.services.snapshots.look(messages=messages)
+            context.show(seen.as_answer(), _plain(seen))
             return
         from multi_agent_mcp.cli.watch.live import run  # rich takes 40 ms to import
 
-        run(opened.services, messages)
+        run(context.services, messages)
 
 
 def _plain(seen: Seen) -> Iterator[str]:

@@ -14,8 +14,8 @@ from rich.live import Live
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.cli.watch.keys import Keys
 from multi_agent_mcp.cli.watch.screen import screen
-from multi_agent_mcp.store.watch import Changes, Watch
 from multi_agent_mcp.store.workspace import UNASSIGNED
+from multi_agent_mcp.system.file_events import Changes, Watch
 
 TICK_SECONDS = 5.0  # ages grow and processes die without an event
 CALM_SECONDS = 0.1  # many events at once are one look
@@ -46,14 +46,14 @@ def _redraw(services: Services, live: Live, changes: Changes, team: set[str], me
     while not changes.closed and set(services.workspace.registry.active()) == team:
         seen = changes.count
         width, height = live.console.size
-        live.update(screen(services.glance.look(messages=messages), width, height), refresh=True)
+        live.update(screen(services.snapshots.look(messages=messages), width, height), refresh=True)
         time.sleep(CALM_SECONDS)
         changes.wait(seen, TICK_SECONDS)
 
 
 def _directories(services: Services, team: Iterable[str]) -> list[Path]:
     """Where mail, tasks, interrupts, sessions and wait-locks lie."""
-    base = services.workspace.path
+    base = services.path
     mine = [base / name / agent_id for agent_id in team for name in ("ipc", "tasks", "notifications", "sessions")]
     return [*mine, base / "tasks" / UNASSIGNED, base / "owner_wait"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from multi_agent_mcp.domain.plain import named, one_line
-from multi_agent_mcp.domain.times import brief
-from multi_agent_mcp.services.glance import AgentSeen, MessageSeen, Seen, TaskSeen
+from multi_agent_mcp.domain.sanitize import display_id, one_line
+from multi_agent_mcp.domain.times import format_duration
+from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Seen, TaskRow
 
 AGENTS = ("agent", "state", "unread", "works on")
 TASKS = ("task", "assignee", "progress", "for", "title")
@@ -17,13 +17,13 @@ Row = tuple[str, ...]
 METER = 6
 
 
-def agent(seen: AgentSeen, now: datetime) -> Row:
+def agent(seen: AgentRow, now: datetime) -> Row:
     indent = "  " * min(seen.depth, 4)
     doing = seen.task_title or (f"waits for {seen.waiting_for}" if seen.waiting_for else "-")
     return indent + one_line(seen.id), state(seen, now), str(seen.unread or "-"), one_line(doing)
 
 
-def state(seen: AgentSeen, now: datetime) -> str:
+def state(seen: AgentRow, now: datetime) -> str:
     """Interrupted, waiting, alive (and since when it was quiet), or without a server."""
     if seen.interrupted:
         return "interrupted"
@@ -32,7 +32,7 @@ def state(seen: AgentSeen, now: datetime) -> str:
     return f"alive {ago(seen.active_at, now)}" if seen.active_at else "alive"
 
 
-def task(seen: TaskSeen, now: datetime) -> Row:
+def task(seen: TaskRow, now: datetime) -> Row:
     title = f"{seen.title} ({seen.blocked_reason})" if seen.blocked_reason else seen.title
     return (
         one_line(seen.status),
@@ -43,8 +43,8 @@ def task(seen: TaskSeen, now: datetime) -> Row:
     )
 
 
-def message(seen: MessageSeen, now: datetime) -> Row:
-    who = f"{named(seen.sender_id)} → {named(seen.receiver_id)}"
+def message(seen: MessageRow, now: datetime) -> Row:
+    who = f"{display_id(seen.sender_id)} → {display_id(seen.receiver_id)}"
     reached = f"{seen.state}: {seen.reason}" if seen.reason else seen.state
     return ago(seen.created_at, now), who, one_line(seen.message_type), one_line(reached), one_line(seen.subject)
 
@@ -72,7 +72,7 @@ def meter(progress: int) -> str:
 def ago(moment: datetime, now: datetime) -> str:
     """How long ago, in one unit; next to nothing is `now`."""
     seconds = (now - moment).total_seconds()
-    return "now" if seconds < 1 else _coarse(brief(now - moment))
+    return "now" if seconds < 1 else _coarse(format_duration(now - moment))
 
 
 def _coarse(length: str) -> str:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from multi_agent_mcp.cli.watch.rows import Row, heading, tables
-from multi_agent_mcp.services.glance import Seen
+from multi_agent_mcp.services.overview.snapshot import Seen
 
 TITLES = ("Agents", "Open tasks", "Messages")
 STYLES = {

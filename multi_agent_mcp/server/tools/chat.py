@@ -1,4 +1,5 @@
-"""Two sessions of one mind: delegation, conversations, task operations from a chat (seeds 002, 003)."""
+"""Two sessions of one mind: delegation, conversations, task operations from a chat
+(docs/protocol.md, Delegation, Conversations, Chat-session operations)."""
 
 from __future__ import annotations
 
@@ -7,14 +8,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
+from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.names import entity_id
 from multi_agent_mcp.domain.task import TaskPriority, TaskStatus
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import TaskNotFound
 from multi_agent_mcp.server.middleware import Call
 from multi_agent_mcp.server.toolbox import CHAT, TASK, Answer, Tool
-from multi_agent_mcp.services.delegations import as_answer
+from multi_agent_mcp.services.chat.delegations import as_answer
 
 
 def delegate_to_chat_session(call: Call, target_agent_id: str, purpose: str, context: str | None = None) -> Answer:
@@ -30,7 +31,7 @@ def get_task_conversations(call: Call, task_id: str | None = None) -> Answer:
     wanted = task_id if task_id is not None else call.session.record.task_id
     if wanted is None:
         raise TaskNotFound("no_task_in_session")
-    task = call.services.board.get(wanted)
+    task = call.services.task_changes.get(wanted)
     task.require_writer(call.me.id, call.services.agents.all())
     conversations = call.services.conversations.of_task(task.id)
     waiting = [item for item in call.services.delegations.unstarted(call.me.id) if item.task_id == task.id]
@@ -93,7 +94,7 @@ def end_conversation(call: Call, conversation_id: str, final_message: str | None
 
 def start_task_from_chat(call: Call, task_id: str, requester_id: str) -> Answer:
     """Start a task of yours because a superior (requester_id) asked you to in this chat."""
-    task, previous = call.services.chat_tasks.start(call.me, task_id, requester_id)
+    task, previous = call.services.chat_task_operations.start(call.me, task_id, requester_id)
     return {
         "task_id": task.id,
         "previous_status": previous,
@@ -116,7 +117,7 @@ def update_task_from_chat(
     """Change a task you are assigned to or created, because a superior (requester_id) asked you to."""
     given = {"title": title, "description": description, "status": status, "priority": priority}
     updates = {name: value for name, value in given.items() if value is not None}
-    task, fields = call.services.chat_tasks.update(call.me, task_id, requester_id, updates, blocked_reason)
+    task, fields = call.services.chat_task_operations.update(call.me, task_id, requester_id, updates, blocked_reason)
     return {
         "task_id": task.id,
         "updated_fields": fields,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from multi_agent_mcp.domain.agent import Agent, AgentType, Role
-from multi_agent_mcp.domain.names import agent_id as parse_agent_id
+from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.middleware import Call

@@ -1,4 +1,4 @@
-"""Messages between agents (seed 004)."""
+"""Messages between agents (docs/protocol.md, Sending, Reading)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import Field
 
+from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import MessagePriority, MessageType
-from multi_agent_mcp.domain.names import agent_id as parse_agent_id
 from multi_agent_mcp.errors import Unauthorized
 from multi_agent_mcp.server.middleware import Call
 from multi_agent_mcp.server.toolbox import Answer, JsonObject, Tool
-from multi_agent_mcp.services.drafts import Draft, require_text
-from multi_agent_mcp.services.reading import Query
+from multi_agent_mcp.services.turn.reading import Query
+from multi_agent_mcp.services.validation import Draft, require_text
 
 OWNER = frozenset({"owner"})
 
@@ -88,13 +88,13 @@ def get_unread_count(call: Call, agent_id: str | None = None) -> Answer:
 def get_message_status(call: Call, message_id: str) -> Answer:
     """How far a message you sent got: stored, rung, submitted, read, with times."""
     require_text("message_id", message_id)
-    return call.services.tracing.status(call.me, message_id)
+    return call.services.tracking.status(call.me, message_id)
 
 
 def unlock_owner_wait(call: Call, reason: str | None = None) -> Answer:
     """Emergency only: stop waiting for the Admin although no answer came."""
     require_text("reason", reason)
-    released = call.services.waiting.release(call.me.id)
+    released = call.services.owner_waits.release(call.me.id)
     call.services.audit("unlock_owner_wait", agent_id=call.me.id, reason=reason, released=released)
     return {"owner_id": call.me.id, "waiting_before": released, "waiting_after": False}
 

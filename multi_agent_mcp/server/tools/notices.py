@@ -1,4 +1,4 @@
-"""Notifications and interrupts (seed 000)."""
+"""Notifications and interrupts (docs/protocol.md, Notifications)."""
 
 from __future__ import annotations
 

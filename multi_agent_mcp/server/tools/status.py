@@ -1,4 +1,4 @@
-"""An agent's look at itself: its tasks, its executions, their logs (seed 003)."""
+"""An agent's look at itself: its tasks, its executions, their logs (docs/protocol.md, Executions)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from multi_agent_mcp.domain.task import TaskStatus
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.server.middleware import Call
 from multi_agent_mcp.server.toolbox import Answer, Tool
-from multi_agent_mcp.services.work import brief
+from multi_agent_mcp.services.turn.next_action import summary_of
 
 
 def get_my_tasks(
     call: Call, status: TaskStatus | None = None, limit: Annotated[int, Field(ge=1, le=500)] = 20
 ) -> Answer:
     """List the tasks assigned to you, open ones first."""
-    tasks, total = call.services.board.of(call.me.id, status, limit)
+    tasks, total = call.services.task_changes.of(call.me.id, status, limit)
     answer = {"agent_id": call.me.id, "total_count": total, "instruction": call.services.texts("tasks.mine")}
-    return call.fitting(answer, "tasks", [brief(task) for task in tasks]) | {"total_count": total}
+    return call.fitting(answer, "tasks", [summary_of(task) for task in tasks]) | {"total_count": total}
 
 
 def get_my_execution_history(

@@ -28,7 +28,7 @@ def send_task(
 ) -> Answer:
     """Give a task to an agent below you. An Owner then waits: do not poll, an [IPC] line announces the answer."""
     wanted = "medium" if priority == "normal" else priority
-    assigned = call.services.tasks.send(call.me, agent_id, title, content, wanted)
+    assigned = call.services.assignments.send(call.me, agent_id, title, content, wanted)
     return {
         "task_id": assigned.task.id,
         "message_id": assigned.sent.message_id,
@@ -46,7 +46,7 @@ def report_task_progress(
 ) -> Answer:
     """Report progress (0-100) on a task of yours to your Admin. No send_message is needed."""
     items = None if checklist is None else [item.model_dump() for item in checklist]
-    task, current = call.services.tasks.report_progress(call.me, task_id, progress, message, items)
+    task, current = call.services.assignments.report_progress(call.me, task_id, progress, message, items)
     return {"task_id": task.id, "progress": current}
 
 
@@ -54,7 +54,7 @@ def report_task_completion(
     call: Call, task_id: str, status: ReportStatus, message: str, summary: str | None = None
 ) -> Answer:
     """Report a task of yours as completed or failed to your Admin. No send_message is needed."""
-    task, sent = call.services.tasks.report_completion(call.me, task_id, status, message, summary)
+    task, sent = call.services.assignments.report_completion(call.me, task_id, status, message, summary)
     return {"task_id": task.id, "message_id": sent.message_id}
 
 

@@ -22,9 +22,9 @@ def get_next_action(call: Call, timeout_seconds: Annotated[float, Field(ge=0, le
     while True:
         seen = changes.count
         if call.purpose == "chat":
-            action = call.services.chat_work.next_action(call.me, call.session.record)
+            action = call.services.chat_action.next_action(call.me, call.session.record)
         else:
-            action = call.services.work.next_action(call.me, call.session)
+            action = call.services.next_action.next_action(call.me, call.session)
         remaining = deadline - time.monotonic()
         if action["action"] != "wait" or remaining <= 0 or changes.closed or call.interrupted():
             return action
@@ -39,7 +39,7 @@ def report_completed(
 ) -> Answer:
     """End your work on this session's task: success, failed, or blocked (also after an interrupt).
     Your superior is told."""
-    task = call.services.work.report_completed(call.me, call.session, result, summary, next_steps)
+    task = call.services.next_action.report_completed(call.me, call.session, result, summary, next_steps)
     return {
         "task_id": task.id,
         "status": task.status,

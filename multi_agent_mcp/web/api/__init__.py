@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from multi_agent_mcp.web.api import agents, conversations, executions, health, messages, session, tasks, timeline
-from multi_agent_mcp.web.asking import Ask
+from multi_agent_mcp.web.request import ApiRequest
 
-Endpoint = Callable[[Ask], dict[str, Any]]
+Endpoint = Callable[[ApiRequest], dict[str, Any]]
 
 ENDPOINTS: tuple[tuple[str, str, Endpoint], ...] = (
     ("GET", "/session", session.show),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from multi_agent_mcp.errors import MessageNotFound
-from multi_agent_mcp.web.asking import Ask
-from multi_agent_mcp.web.records import conversation_head, letter, letters, moment, shown_text, task_card
+from multi_agent_mcp.web.request import ApiRequest
+from multi_agent_mcp.web.serializers import conversation_head, letter, letters, moment, shown_text, task_card
 
 
-def page(ask: Ask) -> dict[str, Any]:
+def page(ask: ApiRequest) -> dict[str, Any]:
     """The conversations, newest first, and the delegations that have none yet."""
     services = ask.services
     found = services.workspace.conversations.all()
@@ -34,7 +34,7 @@ def page(ask: Ask) -> dict[str, Any]:
     }
 
 
-def show(ask: Ask) -> dict[str, Any]:
+def show(ask: ApiRequest) -> dict[str, Any]:
     """One conversation with its newest messages, oldest first, its delegation and its task."""
     services = ask.services
     conversation = services.conversations.get(ask.path["conversation_id"])
@@ -50,7 +50,7 @@ def show(ask: Ask) -> dict[str, Any]:
     }
 
 
-def message(ask: Ask) -> dict[str, Any]:
+def message(ask: ApiRequest) -> dict[str, Any]:
     """One message of a conversation with its words."""
     conversation = ask.services.conversations.get(ask.path["conversation_id"])
     wanted = ask.path["message_id"]

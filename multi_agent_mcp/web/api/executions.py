@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from multi_agent_mcp.domain.execution import Execution
-from multi_agent_mcp.web.asking import Ask
-from multi_agent_mcp.web.records import execution_row
+from multi_agent_mcp.web.request import ApiRequest
+from multi_agent_mcp.web.serializers import execution_row
 
 LOG_LINES = 500
 
 
-def page(ask: Ask) -> dict[str, Any]:
+def page(ask: ApiRequest) -> dict[str, Any]:
     """The executions, running ones first, then the newest; `?agent=` asks for one agent's."""
     executions = ask.services.workspace.executions
     shelf = ask.asked("agent")
@@ -23,7 +23,7 @@ def page(ask: Ask) -> dict[str, Any]:
     return {"executions": rows, "total": total}
 
 
-def log(ask: Ask) -> dict[str, Any]:
+def log(ask: ApiRequest) -> dict[str, Any]:
     """Lines of a log from line `?offset=` on; without it the last ones. At most 500; `next_offset` follows the log."""
     services = ask.services
     execution = services.executions.get(None, ask.path["execution_id"])
@@ -41,7 +41,7 @@ def log(ask: Ask) -> dict[str, Any]:
     }
 
 
-def _row(ask: Ask, execution: Execution) -> dict[str, Any]:
+def _row(ask: ApiRequest, execution: Execution) -> dict[str, Any]:
     """An execution with what its task is called; null when the task is gone."""
     task = ask.services.workspace.tasks.find(execution.task_id)
     return execution_row(execution) | {"task_title": task.title if task else None}

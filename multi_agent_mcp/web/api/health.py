@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from multi_agent_mcp.web.asking import Ask
+from multi_agent_mcp.web.request import ApiRequest
 
 
-def show(ask: Ask) -> dict[str, Any]:
+def show(ask: ApiRequest) -> dict[str, Any]:
     """The findings, problems first; quarantined files are among them with their reason."""
-    from multi_agent_mcp.notify.tmux import probe  # libtmux takes 70 ms to import
+    from multi_agent_mcp.notify.tmux.client import probe  # libtmux takes 70 ms to import
 
     findings = ask.services.doctor(probe).examine()
     return {

@@ -6,19 +6,19 @@ from typing import Any
 
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import InvalidArguments, Unauthorized
-from multi_agent_mcp.services.drafts import Draft
-from multi_agent_mcp.services.reading import Query
-from multi_agent_mcp.web.asking import Ask
-from multi_agent_mcp.web.records import letter, letter_head
+from multi_agent_mcp.services.turn.reading import Query
+from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.web.request import ApiRequest
+from multi_agent_mcp.web.serializers import letter, letter_head
 
 BOXES = ("inbox", "sent", "all")
 
 
-def page(ask: Ask) -> dict[str, Any]:
+def page(ask: ApiRequest) -> dict[str, Any]:
     """Messages, newest first: `?box=inbox|sent|all`, `?between=A,B` for a thread, `?agent=` for one agent's mail,
     `?before=` a message id for the next page. Marks nothing read."""
-    found = ask.services.correspondence.page(**_filters(ask), before=ask.asked("before"), limit=ask.limit)
-    progress = ask.services.tracing.progress(found.messages)
+    found = ask.services.mail_search.page(**_filters(ask), before=ask.asked("before"), limit=ask.limit)
+    progress = ask.services.tracking.progress(found.messages)
     return {
         "messages": [
             letter_head(message) | {"state": way["state"]}
@@ -29,14 +29,14 @@ def page(ask: Ask) -> dict[str, Any]:
     }
 
 
-def show(ask: Ask) -> dict[str, Any]:
+def show(ask: ApiRequest) -> dict[str, Any]:
     """One message with its words, what its signature says and, of each copy, every step it took. Marks nothing read."""
-    message = ask.services.correspondence.get(ask.path["message_id"])
+    message = ask.services.mail_search.get(ask.path["message_id"])
     verdict = ask.services.signatures.verdict(message)
-    return {"message": letter(message) | {"signature": verdict}, "copies": ask.services.tracing.trace(message.id)}
+    return {"message": letter(message) | {"signature": verdict}, "copies": ask.services.tracking.trace(message.id)}
 
 
-def send(ask: Ask) -> dict[str, Any]:
+def send(ask: ApiRequest) -> dict[str, Any]:
     """Sends as the Owner; `receiver_id` null is a broadcast."""
     draft = Draft(
         content=ask.text("content"),
@@ -51,16 +51,16 @@ def send(ask: Ask) -> dict[str, Any]:
     return {"message_id": sent.message_id, "delivery": delivery}
 
 
-def mark_read(ask: Ask) -> dict[str, Any]:
+def mark_read(ask: ApiRequest) -> dict[str, Any]:
     """The Owner has read a message of their own; reading an awaited answer ends the wait."""
     message_id = ask.path["message_id"]
-    _require_mine(ask, ask.services.correspondence.get(message_id))
+    _require_mine(ask, ask.services.mail_search.get(message_id))
     query = Query(message_id=message_id, whole=True, polling=False)
     answer = ask.services.reading.read(ask.me, query)
     return {"message_id": message_id, "unread": answer["unread_remaining"]}
 
 
-def _filters(ask: Ask) -> dict[str, Any]:
+def _filters(ask: ApiRequest) -> dict[str, Any]:
     between = ask.asked("between")
     if between is not None:
         one, comma, other = between.partition(",")
@@ -74,6 +74,6 @@ def _filters(ask: Ask) -> dict[str, Any]:
     return {"inbox": {"receiver_id": whose}, "sent": {"sender_id": whose}, "all": {}}[box]
 
 
-def _require_mine(ask: Ask, message: Message) -> None:
+def _require_mine(ask: ApiRequest, message: Message) -> None:
     if message.receiver_id != ask.me.id:
         raise Unauthorized("not_own_mailbox", agent_id=message.receiver_id)

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, Task
-from multi_agent_mcp.services.board import work_order
-from multi_agent_mcp.services.creation import NewTask
-from multi_agent_mcp.services.drafts import require_choice
-from multi_agent_mcp.web.asking import Ask
-from multi_agent_mcp.web.records import conversation_head, execution_row, task_card, task_whole
+from multi_agent_mcp.services.tasks.changes import work_order
+from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.validation import require_choice
+from multi_agent_mcp.web.request import ApiRequest
+from multi_agent_mcp.web.serializers import conversation_head, execution_row, task_card, task_whole
 
 EXECUTIONS_SHOWN = 10
 
 
-def board(ask: Ask) -> dict[str, Any]:
+def board(ask: ApiRequest) -> dict[str, Any]:
     """The columns: of each status how many tasks there are and a page of them, those in work most urgent first, the
     finished ones most recent first. `?status=` asks for one column, `?assignee=` for one agent's tasks, `?offset=`
     and `?limit=` for more."""
@@ -33,14 +33,14 @@ def board(ask: Ask) -> dict[str, Any]:
         shown, total = _column(ask, status, [task for task in open_ones if task.status == status])
         cards = [_with_targets(ask, task, task_card(task, children[task.id])) for task in shown]
         columns.append({"status": status, "total": total, "tasks": cards})
-    requests = [task_card(task) for task in ask.services.requests.waiting_for(ask.me.id)] if wanted is None else []
+    requests = [task_card(task) for task in ask.services.approvals.waiting_for(ask.me.id)] if wanted is None else []
     return {"columns": columns, "requests": requests}
 
 
-def show(ask: Ask) -> dict[str, Any]:
+def show(ask: ApiRequest) -> dict[str, Any]:
     """One task with everything that belongs to it."""
     services = ask.services
-    task = services.board.get(ask.path["task_id"])
+    task = services.task_changes.get(ask.path["task_id"])
     tasks, executions = services.workspace.tasks, services.workspace.executions
     subtasks = [item for item in tasks.open() if item.parent_task_id == task.id] + tasks.closed(group=task.id)
     stretches = [item for item in executions.open() if item.task_id == task.id]
@@ -55,7 +55,7 @@ def show(ask: Ask) -> dict[str, Any]:
     return {"task": _with_targets(ask, task, record)}
 
 
-def create(ask: Ask) -> dict[str, Any]:
+def create(ask: ApiRequest) -> dict[str, Any]:
     """A new task: `todo` with an assignee, else `backlog`."""
     new = NewTask(
         title=ask.text("title"),
@@ -63,13 +63,13 @@ def create(ask: Ask) -> dict[str, Any]:
         priority=ask.optional_text("priority") or "medium",
         assignee_id=ask.optional_text("assignee_id"),
     )
-    (task,) = ask.services.creation.create(ask.me, [new], ask.optional_text("parent_task_id"))
+    (task,) = ask.services.task_creation.create(ask.me, [new], ask.optional_text("parent_task_id"))
     return {"task": _with_targets(ask, task, task_card(task))}
 
 
-def set_status(ask: Ask) -> dict[str, Any]:
+def set_status(ask: ApiRequest) -> dict[str, Any]:
     """Moves a task; `blocked` and `cancelled` interrupt its assignee."""
-    task, previous = ask.services.board.set_status(
+    task, previous = ask.services.task_changes.set_status(
         ask.me, ask.path["task_id"], ask.text("status"), ask.optional_text("reason")
     )
     return {
@@ -79,21 +79,21 @@ def set_status(ask: Ask) -> dict[str, Any]:
     }
 
 
-def assign(ask: Ask) -> dict[str, Any]:
+def assign(ask: ApiRequest) -> dict[str, Any]:
     """Hands a task to another agent; `assignee_id` null takes it from everybody."""
-    task, previous = ask.services.board.assign(ask.me, ask.path["task_id"], ask.optional_text("assignee_id"))
+    task, previous = ask.services.task_changes.assign(ask.me, ask.path["task_id"], ask.optional_text("assignee_id"))
     return {"task": _with_targets(ask, task, task_card(task)), "previous_assignee_id": previous}
 
 
-def decide(ask: Ask) -> dict[str, Any]:
+def decide(ask: ApiRequest) -> dict[str, Any]:
     """Approves or rejects what an agent requested for itself."""
-    task = ask.services.requests.decide(
+    task = ask.services.approvals.decide(
         ask.me, ask.path["task_id"], approve=ask.flag("approve"), reason=ask.optional_text("reason")
     )
     return {"task": _with_targets(ask, task, task_card(task))}
 
 
-def _column(ask: Ask, status: str, open_ones: list[Task]) -> tuple[list[Task], int]:
+def _column(ask: ApiRequest, status: str, open_ones: list[Task]) -> tuple[list[Task], int]:
     """One page of a column and how many tasks it has; of the finished ones only those shown are parsed."""
     shelf = ask.asked("assignee")
     offset, end = ask.number("offset", 0), ask.number("offset", 0) + ask.limit
@@ -106,10 +106,10 @@ def _column(ask: Ask, status: str, open_ones: list[Task]) -> tuple[list[Task], i
     return shown, total
 
 
-def _with_targets(ask: Ask, task: Task, record: dict[str, Any]) -> dict[str, Any]:
+def _with_targets(ask: ApiRequest, task: Task, record: dict[str, Any]) -> dict[str, Any]:
     """The record with where the task may go: status → null, or why not."""
     sentence = ask.services.texts.sentence
-    refusals = ask.services.board.targets(ask.me, task)
+    refusals = ask.services.task_changes.targets(ask.me, task)
     return record | {"targets": {status: refusal and sentence(refusal) for status, refusal in refusals.items()}}
 
 
@@ -124,6 +124,6 @@ def _children(open_ones: Iterable[Task], closed: Mapping[tuple[str, str], int]) 
     return children
 
 
-def _found(ask: Ask, ids: Iterable[str]) -> list[Task]:
+def _found(ask: ApiRequest, ids: Iterable[str]) -> list[Task]:
     found = (ask.services.workspace.tasks.find(task_id) for task_id in ids)
     return [task for task in found if task is not None]

@@ -7,15 +7,15 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from multi_agent_mcp.domain.times import asked_time
-from multi_agent_mcp.web.asking import Ask
-from multi_agent_mcp.web.records import moment
+from multi_agent_mcp.web.request import ApiRequest
+from multi_agent_mcp.web.serializers import moment
 from multi_agent_mcp.web.timeline import draw, plot
 
 WIDTH = 1_200
 WIDTH_MAX = 8_000
 
 
-def show(ask: Ask) -> dict[str, Any]:
+def show(ask: ApiRequest) -> dict[str, Any]:
     """The period `?from=` to `?to=` (default: the whole session) as an SVG `?width=` pixels wide, its clock in `?zone=`
     (default: UTC), in the colours of `?theme=light|dark` (default: the reader's system)."""
     start, end = (asked_time(name, ask.asked(name)) for name in ("from", "to"))
@@ -32,7 +32,7 @@ def show(ask: Ask) -> dict[str, Any]:
     }
 
 
-def _zone(ask: Ask) -> tzinfo:
+def _zone(ask: ApiRequest) -> tzinfo:
     """The time zone by its IANA name; an unknown one counts as UTC."""
     try:
         return ZoneInfo(ask.asked("zone") or "UTC")

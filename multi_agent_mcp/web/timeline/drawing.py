@@ -14,10 +14,10 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from multi_agent_mcp.domain.plain import neutral
+from multi_agent_mcp.domain.sanitize import sanitize
 from multi_agent_mcp.domain.task import TASK_STATUSES
 from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Life, Mark, Talk, Timeline
-from multi_agent_mcp.domain.times import brief
+from multi_agent_mcp.domain.times import format_duration
 from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
 from multi_agent_mcp.web.timeline.layout import (
     BAR,
@@ -114,7 +114,7 @@ def _templates() -> Environment:
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
-        finalize=lambda value: neutral(value) if type(value) is str else value,
+        finalize=lambda value: sanitize(value) if type(value) is str else value,
     )
     environment.filters["px"] = lambda value: f"{value:.1f}".removesuffix(".0")
     return environment
@@ -123,7 +123,7 @@ def _templates() -> Environment:
 def _heading(timeline: Timeline, scale: Scale, texts: Texts) -> tuple[str, str]:
     """The period, and how much of what is shown of it."""
     start = timeline.start.astimezone(scale.zone)
-    length = brief(timeline.end - timeline.start)
+    length = format_duration(timeline.end - timeline.start)
     counts = texts(
         "timeline.counts",
         messages=len(timeline.arrows),
@@ -146,7 +146,7 @@ def _lane(band: Band, layout: Layout, texts: Texts) -> Item:
 def _conversation(talk: Talk, layout: Layout) -> Iterator[Item]:
     """A strip on both lanes while two agents talked."""
     scale, parties = layout.scale, (talk.initiator_id, talk.target_agent_id)
-    lasted = brief(talk.end - talk.start) if talk.end else talk.status
+    lasted = format_duration(talk.end - talk.start) if talk.end else talk.status
     title = (" ↔ ".join(parties), talk.purpose, f"{scale.clock(talk.start)} · {lasted}")
     bands = {band.lane.agent_id: band for agent_id in parties if (band := layout.band(agent_id))}
     for band in bands.values():
@@ -156,7 +156,7 @@ def _conversation(talk: Talk, layout: Layout) -> Iterator[Item]:
 def _session(life: Life, layout: Layout, texts: Texts) -> Iterator[Item]:
     """A rail on the lane while a session's process ran: task sessions on the line, chat sessions below it."""
     if (band := layout.band(life.agent_id)) is not None:
-        lasted = brief(life.end - life.start) if life.end else texts("timeline.still")
+        lasted = format_duration(life.end - life.start) if life.end else texts("timeline.still")
         title = (f"{life.agent_id}: {life.purpose}", life.session_id, f"{layout.scale.clock(life.start)} · {lasted}")
         place = _extent(life.start, life.end, layout.scale) | {"y": band.line, "is_task": life.purpose == "task"}
         yield {"id": life.session_id, "title": title, **place}
@@ -175,7 +175,7 @@ def _message(arrow: Arrow, layout: Layout) -> Iterator[Item]:
     scale = layout.scale
     x, arrived = scale.x(arrow.sent_at), scale.x(arrow.arrived_at)
     steps = {"rung": arrow.rung_at, "submitted": arrow.submitted_at, "read": arrow.read_at}
-    told = " · ".join(f"{name} +{brief(at - arrow.sent_at)}" for name, at in steps.items() if at)
+    told = " · ".join(f"{name} +{format_duration(at - arrow.sent_at)}" for name, at in steps.items() if at)
     who = f"{arrow.sender_id} → {arrow.receiver_id}: {arrow.message_type}"
     yield {
         "id": arrow.message_id,
@@ -210,7 +210,7 @@ def _interrupt(mark: Mark, layout: Layout) -> Iterator[Item]:
             f"{mark.by or '?'} → {mark.agent_id}: {mark.action}",
             mark.message,
             scale.clock(mark.at),
-            f"read +{brief(mark.read_at - mark.at)}" if mark.read_at else "",
+            f"read +{format_duration(mark.read_at - mark.at)}" if mark.read_at else "",
         ),
     }
 
@@ -237,7 +237,7 @@ def _bar(bar: Bar, row: int | None, band: Band, scale: Scale) -> Item:
 def _bar_title(bar: Bar, scale: Scale) -> Iterator[str]:
     yield from (bar.title, bar.task_id)
     for span in bar.spans:
-        lasted = brief(span.end - span.start) if span.end else "…"
+        lasted = format_duration(span.end - span.start) if span.end else "…"
         yield f"{scale.clock(span.start)}  {span.status} · {lasted}"
     if bar.outcome and bar.end:
         yield f"{scale.clock(bar.end)}  {bar.outcome}"

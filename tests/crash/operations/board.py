@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from multi_agent_mcp.bootstrap import Services
-from multi_agent_mcp.services.creation import NewTask
+from multi_agent_mcp.services.tasks.creation import NewTask
 from tests.crash.invariants import mail, notices
 from tests.crash.operations.judging import whole
 from tests.crash.operations.reports import task, with_work
@@ -41,15 +41,17 @@ def cancelled(after: Aftermath) -> Iterator[str]:
 def with_a_family(services: Services) -> Facts:
     """A parent of nobody's with two subtasks, one of which has a subtask of its own; two are being worked on."""
     admin = services.agents.get("admin")
-    (parent,) = services.creation.create(admin, [NewTask(title="House", assignee_id="admin")])
-    children = services.creation.create(
+    (parent,) = services.task_creation.create(admin, [NewTask(title="House", assignee_id="admin")])
+    children = services.task_creation.create(
         admin,
         [NewTask(title="Wall", assignee_id="worker-a"), NewTask(title="Roof", assignee_id="worker-b")],
         parent.id,
     )
-    (grandchild,) = services.creation.create(admin, [NewTask(title="Brick", assignee_id="worker-b")], children[0].id)
+    (grandchild,) = services.task_creation.create(
+        admin, [NewTask(title="Brick", assignee_id="worker-b")], children[0].id
+    )
     for child in (*children, grandchild):
-        services.board.start(services.agents.get(str(child.assignee_id)), child.id)
+        services.task_changes.start(services.agents.get(str(child.assignee_id)), child.id)
     return {"task_id": parent.id, "children": {item.id: item.assignee_id for item in (*children, grandchild)}}
 
 
@@ -61,7 +63,7 @@ def block_family(deed: Deed) -> None:
 def family_blocked(after: Aftermath) -> Iterator[str]:
     parts = {"parent": int(task(after).status == "blocked")}
     for child, assignee in after.told["children"].items():
-        found = after.services.board.get(child)
+        found = after.services.task_changes.get(child)
         parts[f"{found.title} blocked"] = int(found.status == "blocked")
         parts[f"{found.title} interrupt"] = stopped(after, assignee, child)
         if sum(entry.get("status", [""])[-1] == "blocked" for entry in found.history) > 1:
@@ -106,7 +108,7 @@ def requested(after: Aftermath) -> Iterator[str]:
 
 def with_a_request(services: Services) -> Facts:
     worker = services.agents.get("worker-a")
-    return {"task_id": services.requests.request(worker, NewTask(title="Test"))[0].id}
+    return {"task_id": services.approvals.request(worker, NewTask(title="Test"))[0].id}
 
 
 def approve(deed: Deed) -> None:
@@ -120,7 +122,7 @@ def approved(after: Aftermath) -> Iterator[str]:
 
 def pause(deed: Deed) -> None:
     admin = deed.services.agents.get("admin")
-    deed.acknowledge({"id": deed.services.board.interrupt(admin, "worker-a", "pause", None, None).id})
+    deed.acknowledge({"id": deed.services.task_changes.interrupt(admin, "worker-a", "pause", None, None).id})
 
 
 def paused(after: Aftermath) -> Iterator[str]:

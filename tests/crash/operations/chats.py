@@ -40,7 +40,7 @@ def with_a_delegation(services: Services) -> Facts:
     return {"delegation_id": delegation.id}
 
 
-def carry_out(deed: Deed) -> None:
+def run(deed: Deed) -> None:
     seat = deed.seat("worker-a", "chat")
     (offered,) = seat.call("get_pending_delegations")["delegations"]
     arguments = {"target_agent_id": "worker-b", "initial_message": "りんご", "delegation_id": offered["delegation_id"]}
@@ -111,7 +111,7 @@ CHAT = (("worker-a", "chat"),)
 OPERATIONS = (
     Operation("delegate_to_chat_session", delegate, delegated, with_work, (("worker-a", "task"),)),
     Operation("start_conversation", start, started, seats=CHAT),
-    Operation("start_delegated_conversation", carry_out, carried_out, with_a_delegation, CHAT),
+    Operation("start_delegated_conversation", run, carried_out, with_a_delegation, CHAT),
     Operation("conversation_message", say, said, with_a_conversation, (("worker-b", "chat"),)),
     Operation("end_conversation", end, ended, with_a_conversation, CHAT),
     Operation("end_conversation_silently", end_silently, ended_silently, with_a_conversation, CHAT),

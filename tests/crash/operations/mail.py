@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.domain.ids import new_message_id
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.names import new_message_id
-from multi_agent_mcp.services.care.pruning import Pruning
-from multi_agent_mcp.services.reading import Query
+from multi_agent_mcp.services.doctor.pruning import Pruning
+from multi_agent_mcp.services.turn.reading import Query
 from tests.crash.invariants import mail, notices
 from tests.crash.operations.judging import of_one_piece, whole
 from tests.crash.stage import Aftermath, Deed, Facts, Operation

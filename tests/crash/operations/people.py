@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.services.team import add_missing, create_session
+from multi_agent_mcp.services.team.setup import add_missing, create_session
 from tests.conftest import TEAM
 from tests.crash.operations.judging import whole
 from tests.crash.operations.mail import a_letter
 from tests.crash.operations.reports import with_work
-from tests.crash.stage import Aftermath, Deed, Facts, Operation, opened
+from tests.crash.stage import Aftermath, Deed, Facts, Operation, context
 
 
 def begin(deed: Deed) -> None:
@@ -83,7 +83,7 @@ def removed(after: Aftermath) -> Iterator[str]:
 
 def init(deed: Deed) -> None:
     create_session(deed.root, "demo", TEAM, "en")
-    add_missing(opened(deed.root).agents, TEAM)
+    add_missing(context(deed.root).agents, TEAM)
     deed.acknowledge({"done": True})
 
 
@@ -92,7 +92,7 @@ def initialised(after: Aftermath) -> Iterator[str]:
     if after.answer is not None and len(after.services.agents.all()) < len(TEAM.agents):
         yield "acknowledged, and agents are missing"
     create_session(after.root, "demo", TEAM, "en")
-    services = opened(after.root)
+    services = context(after.root)
     add_missing(services.agents, TEAM)
     if list(services.agents.all()) != [agent.id for agent in TEAM.agents]:
         yield f"a second init made {list(services.agents.all())}"

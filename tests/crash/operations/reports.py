@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.services.reading import Query
+from multi_agent_mcp.services.turn.reading import Query
 from tests.crash.invariants import mail
 from tests.crash.operations.judging import whole
 from tests.crash.stage import Aftermath, Deed, Facts, Operation
@@ -14,14 +14,14 @@ from tests.crash.stage import Aftermath, Deed, Facts, Operation
 
 def with_work(services: Services) -> Facts:
     """A task that worker-a works on."""
-    task = services.tasks.send(services.agents.get("admin"), "worker-a", "Build", "the house").task
-    services.board.start(services.agents.get("worker-a"), task.id)
+    task = services.assignments.send(services.agents.get("admin"), "worker-a", "Build", "the house").task
+    services.task_changes.start(services.agents.get("worker-a"), task.id)
     services.reading.read(services.agents.get("worker-a"), Query())
     return {"task_id": task.id}
 
 
 def task(after: Aftermath) -> Task:
-    return after.services.board.get(after.told["task_id"])
+    return after.services.task_changes.get(after.told["task_id"])
 
 
 def count(after: Aftermath, agent_id: str, message_type: str) -> int:
@@ -49,8 +49,8 @@ def completion_reported(after: Aftermath) -> Iterator[str]:
 def with_reports(services: Services) -> Facts:
     facts = with_work(services)
     worker = services.agents.get("worker-a")
-    services.tasks.report_progress(worker, facts["task_id"], 40)
-    services.tasks.report_completion(worker, facts["task_id"], "completed", "built")
+    services.assignments.report_progress(worker, facts["task_id"], 40)
+    services.assignments.report_completion(worker, facts["task_id"], "completed", "built")
     return facts
 
 
@@ -94,15 +94,15 @@ def hand_over(deed: Deed) -> None:
 
 
 def handed_over(after: Aftermath) -> Iterator[str]:
-    wait = after.services.waiting.of("owner")
+    wait = after.services.owner_waits.of("owner")
     tasks = after.services.workspace.tasks.all("admin")
     yield from whole(after, task=len(tasks), message=count(after, "admin", "task_assign"), wait=int(wait is not None))
 
 
 def with_an_answer(services: Services) -> Facts:
     owner, admin = services.agents.get("owner"), services.agents.get("admin")
-    task_id = services.tasks.send(owner, "admin", "Plan", "the house").task.id
-    services.tasks.report_progress(admin, task_id, 10)
+    task_id = services.assignments.send(owner, "admin", "Plan", "the house").task.id
+    services.assignments.report_progress(admin, task_id, 10)
     return {"task_id": task_id}
 
 
@@ -115,7 +115,7 @@ def heard(after: Aftermath) -> Iterator[str]:
     answer = after.services.reading.read(after.services.agents.get("owner"), Query())
     if [message["message_type"] for message in answer["messages"]] != ["task_progress"]:
         yield f"the answer is not handed out again: {answer['messages']}"
-    if after.services.waiting.of("owner") is not None:
+    if after.services.owner_waits.of("owner") is not None:
         yield "the Owner still waits for an answer that was read"
 
 
@@ -129,7 +129,7 @@ def hear_in_terminal(deed: Deed) -> None:
 def free(after: Aftermath) -> Iterator[str]:
     """An Owner who has read the answer is never left waiting for it."""
     unread = [message for _, message in after.services.workspace.mailbox("owner").unread(fresh=True)]
-    if not unread and after.services.waiting.of("owner") is not None:
+    if not unread and after.services.owner_waits.of("owner") is not None:
         yield "the Owner waits for an answer that was read"
 
 
@@ -138,7 +138,7 @@ def unlock(deed: Deed) -> None:
 
 
 def unlocked(after: Aftermath) -> Iterator[str]:
-    if after.answer is not None and after.services.waiting.of("owner") is not None:
+    if after.answer is not None and after.services.owner_waits.of("owner") is not None:
         yield "acknowledged, and the lock stands"
 
 

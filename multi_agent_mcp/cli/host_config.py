@@ -1,0 +1,52 @@
+"""`host-config`: the exact configuration that makes a host start an agent's server and run its hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from multi_agent_mcp.cli.context import Json, Root, Session, session_context
+from multi_agent_mcp.host_config import HOSTS, HostConfiguration, host_configuration
+from multi_agent_mcp.services.validation import require_choice
+
+Written = list[tuple[Path, Path | None]]
+
+
+def host_config(
+    host: Annotated[str, typer.Argument(metavar="HOST", help=f"One of {', '.join(HOSTS)}.")],
+    agent: Annotated[str, typer.Option(metavar="ID", help="The agent.")],
+    write: Annotated[
+        bool, typer.Option("--write", help="Merge it into the files of the directory; what stands there stays.")
+    ] = False,
+    directory: Annotated[
+        Path | None,
+        typer.Option("--directory", metavar="DIR", help="Where the host works (with --write: default here)."),
+    ] = None,
+    root: Root = None,
+    session: Session = None,
+    as_json: Json = False,
+) -> None:
+    """Print the configuration for Claude Code, Codex or Gemini CLI, or write it."""
+    with session_context(root, session, as_json=as_json) as context:
+        require_choice("host", host, HOSTS)
+        agent_id = context.services.agents.get(agent).id
+        where = directory.expanduser().absolute() if directory else Path.cwd() if write else None
+        configuration = host_configuration(host, context.services.workspace, agent_id, where)
+        if not write:
+            context.show(configuration.as_answer(), configuration.lines())
+            return
+        written = configuration.write()
+        facts = [{"file": str(file), "backup": str(backup) if backup else None} for file, backup in written]
+        context.show({**configuration.as_answer(), "written": facts}, _told(configuration, written))
+
+
+def _told(configuration: HostConfiguration, written: Written) -> Iterator[str]:
+    backups = dict(written)
+    for item in configuration.files:
+        backup = backups.get(item.path)
+        saved = f" (as it was: {backup})" if backup else ""
+        yield f"{item.path}: {'written' if item.path in backups else 'up to date'}{saved}"
+    yield f"then: {configuration.start}"

@@ -1,0 +1,57 @@
+"""`init`: a session directory from a team.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.cli.context import Json, Root, Session, complain, print_json, refuse, say
+from multi_agent_mcp.config import find_root, read_environment
+from multi_agent_mcp.domain.agent import Agent, superiors
+from multi_agent_mcp.errors import InvalidArguments, Refusal
+from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
+from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES, catalogue
+
+Team = Annotated[Path, typer.Option("--team", metavar="FILE", help="The team: session, language, agents.")]
+Language = Annotated[str | None, typer.Option("--language", help=f"One of {', '.join(LANGUAGES)}.")]
+
+
+def init(
+    team: Team = Path("team.yaml"),
+    root: Root = None,
+    session: Session = None,
+    language: Language = None,
+    as_json: Json = False,
+) -> None:
+    """Make a session directory for a team; a second time, add what is new and keep keys and mail."""
+    try:
+        environment = read_environment()
+        where = find_root(root or environment.root, Path.cwd())
+        parsed = read_team(team)
+        name = session or environment.session or parsed.session
+        if name is None:
+            raise InvalidArguments("bad_team", reason="it names no session; give one with --session")
+        if language is not None and language not in LANGUAGES:
+            raise InvalidArguments("bad_language", language=repr(language)[:40], allowed=", ".join(LANGUAGES))
+        path = create_session(where, name, parsed, language)
+        agents = open_session(where, name).agents
+        added = add_missing(agents, parsed)
+        for agent_id in added:
+            _warn_about_hierarchy(agent_id, agents.all())
+    except Refusal as refusal:
+        refuse(refusal, catalogue(DEFAULT_LANGUAGE), as_json=as_json)
+    if as_json:
+        print_json({"success": True, "session": name, "path": str(path), "added": added, "agents": list(agents.all())})
+    else:
+        say(f"{path}: {len(agents.all())} agents ({len(added)} new)")
+
+
+def _warn_about_hierarchy(agent_id: str, agents: Mapping[str, Agent]) -> None:
+    try:
+        list(superiors(agent_id, agents))
+    except Refusal as refusal:
+        complain(catalogue(DEFAULT_LANGUAGE).sentence(refusal))

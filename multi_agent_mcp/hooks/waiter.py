@@ -1,0 +1,124 @@
+"""The waiter: a process that a host keeps in the background and that ends when the agent is to be woken
+(docs/protocol.md, Waiter).
+
+Claude's `asyncRewake` hooks are such: they pile up, because every SessionStart and Stop starts one, and they may
+outlive their host. So there is one per agent, and it watches the host.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from filelock import Timeout
+
+from multi_agent_mcp.hooks import state_file as state_file
+from multi_agent_mcp.hooks.answers import Hooks
+from multi_agent_mcp.store.files.locks import WAITER
+from multi_agent_mcp.system.file_events import Changes, Watch
+from multi_agent_mcp.system.process import host_of, is_alive, started_at
+
+LOOK_SECONDS = 1.0
+PREDECESSOR_SECONDS = 5.0
+PROBE_SECONDS = 0.1
+CONNECTED_AFTER = timedelta(seconds=2)
+CONNECTED_BY_SECONDS = 10.0
+"""A host that has just begun runs its hooks before it has connected its servers, and a model that is woken by then
+finds none of our tools. So a server is given two seconds from its beginning, and ten to appear at all."""
+
+
+class Host:
+    """The program this process was started by, through a shell or not."""
+
+    def __init__(self) -> None:
+        self._parent = os.getppid()
+        self.pid = host_of(os.getpid())
+        self._start = started_at(self.pid)
+
+    def lives(self) -> bool:
+        """Whether both the host and the shell between live. A parent that has gone leaves us another one."""
+        return os.getppid() == self._parent and (self.pid <= 1 or is_alive(self.pid, self._start))
+
+
+class Waiter:
+    """Waits for mail of one agent in a session of this purpose. `beginning`: the host's session has just begun."""
+
+    def __init__(self, hooks: Hooks, agent_id: str, purpose: str, host: Host, *, beginning: bool = False) -> None:
+        self.hooks = hooks
+        self.workspace = hooks.workspace
+        self.agent_id = agent_id
+        self.purpose = purpose
+        self.host = host
+        self.connected = not beginning
+        self.began = time.monotonic()
+        self.armed_path = Path(state_file.state_path(str(self.workspace.path), agent_id, purpose, "armed"))
+
+    def wait(self) -> str | None:
+        """Returns the doorbell's line when the agent is to be woken; None when another waiter of this host waits
+        already, or when the host has gone. Raises `AgentNotFound`."""
+        self.workspace.registry.get(self.agent_id)
+        with self._alone() as alone:
+            return self._wait() if alone else None
+
+    def _wait(self) -> str | None:
+        changes = Changes()
+        mailbox = self.workspace.mailbox(self.agent_id)
+        with Watch([mailbox.path], lambda _: changes.notify()):
+            self.workspace.files.replace(self.armed_path, f"{os.getpid()}\n".encode(), durable=False)
+            try:
+                while self.host.lives():
+                    seen = changes.count
+                    if not self._is_connected():
+                        time.sleep(PROBE_SECONDS)
+                        continue
+                    line, due = self.hooks.doorbell(self.agent_id, self.purpose)
+                    if line is not None:
+                        return line
+                    pause = due.after.total_seconds() if due.after else LOOK_SECONDS
+                    changes.wait(seen, min(pause, LOOK_SECONDS))
+            finally:
+                self.armed_path.unlink(missing_ok=True)
+        return None
+
+    def _is_connected(self) -> bool:
+        """Whether the host may be taken to have connected our server."""
+        if not self.connected:
+            since = self.hooks.sessions.alive_since(self.agent_id)
+            settled = since is not None and self.hooks.clock() - since >= CONNECTED_AFTER
+            self.connected = settled or time.monotonic() - self.began > CONNECTED_BY_SECONDS
+        return self.connected
+
+    @contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Holds the lock that makes it the only one. A waiter of another host, which is about to notice that its host
+        has gone, is waited for; one of our own host does the work already."""
+        lock = self.workspace.locks.lock(waiter_lock(self.agent_id, self.purpose))
+        deadline = time.monotonic() + PREDECESSOR_SECONDS
+        while True:
+            try:
+                lock.acquire(timeout=PROBE_SECONDS)
+                break
+            except Timeout:
+                if self._predecessor() == self.host.pid or time.monotonic() > deadline or not self.host.lives():
+                    yield False
+                    return
+        try:
+            yield True
+        finally:
+            lock.release()
+
+    def _predecessor(self) -> int | None:
+        """The host of the waiter that is armed; None when that is not to be known (yet)."""
+        try:
+            return host_of(int(self.armed_path.read_text(encoding="ascii")))
+        except (OSError, ValueError):
+            return None
+
+
+def waiter_lock(agent_id: str, purpose: str) -> str:
+    """The lock that an armed waiter holds. Ids hold no dots."""
+    return f"{WAITER}-{agent_id}" if purpose == "task" else f"{WAITER}-{agent_id}.{purpose}"

@@ -1,0 +1,147 @@
+"""Our entries put into files that hold other things, too: nothing of those is lost, and a second time nothing
+changes."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from multi_agent_mcp.host_config.entries import SERVER_NAME, is_our_hook, toml_table
+
+BEGIN = "# >>> multi-agent-mcp >>> written by `multi-agent-mcp host-config`"
+END = "# <<< multi-agent-mcp <<<"
+TABLE = f"mcp_servers.{SERVER_NAME}"
+
+
+class Unmergeable(Exception):
+    """The file is not what it should be; the reason in a few words."""
+
+
+Merge = Callable[[bytes | None], bytes]
+
+
+def json_merge(wanted: Mapping[str, Any]) -> Merge:
+    """Merges into a JSON object, key by key."""
+
+    def merge(before: bytes | None) -> bytes:
+        old = _parsed_json(before)
+        new = _merged(old, wanted, "")
+        return before if before is not None and new == old else as_json(new).encode()
+
+    return merge
+
+
+def toml_merge(wanted: Mapping[str, Any]) -> Merge:
+    """Replaces, or appends, the one table between our markers; whatever else the file says it says afterwards."""
+
+    def merge(before: bytes | None) -> bytes:
+        text = _decoded(before or b"")
+        old = _parsed_toml(text)
+        if BEGIN not in text and SERVER_NAME in _table(old.get("mcp_servers", {})):
+            raise Unmergeable(f"it holds a table [{TABLE}] that host-config did not write")
+        new = _with_block(text, f"{BEGIN}\n{toml_table(TABLE, wanted)}\n{END}\n")
+        expected = {**old, "mcp_servers": {**_table(old.get("mcp_servers", {})), SERVER_NAME: dict(wanted)}}
+        if _parsed_toml(new) != expected:
+            raise Unmergeable("our table cannot be put into it without changing something else")
+        return new.encode()
+
+    return merge
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
+
+
+def _merged(old: Any, wanted: Any, where: str) -> Any:
+    """`wanted` laid over `old`: objects key by key, lists by what they lack; our hooks replace our earlier ones."""
+    if isinstance(wanted, Mapping):
+        if not isinstance(old, dict):
+            raise Unmergeable(f"{where} is not an object")
+        merge = _merged_hooks if where == "hooks" else _merged
+        return {
+            **old,
+            **{key: merge(old[key], value, key) if key in old else value for key, value in wanted.items()},
+        }
+    if isinstance(wanted, list) and where != "args":
+        if not isinstance(old, list):
+            raise Unmergeable(f"{where} is not a list")
+        return [*old, *(item for item in wanted if item not in old)]
+    return wanted
+
+
+def _merged_hooks(old: Any, wanted: list[dict[str, Any]], event: str) -> list[Any]:
+    """One event's groups. Ours stay where they are if they are as wanted; else they are taken out and added anew."""
+    if not isinstance(old, list):
+        raise Unmergeable(f"hooks.{event} is not a list")
+    present = [hook for group in old for hook in _hooks_of(group) if is_our_hook(hook)]
+    if present == [hook for group in wanted for hook in group["hooks"]]:
+        return old
+    others = [_without_ours(group) for group in old]
+    return [*(group for group in others if group is not None), *wanted]
+
+
+def _without_ours(group: Any) -> Any:
+    """The group without our hooks; None when it held nothing else."""
+    hooks = _hooks_of(group)
+    kept = [hook for hook in hooks if not is_our_hook(hook)]
+    if len(kept) == len(hooks):
+        return group
+    return {**group, "hooks": kept} if kept else None
+
+
+def _hooks_of(group: Any) -> list[Any]:
+    hooks = group.get("hooks") if isinstance(group, dict) else None
+    return hooks if isinstance(hooks, list) else []
+
+
+def _with_block(text: str, block: str) -> str:
+    head, begin, rest = text.partition(BEGIN)
+    if not begin:
+        gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+        return f"{text}{gap}{block}"
+    _, end, tail = rest.partition(END)
+    if not end or BEGIN in tail:
+        raise Unmergeable("the markers around our table are damaged")
+    return head + block + tail.removeprefix("\r").removeprefix("\n")
+
+
+def _parsed_json(data: bytes | None) -> dict[str, Any]:
+    """An empty file is an empty object. A key that stands there twice would lose one of its values."""
+    if data is None or not data.strip():
+        return {}
+    try:
+        value = json.loads(_decoded(data), object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise Unmergeable(f"it is not JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise Unmergeable("it is not a JSON object")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise Unmergeable("it holds a key twice")
+    return found
+
+
+def _parsed_toml(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise Unmergeable(f"it is not TOML ({error})") from error
+
+
+def _table(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Unmergeable("mcp_servers is not a table")
+    return value
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unmergeable("it is not UTF-8") from error

@@ -1,0 +1,1 @@
+"""The ways to ring, from the strongest to the weakest."""

@@ -1,0 +1,84 @@
+"""The rungs that need no key: a waiter in the host, and Codex's own queue."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from multi_agent_mcp.config import child_environment
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.notify.line import sanitized
+from multi_agent_mcp.notify.tmux.values import number
+from multi_agent_mcp.system.process import is_alive
+
+CODEX_SECONDS = 5.0
+_THREAD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{7,127}")
+
+
+class HookChannel:
+    """A waiter that the host runs in the background (Claude Code's `asyncRewake`) watches the mailbox and wakes the
+    model itself. While `{session}/.hooks/{agent_id}.armed` names a living process there is nothing else to do."""
+
+    name = "hook"
+
+    def __init__(self, session: Path) -> None:
+        self._armed = session / ".hooks"
+
+    def check(self, agent: Agent) -> str | None:
+        """`no_hook` while no waiter lives: none was set up, or the host is not running."""
+        try:
+            words = (self._armed / f"{agent.id}.armed").read_text(encoding="utf-8").split()
+        except (OSError, UnicodeDecodeError):
+            return "no_hook"
+        pid = number(words[0]) if words else None
+        return None if pid is not None and pid > 1 and is_alive(pid, None) else "no_hook"
+
+    def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - the waiter words its own line
+        """`rung` while a waiter lives, else `stored`."""
+        reason = self.check(agent)
+        return Delivery("rung", "hook") if reason is None else Delivery("stored", reason)
+
+
+class CodexQueue:
+    """`codex queue`: the line goes to the thread without a key; drafts stay, dialogs are waited out
+    (docs/hosts.md, Waking without keys)."""
+
+    name = "codex_queue"
+
+    def __init__(self, is_served: Callable[[str], bool]) -> None:
+        self._is_served = is_served
+
+    def check(self, agent: Agent) -> str | None:
+        """`no_codex_thread` until Codex has named it, at its first turn; `codex_gone` when the agent's server does not
+        live: Codex also takes lines for a thread that nobody has open, and says nothing of it; `no_codex` when the
+        command is missing."""
+        thread = agent.extra.get("codex_thread_id")
+        if agent.host != "codex" or not isinstance(thread, str) or not _THREAD.fullmatch(thread):
+            return "no_codex_thread"
+        if not self._is_served(agent.id):
+            return "codex_gone"
+        return None if shutil.which("codex") else "no_codex"
+
+    def ring(self, agent: Agent, line: str) -> Delivery:
+        """`submitted` when Codex took the line."""
+        if (reason := self.check(agent)) is not None:
+            return Delivery("stored", reason)
+        home = agent.extra.get("codex_home")
+        environment = child_environment(CODEX_HOME=home) if isinstance(home, str) else None
+        call = ["codex", "queue", "--thread", str(agent.extra["codex_thread_id"]), "--message", sanitized(line)]
+        try:
+            done = subprocess.run(
+                call,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=CODEX_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return Delivery("stored", "codex_failed")
+        return Delivery("submitted", "codex_queue") if done.returncode == 0 else Delivery("stored", "codex_failed")

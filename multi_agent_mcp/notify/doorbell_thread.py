@@ -1,0 +1,95 @@
+"""The recipient's own bell: a thread in its server that rings whenever there is something to ring about."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from filelock import FileLock
+
+from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.notify.doorbell import BEYOND_TIME, Doorbell
+
+logger = logging.getLogger(__name__)
+
+RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
+
+
+class DoorbellThread:
+    """Wakes on `wake()` (the mailbox changed, something was read) and when a pause is over; sleeps otherwise. It comes
+    back after growing pauses as long as a deferral lasts, or a line of ours is left in the composer.
+
+    `prepare` runs first in the thread: it registers the pane, imports what ringing needs, and returns the pane this
+    session stands in (None: the registered one).
+    """
+
+    def __init__(
+        self, doorbell: Doorbell, agent_id: str, purpose: str, prepare: Callable[[], Mapping[str, Any] | None]
+    ) -> None:
+        self._doorbell = doorbell
+        self._agent_id = agent_id
+        self._purpose = purpose
+        self._prepare = prepare
+        self._place: Mapping[str, Any] | None = None
+        self._wake = threading.Event()
+        self._closing = False
+        self._left = True
+        """A line of ours may stand in the composer; at first an earlier process's."""
+        self._lock: FileLock | None = None
+        self._thread = threading.Thread(target=self._run, name=f"bell-{agent_id}", daemon=True)
+
+    def claim(self) -> None:
+        """Takes the serving lock, so that no sender rings from now on."""
+        self._lock = self._doorbell.serve(self._agent_id, self._purpose)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def close(self) -> None:
+        """Ends the thread and gives the lock back: senders ring again."""
+        self._closing = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=0.1)
+        if self._lock is not None:
+            self._lock.release()
+
+    def _run(self) -> None:
+        try:
+            self._place = self._prepare()
+        except Refusal as refusal:
+            logger.warning("%s", refusal)
+        deferred = 0
+        while not self._closing:
+            self._wake.clear()
+            pause, deferred = self._look(deferred)
+            self._wake.wait(None if pause is None else pause.total_seconds())
+
+    def _look(self, deferred: int) -> tuple[timedelta | None, int]:
+        """Rings if due. Returns the pause until the next look (None: until woken) and the deferrals in a row."""
+        delivery = None
+        with contextlib.suppress(Refusal):
+            if self._lock is None:
+                self._lock = self._doorbell.serve(self._agent_id, self._purpose)
+                if self._lock is None:
+                    return None, 0  # another server of this agent rings
+            if self._left:
+                finished = self._doorbell.finish(self._agent_id, self._purpose, self._place)
+                self._left = finished is not None and finished.state == "stored"
+            delivery, decision = self._doorbell.ring(self._agent_id, self._purpose, self._place)
+            self._left = self._left or (delivery is not None and delivery.left)
+            if delivery is None and not self._left:
+                return decision.after, 0
+        if delivery is not None and not self._left:
+            if delivery.state != "stored":
+                return self._doorbell.pause, 0
+            if delivery.reason in BEYOND_TIME:
+                return None, 0
+        return timedelta(seconds=RETRY_SECONDS[min(deferred, len(RETRY_SECONDS) - 1)]), deferred + 1

@@ -1,0 +1,1 @@
+"""Typing one line into a pane, or not at all."""

@@ -1,0 +1,205 @@
+"""What is known of the programs agents run in: profiles, one YAML file per host, data instead of code.
+
+A file `{root}/hosts/{name}.yaml` adds a profile or replaces fields of one, so that a host's new screen is mended
+without a release. A file that cannot be used is said aloud and left out.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import yaml
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.system.foreground import Foreground, Process
+
+logger = logging.getLogger(__name__)
+
+PLAIN, SHELL = "plain", "shell"
+"""The profile an agent's record may declare for a program that reads lines; the list of shells."""
+Never = Literal["always", "unless_registered"]
+_KEY = re.compile(r"[A-Za-z0-9-]{1,16}")
+_NOT_POSIX = re.compile(r"\\[A-Za-z0-9]|\(\?|[*+?}]\?")
+
+
+@dataclass(frozen=True)
+class ComposerShape:
+    """Where the human's line stands: the row that `prompt` begins, between a row like `above` and one like `below`.
+    `column` is the cursor's in an empty one; `modes` are other prompts and the state they mean."""
+
+    prompt: re.Pattern[str]
+    above: re.Pattern[str]
+    below: re.Pattern[str]
+    column: int = 2
+    cursor_flag: bool | None = None
+    placeholder_required: bool = False
+    placeholders: tuple[re.Pattern[str], ...] = ()
+    modes: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class View:
+    """Something else than the composer, recognised by one row below it (or anywhere, without one) or by the title."""
+
+    state: str
+    text: re.Pattern[str] | None = None
+    title: re.Pattern[str] | None = None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One host. Without a `composer` its screen is not read. With `never` it is a list of programs that are not typed
+    into: `always`, or `unless_registered` for an agent that is declared plain; `interpreters` are those that are on the
+    list only while they were given nothing to run."""
+
+    name: str
+    commands: tuple[str, ...] = ()
+    interpreters: tuple[str, ...] = ()
+    never: Never | None = None
+    submit: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"idle": ("Enter",), "busy": ("Enter",)})
+    pause_seconds: float | None = None
+    composer: ComposerShape | None = None
+    views: tuple[View, ...] = ()
+    busy_title: re.Pattern[str] | None = None
+    busy_screen: re.Pattern[str] | None = None
+    gates: tuple[str, ...] = ()
+
+    def runs_as(self, command: str) -> bool:
+        """Whether this command is this host."""
+        return _matches(self.commands, command)
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """Every known host, by name, and the lists of programs that are never typed into."""
+
+    named: Mapping[str, Profile]
+
+    def describing(self, agent: Agent, command: str, seen: Foreground) -> Profile | None:
+        """The profile by which this agent's pane may be looked at: that of the host which the foreground command is,
+        or which runs behind it, as behind an npm shim; it must be the one that the agent's record names, if that names
+        one. Else `plain`, where the record says so."""
+        for profile in self.named.values():
+            meant = profile.composer is not None and agent.host in (None, PLAIN, profile.name)
+            if meant and (profile.runs_as(command) or any(self._covers(profile, process) for process in seen.readers)):
+                return profile
+        return self.named[PLAIN] if agent.host == PLAIN else None
+
+    def forbids(self, process: Process, registered: Sequence[str]) -> Profile | None:
+        """The list of programs never to be typed into that has this one. `registered` are the identities of what read
+        the terminal when the pane was registered, for an agent that is declared plain."""
+        for profile in self.named.values():
+            excused = profile.never == "unless_registered" and process.identity in registered
+            if profile.never and not excused and self._covers(profile, process):
+                return profile
+        return None
+
+    def _covers(self, profile: Profile, process: Process) -> bool:
+        """Whether the process is one of these programs, whatever it calls itself."""
+        names = {process.executable, process.name}
+        waits = process.program is None and not process.renamed
+        if waits and any(_matches(profile.interpreters, name) for name in names):
+            return True
+        if process.program and self._interprets(names):
+            names.add(process.program)
+        return any(map(profile.runs_as, names))
+
+    def _interprets(self, names: Iterable[str]) -> bool:
+        return any(_matches(profile.interpreters, name) for profile in self.named.values() for name in names)
+
+
+def load_profiles(extra: Path | None = None) -> Profiles:
+    """The profiles that come with the program, and on top of them those in the directory `extra`."""
+    data: dict[str, dict[str, Any]] = {}
+    for path in _files(Path(__file__).parent):
+        data[path.stem] = _read(path)
+    named = {name: _profile(name, fields) for name, fields in data.items()}
+    plain = named[PLAIN]
+    for path in _files(extra) if extra is not None else ():
+        try:
+            if named.get(path.stem, plain).never:
+                raise ValueError("what is never typed into can be added to by another file, not changed")
+            named[path.stem] = _profile(path.stem, {**data.get(path.stem, {}), **_read(path)})
+        except (OSError, yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, re.error) as error:
+            logger.warning("hosts/%s is left out: %s", path.name, " ".join(str(error).split())[:200])
+    return Profiles(named)
+
+
+def _files(directory: Path) -> Iterable[Path]:
+    return sorted(directory.glob("*.yaml")) if directory.is_dir() else ()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    data = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe loaders
+    if not isinstance(data, dict):
+        raise ValueError("not a mapping")
+    return data
+
+
+def _profile(name: str, data: Mapping[str, Any]) -> Profile:
+    busy = data.get("busy") or {}
+    pause = data.get("pause_seconds")
+    return Profile(
+        name=name,
+        commands=tuple(_posix(text) for text in data.get("commands") or ()),
+        interpreters=tuple(_posix(text) for text in data.get("interpreters") or ()),
+        never=_never(data.get("never")),
+        submit={state: _keys(keys) for state, keys in (data.get("submit") or {}).items()} or Profile(name).submit,
+        pause_seconds=None if pause is None else float(pause),
+        composer=_composer(data["composer"]) if data.get("composer") else None,
+        views=tuple(
+            View(str(view["state"]), _pattern(view.get("text")), _pattern(view.get("title")))
+            for view in data.get("views") or ()
+        ),
+        busy_title=_pattern(busy.get("title")),
+        busy_screen=_pattern(busy.get("screen")),
+        gates=tuple(_posix(text) for text in data.get("gates") or ()),
+    )
+
+
+def _composer(data: Mapping[str, Any]) -> ComposerShape:
+    return ComposerShape(
+        prompt=re.compile(data["prompt"]),
+        above=re.compile(data["above"]),
+        below=re.compile(data["below"]),
+        column=int(data.get("column", 2)),
+        cursor_flag=data.get("cursor_flag"),
+        placeholder_required=bool(data.get("placeholder_required")),
+        placeholders=tuple(re.compile(text) for text in data.get("placeholders") or ()),
+        modes={state: re.compile(text) for state, text in (data.get("modes") or {}).items()},
+    )
+
+
+def _keys(names: Any) -> tuple[str, ...]:
+    """Names of keys for `send-keys`; nothing that tmux could read as something else."""
+    keys = tuple([names] if isinstance(names, str) else names)
+    if not keys or not all(_KEY.fullmatch(key) for key in keys):
+        raise ValueError(f"not the names of keys: {names!r}")
+    return keys
+
+
+def _never(value: Any) -> Never | None:
+    if value not in (None, False, True, *get_args(Never)):
+        raise ValueError(f"never: {value!r} is none of {', '.join(get_args(Never))}")
+    return "always" if value is True else value or None
+
+
+def _matches(patterns: Iterable[str], name: str) -> bool:
+    return any(re.fullmatch(pattern, name) for pattern in patterns)
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    return None if text is None else re.compile(text)
+
+
+def _posix(text: str) -> str:
+    """An expression that Python and tmux (regcomp) read alike. tmux takes a broken one for "not on the screen"."""
+    re.compile(text)
+    if _NOT_POSIX.search(text):
+        raise ValueError(f"not a POSIX extended expression: {text!r}")
+    return text

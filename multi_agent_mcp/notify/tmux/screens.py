@@ -1,0 +1,240 @@
+"""What a host shows: idle, busy, somebody's draft, a dialog … Pure; nothing here talks to tmux.
+
+Fail closed: typing is harmless only in `idle` and `busy`. What is neither, and what nobody has described (`unknown`),
+is left alone (docs/protocol.md, Typing into a pane, Fail closed; docs/hosts.md, Telling the states apart).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from multi_agent_mcp.notify.tmux.profiles import ComposerShape, Profile
+
+IDLE, BUSY, DRAFT, OURS, UNKNOWN = "idle", "busy", "draft", "our_line", "unknown"
+TYPEABLE = (IDLE, BUSY)
+_TALLEST_COMPOSER = 30
+_NEAR_ROWS = 12
+MARK = "[IPC]"
+"""What every line of ours begins with."""
+_OURS = re.compile(r"\[IPC\][^#]{1,120}#([0-9a-z]{4})")
+_ESCAPE = re.compile(r"\x1b\[([0-9;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-9;:?]*[A-Za-z]|[\x0e\x0f]")
+
+
+@dataclass(frozen=True)
+class Screen:
+    """One moment of a pane. `rows` are its text; `solid` the same without what is printed faint (placeholders,
+    suggestions), None where the attributes are not known."""
+
+    rows: tuple[str, ...]
+    solid: tuple[str, ...] | None = None
+    cursor_x: int = 0
+    cursor_y: int = 0
+    cursor_flag: bool = True
+    title: str = ""
+    dead: bool = False
+    in_mode: bool = False
+
+    def row_of(self, pattern: str) -> int:
+        """The first row that matches, counted from 1 as tmux's `#{C/r:…}` does; 0 when none does."""
+        seek = re.compile(pattern).search
+        return next((number for number, row in enumerate(self.rows, 1) if seek(row)), 0)
+
+
+@dataclass(frozen=True)
+class Composer:
+    """The composer as it stands: its rows `first` to `last`, what is in it, and what of that was typed."""
+
+    first: int
+    last: int
+    text: str
+    typed: str
+    mode: str | None = None
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a screen was taken for, and the composer where one was found."""
+
+    state: str
+    composer: Composer | None = None
+
+    @property
+    def composed(self) -> Composer:
+        """The composer, where the state says that there is one."""
+        assert self.composer is not None  # noqa: S101 - `idle`, `busy` and `our_line` have one, by `classify`
+        return self.composer
+
+    def shows(self, tag: str) -> bool:
+        """Whether the line with this tag stands in the composer, also beside something else."""
+        return self.composer is not None and f"#{tag}" in squeezed(self.composer.text)
+
+    @property
+    def tag(self) -> str | None:
+        """The tag of a doorbell line of ours that stands in the composer, and nothing beside it."""
+        return tag_of(self.composer.typed) if self.composer is not None else None
+
+
+def classify(profile: Profile, screen: Screen) -> Sight:
+    """What the host is doing. Only a composer at the cursor, empty, and with no dialog's words below it is `idle` or
+    `busy`."""
+    if screen.dead or screen.in_mode:
+        return Sight("pane_dead" if screen.dead else "copy_mode")
+    shape = profile.composer
+    composer = find_composer(shape, screen) if shape is not None else None
+    if (view := _view(profile, screen, composer)) is not None:
+        return Sight(view, composer)
+    if shape is None or composer is None:
+        return Sight(UNKNOWN)
+    if composer.mode is not None:
+        return Sight(composer.mode, composer)
+    if composer.typed:
+        return Sight(_typed(composer, screen), composer)
+    placed = screen.cursor_x == shape.column and screen.cursor_y == composer.first
+    if not placed or (shape.placeholder_required and not composer.text):
+        return Sight(UNKNOWN, composer)
+    return Sight(BUSY if is_busy(profile, screen, composer) else IDLE, composer)
+
+
+def is_busy(profile: Profile, screen: Screen, composer: Composer) -> bool:
+    """Whether the host works: its title spins, or it says so near the composer."""
+    if profile.busy_title is not None and profile.busy_title.search(screen.title):
+        return True
+    near = screen.rows[max(0, composer.first - _NEAR_ROWS) :]
+    return profile.busy_screen is not None and any(profile.busy_screen.search(row) for row in near)
+
+
+def find_composer(shape: ComposerShape, screen: Screen) -> Composer | None:
+    """The composer the cursor stands in; one that is merely printed somewhere does not count."""
+    if shape.cursor_flag is not None and screen.cursor_flag != shape.cursor_flag:
+        return None
+    for first in range(screen.cursor_y, max(0, screen.cursor_y - _TALLEST_COMPOSER), -1):
+        if first >= len(screen.rows):
+            continue
+        mode, opening = _opening(shape, screen.rows[first])
+        if opening is not None and shape.above.search(screen.rows[first - 1]):
+            last = _last_row(shape, screen)
+            return None if last is None else _composer(shape, screen, first, last, mode, opening)
+        if first != screen.cursor_y and shape.below.search(screen.rows[first]) and screen.rows[first].strip():
+            return None  # a rule between the cursor and the prompt: the cursor is somewhere else
+    return None
+
+
+def _opening(shape: ComposerShape, row: str) -> tuple[str | None, int | None]:
+    """The mode and the length of the prompt a row begins with; no length: it begins with none."""
+    if (found := shape.prompt.search(row)) is not None:
+        return None, found.end()
+    for mode, pattern in shape.modes.items():
+        if (found := pattern.search(row)) is not None:
+            return mode, found.end()
+    return None, None
+
+
+def _last_row(shape: ComposerShape, screen: Screen) -> int | None:
+    end = min(len(screen.rows), screen.cursor_y + _TALLEST_COMPOSER)
+    for row in range(screen.cursor_y + 1, end):
+        if shape.below.search(screen.rows[row]):
+            return row - 1
+    return None
+
+
+def _composer(shape: ComposerShape, screen: Screen, first: int, last: int, mode: str | None, opening: int) -> Composer:
+    text = _joined(screen.rows[first : last + 1], opening)
+    if screen.solid is None:
+        typed = "" if any(pattern.fullmatch(text) for pattern in shape.placeholders) else text
+    else:
+        typed = _joined(screen.solid[first : last + 1], opening)
+        if len(typed) == 1 and len(text) > 1 and screen.cursor_x == shape.column:
+            typed = ""  # the drawn cursor stands on a placeholder's first letter, which is not faint then
+    return Composer(first, last, text, typed, mode)
+
+
+def _joined(rows: Iterable[str], opening: int) -> str:
+    first, *rest = rows
+    return "\n".join([first[opening:], *rest]).strip()
+
+
+def _typed(composer: Composer, screen: Screen) -> str:
+    if composer.typed.startswith("/"):
+        return "slash_menu"
+    return OURS if tag_of(composer.typed) is not None and _ends_at_cursor(composer, screen) else DRAFT
+
+
+def _ends_at_cursor(composer: Composer, screen: Screen) -> bool:
+    """Whether nothing follows the text. A blank that a human has typed behind it shows only in the cursor's place."""
+    last = max(row for row in range(composer.first, composer.last + 1) if screen.rows[row].strip())
+    if screen.cursor_y == last:
+        return screen.cursor_x == columns(screen.rows[last])
+    return screen.cursor_y == last + 1  # the row was full, or Enter became part of the paste (Separate key)
+
+
+def columns(text: str) -> int:
+    """How many cells of a terminal a text takes."""
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
+
+
+def tag_of(text: str) -> str | None:
+    """The tag of a text that is one doorbell line of ours, however it was wrapped, and nothing else."""
+    found = _OURS.fullmatch(squeezed(text))
+    return found[1] if found else None
+
+
+def squeezed(text: str) -> str:
+    """Without white space: what survives every way of wrapping a line."""
+    return "".join(text.split())
+
+
+def _view(profile: Profile, screen: Screen, composer: Composer | None) -> str | None:
+    """Another view than the composer. With a composer at the cursor only the rows below it count: what an agent has
+    written about dialogs further up is no dialog."""
+    rows = screen.rows if composer is None else screen.rows[composer.last + 1 :]
+    for view in profile.views:
+        if view.title is not None and view.title.search(screen.title):
+            return view.state
+        if view.text is not None and any(view.text.search(row) for row in rows):
+            return view.state
+    return None
+
+
+def parsed(lines: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """`capture-pane -e` → the plain rows and the solid ones. Attributes run on from row to row."""
+    plain, solid, faint = [], [], False
+    for line in lines:
+        text, kept, at = "", "", 0
+        for found in _ESCAPE.finditer(line):
+            part = line[at : found.start()]
+            text, kept = text + part, kept + (" " * len(part) if faint else part)
+            faint = _faint(found[1], faint) if found[1] is not None else faint
+            at = found.end()
+        part = line[at:]
+        plain.append((text + part).rstrip(" "))
+        solid.append((kept + (" " * len(part) if faint else part)).rstrip(" "))
+    return tuple(plain), tuple(solid)
+
+
+def _faint(parameters: str, faint: bool) -> bool:
+    """SGR 2 switches faint on; 0 and 22 switch it off. A colour's own numbers mean nothing here."""
+    codes = parameters.split(";")
+    while codes:
+        code = codes.pop(0)
+        if code in ("", "0", "22"):
+            faint = False
+        elif code == "2":
+            faint = True
+        elif code in ("38", "48", "58"):
+            del codes[: 2 if codes[:1] == ["5"] else 4]
+    return faint
+
+
+def shape_of(rows: Iterable[str]) -> str:
+    """A screen without what it says: letters become x, digits 9; rules, boxes and punctuation stay."""
+    text = "\n".join("".join(map(_redacted, row)).rstrip() for row in rows)
+    return text.strip("\n") + "\n"
+
+
+def _redacted(character: str) -> str:
+    if character.isnumeric():
+        return "9"
+    return "x" if character.isalpha() else character

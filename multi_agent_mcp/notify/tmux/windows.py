@@ -1,0 +1,165 @@
+"""The panes of a team in tmux: opened with a mark on them, and known again by that mark only.
+
+The mark is a user option of the pane, `{project}:{label}:{pane_pid}`, set in the command that opens the window. So no
+process can be killed between the two, and a pane that somebody respawned is not ours any more: its process is another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from libtmux import exc
+from libtmux.common import tmux_cmd
+
+from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.notify.tmux.client import Tmux
+from multi_agent_mcp.system.disk import storage_errors
+
+MARK = "multi_agent_mcp"
+USABLE = (None, "copy_mode", "synchronized", "input_off", "unknown_host")
+"""Answers of `probe` by which the program of a pane runs."""
+
+_COMPOUND = re.compile(r"[;&|<>()$`\n]|^\s*\w+=")
+_NO_SERVER = re.compile(r"no server running|error connecting")
+_LABEL = re.compile(r"[A-Za-z0-9_-]+\.[a-z-]+")
+_SIZE = ("-x", "160", "-y", "48")
+
+
+@dataclass(frozen=True)
+class OwnPane:
+    """A pane that we opened and whose process is the one it was opened with. `dead`: that process has ended, and the
+    pane was told to remain."""
+
+    label: str
+    socket_path: str
+    pane_id: str
+    pane_pid: int
+    dead: bool = False
+
+    @property
+    def place(self) -> dict[str, Any]:
+        return {"socket_path": self.socket_path, "pane_id": self.pane_id, "pane_pid": self.pane_pid}
+
+
+class Panes:
+    """The panes of one team on one tmux server. `remain` keeps a pane whose program has ended, to be looked at."""
+
+    def __init__(self, socket_path: str, project: str, config_file: str | None = None, *, remain: bool = False) -> None:
+        self.socket_path = socket_path
+        self.project = project
+        self.remain = remain
+        self._server = Tmux(socket_path=socket_path, config_file=config_file)
+
+    def all(self) -> list[OwnPane]:
+        """Every pane of this team on this server. Raises `InvalidArguments` when tmux does not answer."""
+        try:
+            listed = self._server.cmd(
+                "list-panes", "-a", "-F", f"#{{pane_id}}\t#{{pane_pid}}\t#{{pane_dead}}\t#{{{MARK}}}"
+            )
+        except exc.TmuxCommandNotFound:
+            return []
+        if listed.returncode and not any(map(_NO_SERVER.search, listed.stderr)):
+            raise _refused(listed)
+        parsed = (self._parse(line) for line in listed.stdout)
+        return list({pane.pane_id: pane for pane in parsed if pane is not None}.values())
+
+    def open(self, label: str, name: str, command: str, environment: Mapping[str, str]) -> OwnPane | None:
+        """Opens a window, unless a living pane with this label is there already: tmux itself looks in the same moment,
+        so even a call that was believed lost opens no second one. Returns the pane, None when its command ended at
+        once. Raises `InvalidArguments` when tmux is missing or refuses.
+        """
+        directory = Path(self.socket_path).parent
+        with storage_errors(directory):
+            directory.mkdir(mode=0o700, exist_ok=True)  # tmux makes it only where it is given no socket
+        self._run(
+            "start-server",
+            ";",
+            "if-shell",
+            "-F",
+            self._living(label),
+            "",
+            self._opening(label, name, command, environment),
+        )
+        return next((pane for pane in self.all() if pane.label == label and not pane.dead), None)
+
+    def close(self, pane: OwnPane) -> None:
+        """Closes the pane, if it still is the one that was found."""
+        still = f"#{{==:#{{{MARK}}},{self._mark(pane.label)}}}"
+        self._server.cmd("if-shell", "-F", "-t", pane.pane_id, still, f"kill-pane -t {pane.pane_id}")
+
+    def _opening(self, label: str, name: str, command: str, environment: Mapping[str, str]) -> str:
+        """The tmux commands that open a window with its mark, in the team's tmux session or as its first."""
+        variables = [part for key, value in environment.items() for part in ("-e", f"{key}={value}")]
+        window = ["-d", "-n", name, *variables, command]
+        newest = f"={self.project}:{{end}}.{{top-left}}"  # `-d` leaves tmux's current pane where it was
+        marking = _sequence(
+            ["set-option", "-pF", "-t", newest, MARK, self._mark(label)],
+            *([["set-option", "-p", "-t", newest, "remain-on-exit", "on"]] if self.remain else []),
+        )
+        added = _sequence(["new-window", "-a", "-t", f"={self.project}:{{end}}", *window])
+        first = _sequence(["new-session", "-s", self.project, *_SIZE, *window])
+        exists = f"#{{S:#{{?#{{==:#{{session_name}},{self.project}}},1,}}}}"
+        return _sequence(["if-shell", "-F", exists, f"{added} ; {marking}", f"{first} ; {marking}"])
+
+    def _living(self, label: str) -> str:
+        """A tmux format that is true when a living pane with this label is on the server."""
+        ours = f"#{{==:#{{{MARK}}},{self._mark(label)}}}"
+        return f"#{{S:#{{W:#{{P:#{{?#{{&&:{ours},#{{?pane_dead,0,1}}}},1,}}}}}}}}"
+
+    def _mark(self, label: str) -> str:
+        """A tmux format: what the mark of a pane with this label must be."""
+        return f"{self.project}:{label}:#{{pane_pid}}"
+
+    def _parse(self, line: str) -> OwnPane | None:
+        pane_id, pane_pid, dead, mark = (*line.split("\t", 3), "", "", "")[:4]
+        project, _, rest = mark.partition(":")
+        label, _, pid = rest.rpartition(":")
+        if project != self.project or not _LABEL.fullmatch(label) or pid != pane_pid:
+            return None
+        return OwnPane(label, self.socket_path, pane_id, int(pid), dead == "1")
+
+    def _run(self, *arguments: str) -> None:
+        try:
+            done = self._server.cmd(*arguments)
+        except exc.TmuxCommandNotFound as error:
+            raise InvalidArguments("no_tmux") from error
+        if done.returncode:
+            raise _refused(done)
+
+
+def tmux_session(root: Path, session: str) -> str:
+    """The name of a team's tmux session. Two projects may give their teams one name, so a few digits of the root's
+    path follow it; they are the same every time."""
+    path = os.path.realpath(root).encode(errors="surrogateescape")
+    return f"{session}-{hashlib.sha256(path).hexdigest()[:6]}"
+
+
+def executed(command: str) -> str:
+    """A plain command replaces the shell that tmux starts it with, so that the pane's process is the agent itself."""
+    return command if _COMPOUND.search(command) else f"exec {command}"
+
+
+def filled(template: str, values: Mapping[str, str | Path]) -> str:
+    """`claude --mcp-config {mcp_config}` with its placeholders filled; other braces stay as they are."""
+    return re.sub(r"\{(\w+)\}", lambda found: str(values.get(found[1], found[0])), template)
+
+
+def _sequence(*commands: list[str]) -> str:
+    """Commands as tmux parses them from a string; see "Parsing syntax" in tmux(1)."""
+    return " ; ".join(" ".join(map(_quoted, command)) for command in commands)
+
+
+def _quoted(word: str) -> str:
+    escaped = re.sub(r'[\\"$~]', r"\\\g<0>", word)
+    return '"' + escaped.replace("\n", "\\n") + '"'  # tmux drops blanks after a line break in quotes
+
+
+def _refused(done: tmux_cmd) -> InvalidArguments:
+    reason = " ".join(" ".join(done.stderr).split())[:200]
+    return InvalidArguments("tmux", reason=reason or f"exit code {done.returncode}")

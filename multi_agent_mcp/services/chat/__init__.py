@@ -1,0 +1,1 @@
+"""Conversations, their delegation, and task operations from a chat session."""

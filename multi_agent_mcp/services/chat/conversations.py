@@ -1,0 +1,258 @@
+"""Conversations between two agents: every message is mail, and a copy lies in the conversation's folder
+(docs/protocol.md, Conversations)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.conversation import Conversation
+from multi_agent_mcp.domain.ids import entity_id, new_id
+from multi_agent_mcp.domain.message import Message, page_order
+from multi_agent_mcp.domain.times import format_time, parse_time
+from multi_agent_mcp.errors import ConversationNotFound, InvalidArguments, InvalidId, Refusal
+from multi_agent_mcp.services.mail.messages import Messages, Sent
+from multi_agent_mcp.services.mail.outbox import Outbox, PreparedMessages
+from multi_agent_mcp.services.operations import BEGIN_CONVERSATION, END_CONVERSATION, SAY, Operations
+from multi_agent_mcp.services.team.agents import Agents
+from multi_agent_mcp.services.validation import Draft, require_text
+from multi_agent_mcp.store.codec.frontmatter import as_text, from_text
+from multi_agent_mcp.store.intents import Intent
+from multi_agent_mcp.store.workspace import Workspace
+
+ENDED = "ended"
+PURPOSE_CHARACTERS = 1_000
+SPOKEN_CHARACTERS = 3_000
+
+
+class Conversations:
+    """The conversations of one team."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        agents: Agents,
+        messages: Messages,
+        outbox: Outbox,
+        operations: Operations,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.workspace = workspace
+        self.agents = agents
+        self.messages = messages
+        self.outbox = outbox
+        self.operations = operations
+        self.clock = clock
+
+    def get(self, conversation_id: object) -> Conversation:
+        """Raises `InvalidId` or `ConversationNotFound`."""
+        return self.workspace.conversations.get(entity_id("cnv", conversation_id))
+
+    def begin(
+        self,
+        initiator: Agent,
+        target: Agent,
+        first_words: str,
+        *,
+        purpose: str | None = None,
+        task_id: str | None = None,
+        delegation_id: str | None = None,
+        conversation_id: str | None = None,
+    ) -> tuple[Conversation, Sent]:
+        """Makes a conversation and sends its first message. When the message cannot be stored there is none.
+
+        With the `conversation_id` of one that nobody has heard of, because its starter was killed, it begins anew.
+        """
+        if initiator.id == target.id:
+            raise InvalidArguments("to_oneself")
+        require_purpose(purpose)
+        conversation = Conversation(
+            id=conversation_id or new_id("cnv"),
+            initiator_id=initiator.id,
+            target_agent_id=target.id,
+            task_id=task_id,
+            delegation_id=delegation_id,
+            purpose=purpose,
+            started_at=self.clock(),
+        )
+        letters = self._letters(initiator, conversation, Draft(content=first_words))
+        facts = {"conversation": as_text(conversation), "letters": letters.facts}
+        stored = self.operations.run(BEGIN_CONVERSATION, facts)
+        return conversation, self.messages.announced(letters, stored)
+
+    def apply_start(self, intent: Intent) -> list[Message]:
+        """What an intent says is to begin: the conversation and its first message."""
+        conversation = from_text(Conversation, intent.facts["conversation"])
+        try:
+            self.workspace.conversations.add(conversation)
+        except FileExistsError:
+            if not intent.again:
+                self._forget_words(conversation)
+        try:
+            return self.outbox.put(intent.facts["letters"], again=intent.again)
+        except Refusal:
+            if not intent.again:
+                self.workspace.conversations.remove(conversation)
+            raise
+
+    def is_heard(self, conversation: Conversation) -> bool:
+        """Whether the other side got any word of it."""
+        if conversation.status != "pending":
+            return True
+        target = conversation.target_agent_id
+        got = (self.workspace.mailbox(target).find(message.id) for message in self.messages_of(conversation.id))
+        return any(self.of_mail(target, found[1]) is not None for found in got if found is not None)
+
+    def of_mail(self, reader_id: str, message: Message) -> Conversation | None:
+        """The conversation that this mail to `reader_id` belongs to. Anybody can write an id into metadata: it means
+        something only in the signed word of the other participant."""
+        try:  # parsed like any id: the sender of a message must not name a file somewhere else
+            found = self.get(message.metadata.get("conversation_id"))
+        except (InvalidId, ConversationNotFound):
+            return None
+        return found if message.receiver_id == reader_id and self._is_word_of(found, message) else None
+
+    def say(self, sender: Agent, conversation_id: str, draft: Draft) -> Sent:
+        """A message in a conversation; the receiver is the other participant. The target's answer makes it active.
+
+        Raises `NotParticipant`, `ConversationNotActive`, and what sending raises.
+        """
+        conversation = self.get(conversation_id)
+        other = conversation.other(sender.id)
+        conversation.require_open()
+        if draft.receiver_id not in (None, other):
+            raise InvalidArguments(reason=f"the other participant of {conversation.id} is {other}")
+        metadata = {key: value for key, value in draft.metadata.items() if key != ENDED}
+        letters = self._letters(sender, conversation, replace(draft, metadata=metadata))
+        facts = {"conversation_id": conversation.id, "sender_id": sender.id, "letters": letters.facts}
+        return self.messages.announced(letters, self.operations.run(SAY, facts))
+
+    def apply_message(self, intent: Intent) -> list[Message]:
+        """What an intent says was said. The words come last: should the disk refuse them, nothing was said."""
+        self._seen(intent.facts["conversation_id"], intent.facts["sender_id"])
+        return self.outbox.put(intent.facts["letters"], again=intent.again)
+
+    def end(self, actor: Agent, conversation_id: str, final_words: str | None = None) -> Conversation:
+        """Ends a conversation; the other side is told by mail, with the final words if there are any."""
+        conversation = self.get(conversation_id)
+        now = self.clock()
+        ended = conversation.end(actor.id, now)
+        require_text("final_message", final_words)
+        if final_words:
+            letters = self._letters(actor, conversation, Draft(content=final_words, metadata={ENDED: True}))
+        else:
+            letters = self.messages.compose(actor, self._notice_of_end(actor, ended))
+        facts = {"conversation_id": ended.id, "by": actor.id, "at": format_time(now), "letters": letters.facts}
+        _, stored = self.operations.run(END_CONVERSATION, facts)
+        self.messages.announced(letters, stored)
+        return ended
+
+    def apply_end(self, intent: Intent) -> tuple[Conversation, list[Message]]:
+        """What an intent says has ended, and the mail that tells it."""
+        by, at = intent.facts["by"], parse_time(intent.facts["at"]) or self.clock()
+        ended = self.workspace.conversations.update(
+            intent.facts["conversation_id"],
+            lambda found: found if intent.again and found.ended_at is not None else found.end(by, at),
+        )
+        return ended, self.outbox.put(intent.facts["letters"], again=intent.again)
+
+    def messages_of(self, conversation_id: str) -> list[Message]:
+        """The messages of a conversation, oldest first, in whatever state it is."""
+        folder = self.workspace.conversation_messages(conversation_id)
+        return sorted((message for _, message in folder.open_entities()), key=page_order)
+
+    def spoken(self, conversation: Conversation, message: Message) -> dict[str, Any]:
+        """A message in a conversation's folder as an answer shows it, flagged unless it is a participant's signed word;
+        the whole of a long one stands in the receiver's mail."""
+        answer: dict[str, Any] = {
+            "id": message.id,
+            "sender_id": message.sender_id,
+            "content": message.content[:SPOKEN_CHARACTERS],
+            "created_at": format_time(message.created_at),
+        }
+        if not self._is_word_of(conversation, message):
+            answer["verified"] = False
+        if len(message.content) > SPOKEN_CHARACTERS:
+            answer |= {"content_truncated": True, "content_length": len(message.content)}
+        return answer
+
+    def of_task(self, task_id: str) -> list[Conversation]:
+        """The conversations that belong to a task, oldest first."""
+        found = [item for item in self.workspace.conversations.all() if item.task_id == task_id]
+        return sorted(found, key=_oldest_first)
+
+    def of_agent(self, agent_id: str) -> list[Conversation]:
+        """The conversations an agent takes part in, oldest first."""
+        found = [item for item in self.workspace.conversations.all() if item.has(agent_id)]
+        return sorted(found, key=_oldest_first)
+
+    def mark_seen(self, reader: Agent, messages: Iterable[Message]) -> None:
+        """The reader has read these: conversations that waited for it become active."""
+        found = (self.of_mail(reader.id, message) for message in messages if is_conversational(message))
+        for conversation_id in {conversation.id for conversation in found if conversation is not None}:
+            with suppress(ConversationNotFound):  # deleted meanwhile
+                self._seen(conversation_id, reader.id)
+
+    def latest_with(self, agent_id: str, other_id: str) -> Conversation | None:
+        """The conversation in which these two talked last."""
+        both = [item for item in self.of_agent(agent_id) if item.has(other_id)]
+        return both[-1] if both else None
+
+    def _forget_words(self, conversation: Conversation) -> None:
+        """Takes back the copies of words that never became mail."""
+        folder = self.workspace.conversation_messages(conversation.id)
+        for name, _ in folder.open_entities():
+            (folder.path / name).unlink(missing_ok=True)
+
+    def _is_word_of(self, conversation: Conversation, message: Message) -> bool:
+        """Whether one participant has written this to the other, in this conversation, and signed it."""
+        return (
+            message.metadata.get("conversation_id") == conversation.id
+            and conversation.has(message.sender_id)
+            and message.receiver_id == conversation.other(message.sender_id)
+            and self.outbox.signatures.verifies(message)
+        )
+
+    def _seen(self, conversation_id: str, agent_id: str) -> None:
+        self.workspace.conversations.update(conversation_id, lambda found: found.seen_by(agent_id))
+
+    def _letters(self, sender: Agent, conversation: Conversation, draft: Draft) -> PreparedMessages:
+        """Mail to the other participant, and the copy in the conversation's folder."""
+        addressed = Draft(
+            content=draft.content,
+            receiver_id=conversation.other(sender.id),
+            message_type="conversation",
+            subject=draft.subject or conversation.purpose or "",
+            priority=draft.priority,
+            metadata={**draft.metadata, "conversation_id": conversation.id},
+            idempotency_key=draft.idempotency_key,
+        )
+        return self.messages.compose(sender, addressed, conversation.id)
+
+    def _notice_of_end(self, actor: Agent, ended: Conversation) -> Draft:
+        return Draft(
+            content=self.messages.texts("conversation.ended"),
+            receiver_id=ended.other(actor.id),
+            message_type="system",
+            subject=ended.purpose or "",
+            metadata={"conversation_id": ended.id, ENDED: True},
+        )
+
+
+def is_conversational(message: Message) -> bool:
+    return message.message_type == "conversation" and "conversation_id" in message.metadata
+
+
+def require_purpose(purpose: str | None) -> None:
+    """Raises `InvalidArguments` for a purpose that is no short text."""
+    require_text("purpose", purpose)
+    if len(purpose or "") > PURPOSE_CHARACTERS:
+        raise InvalidArguments(reason=f"purpose must have at most {PURPOSE_CHARACTERS} characters")
+
+
+def _oldest_first(conversation: Conversation) -> tuple[datetime, str]:
+    return conversation.started_at, conversation.id

@@ -1,0 +1,184 @@
+"""Delegations: a task session hands a conversation to the same agent's chat session
+(docs/protocol.md, Delegation)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.conversation import Conversation, Delegation
+from multi_agent_mcp.domain.ids import entity_id, new_id
+from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Unauthorized
+from multi_agent_mcp.services.chat.conversations import Conversations, require_purpose
+from multi_agent_mcp.services.mail.messages import Sent
+from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+from multi_agent_mcp.services.team.agents import Agents
+from multi_agent_mcp.services.validation import require_text
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.texts import Texts
+
+CONTEXT_CHARACTERS = 4_000
+
+
+class Delegations:
+    """The delegations of one team."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        agents: Agents,
+        sessions: Sessions,
+        conversations: Conversations,
+        texts: Texts,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.workspace = workspace
+        self.agents = agents
+        self.sessions = sessions
+        self.conversations = conversations
+        self.texts = texts
+        self.clock = clock
+
+    def delegate(
+        self, agent: Agent, session: AgentSession, target_agent_id: str, purpose: str, context: str | None
+    ) -> tuple[Delegation, str]:
+        """Makes a delegation bound to the session's task. Returns it and how to await it, which differs for AI and
+        human targets.
+
+        Raises `AgentNotFound`, `AgentNotAssignedToProject`, `InvalidArguments`.
+        """
+        target = self.agents.participant(target_agent_id)
+        if target.id == agent.id:
+            raise InvalidArguments("to_oneself")
+        require_purpose(purpose)
+        require_text("context", context)
+        if not purpose.strip() or len(context or "") > CONTEXT_CHARACTERS:
+            raise InvalidArguments(
+                reason=f"purpose must not be empty, context has at most {CONTEXT_CHARACTERS} characters"
+            )
+        now = self.clock()
+        delegation = Delegation(
+            id=new_id("dlg"),
+            agent_id=agent.id,
+            target_agent_id=target.id,
+            purpose=purpose,
+            task_id=session.task_id,
+            created_at=now,
+            updated_at=now,
+            context=context or "",
+        )
+        self.workspace.delegations.add(delegation)
+        kind = "human" if target.type == "human" else "ai"
+        return delegation, self.texts(f"delegate.{kind}", name=target.name or target.id)
+
+    def offered(self, agent_id: str) -> list[Delegation]:
+        """What waits for a chat session of this agent, oldest first: not taken, or taken by a session that is gone."""
+        living = {session.id for session in self.sessions.live(agent_id)}
+        return [item for item in self._unheard(agent_id) if item.taken_by is None or item.taken_by not in living]
+
+    def unstarted(self, agent_id: str) -> list[Delegation]:
+        """Delegations of this agent that have no conversation yet, oldest first."""
+        return [item for item in self._oldest_first(agent_id) if self._conversation(item) is None]
+
+    def take(self, session: AgentSession) -> list[Delegation]:
+        """The delegations this chat session is to carry out: those it took before and those it can take now. Of two
+        sessions that take the same one at once, one gets it."""
+        taken = []
+        for item in self._unheard(session.agent_id):
+            current = self.workspace.delegations.update(item.id, lambda found: self._taken(found, session))
+            if current.taken_by == session.id:
+                taken.append(current)
+        return taken
+
+    def start_conversation(
+        self,
+        agent: Agent,
+        session: AgentSession,
+        target_agent_id: str,
+        first_words: str,
+        purpose: str | None = None,
+        delegation_id: str | None = None,
+    ) -> tuple[Conversation, Sent]:
+        """Starts a conversation; for a pending delegation to that target it takes over task and purpose.
+
+        Raises `DelegationNotFound`, `Unauthorized`, `AlreadyExists` (the delegation has a conversation, or another
+        living session is carrying it out), and what beginning a conversation raises.
+        """
+        target = self.agents.participant(target_agent_id)
+        delegation = self._wanted(agent, session, target, delegation_id)
+        if delegation is None:
+            return self.conversations.begin(agent, target, first_words, purpose=purpose)
+        with self.workspace.locks.held(f"starting-{agent.id}"):  # a host may call twice at once
+            started = self.workspace.delegations.update(
+                delegation.id, lambda found: self._started(found, session, new_id("cnv"))
+            )
+            return self.conversations.begin(
+                agent,
+                target,
+                first_words,
+                purpose=purpose or started.purpose,
+                task_id=started.task_id,
+                delegation_id=started.id,
+                conversation_id=started.conversation_id,
+            )
+
+    def _oldest_first(self, agent_id: str) -> list[Delegation]:
+        return sorted(self.workspace.delegations.all(agent_id), key=lambda item: (item.created_at, item.id))
+
+    def _unheard(self, agent_id: str) -> list[Delegation]:
+        """Delegations whose target has not heard a word yet: without a conversation, or with one whose starter was
+        killed before its first message was mail."""
+        return [item for item in self._oldest_first(agent_id) if not self._is_heard(item)]
+
+    def _is_heard(self, delegation: Delegation) -> bool:
+        conversation = self._conversation(delegation)
+        return conversation is not None and self.conversations.is_heard(conversation)
+
+    def _wanted(
+        self, agent: Agent, session: AgentSession, target: Agent, delegation_id: str | None
+    ) -> Delegation | None:
+        if delegation_id is None:
+            mine = [item for item in self.take(session) if item.target_agent_id == target.id]
+            return mine[0] if mine else None
+        delegation = self.workspace.delegations.get(entity_id("dlg", delegation_id))
+        if delegation.agent_id != agent.id:
+            raise Unauthorized("not_own_delegation", delegation_id=delegation.id)
+        if delegation.target_agent_id != target.id:
+            raise InvalidArguments(reason=f"{delegation.id} is for {delegation.target_agent_id}")
+        return delegation
+
+    def _taken(self, found: Delegation, session: AgentSession) -> Delegation:
+        if found.taken_by not in (None, session.id) and self._is_living(found):
+            return found
+        return found if self._is_heard(found) else found.take(session.id, self.clock())
+
+    def _started(self, found: Delegation, session: AgentSession, fresh_id: str) -> Delegation:
+        if self._is_heard(found):
+            raise AlreadyExists("delegation_started", conversation_id=found.conversation_id)
+        if found.taken_by not in (None, session.id) and self._is_living(found):
+            raise AlreadyExists("delegation_taken", delegation_id=found.id)
+        return found.start(session.id, found.conversation_id or fresh_id, self.clock())
+
+    def _conversation(self, delegation: Delegation) -> Conversation | None:
+        """The conversation it became; an id without a file is one whose starter was killed halfway."""
+        if delegation.conversation_id is None:
+            return None
+        return self.workspace.conversations.find(delegation.conversation_id)
+
+    def _is_living(self, delegation: Delegation) -> bool:
+        return any(session.id == delegation.taken_by for session in self.sessions.live(delegation.agent_id))
+
+
+def as_answer(delegation: Delegation) -> dict[str, Any]:
+    return {
+        "delegation_id": delegation.id,
+        "target_agent_id": delegation.target_agent_id,
+        "purpose": delegation.purpose,
+        "context": delegation.context,
+        "task_id": delegation.task_id,
+        "created_at": format_time(delegation.created_at),
+    }

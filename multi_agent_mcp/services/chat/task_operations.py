@@ -1,0 +1,109 @@
+"""Task operations from a chat: only on the request of a superior, checked in a fixed order
+(docs/protocol.md, Chat-session operations)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from multi_agent_mcp.domain.agent import Agent, is_superior
+from multi_agent_mcp.domain.change import Change
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.errors import InvalidArguments, Unauthorized
+from multi_agent_mcp.services.chat.conversations import Conversations
+from multi_agent_mcp.services.tasks.changes import TaskChanges
+from multi_agent_mcp.services.team.agents import Agents
+from multi_agent_mcp.store.workspace import Workspace
+
+Audit = Callable[..., None]
+
+
+class ChatTaskOperations:
+    """`start_task_from_chat` and `update_task_from_chat`. Every attempt that passes is written into the audit log,
+    with a flag when the requester never wrote to the caller."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        agents: Agents,
+        task_changes: TaskChanges,
+        conversations: Conversations,
+        audit: Audit,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.workspace = workspace
+        self.agents = agents
+        self.task_changes = task_changes
+        self.conversations = conversations
+        self.audit = audit
+        self.clock = clock
+
+    def start(self, caller: Agent, task_id: str, requester_id: str) -> tuple[Task, str]:
+        """Moves a task of the caller's to `in_progress`. Returns it and its previous status."""
+        requester = self._require_superior(caller, requester_id)
+        task = self.task_changes.get(task_id)
+        if task.assignee_id != caller.id:
+            key = "not_assignee_start" if task.assignee_id else "unassigned_start"
+            raise Unauthorized(key, assignee_id=task.assignee_id)
+        conversation_id = self._conversation_with(caller, requester)
+        change = Change(by=caller.id, at=self.clock(), requester_id=requester.id, conversation_id=conversation_id)
+        started, previous = self.task_changes.start(caller, task.id, change)
+        self._record("start_task_from_chat", caller, task, requester, conversation_id)
+        return started, previous
+
+    def update(
+        self, caller: Agent, task_id: str, requester_id: str, updates: Mapping[str, Any], blocked_reason: str | None
+    ) -> tuple[Task, list[str]]:
+        """Changes title, description, status or priority of a task the caller is assigned to or has created.
+
+        Returns it and the names of the fields that were changed.
+        """
+        requester = self._require_superior(caller, requester_id)
+        task = self.task_changes.get(task_id)
+        if caller.id not in (task.assignee_id, task.created_by):
+            raise Unauthorized("not_task_writer")
+        if not updates and blocked_reason is None:
+            raise InvalidArguments(
+                reason="nothing to update: give title, description, status, priority or blocked_reason"
+            )
+        if blocked_reason is not None and updates.get("status", task.status) != "blocked":
+            raise InvalidArguments(reason="blocked_reason goes with status blocked")
+        conversation_id = self._conversation_with(caller, requester)
+        change = Change(
+            by=caller.id,
+            at=self.clock(),
+            reason=blocked_reason,
+            requester_id=requester.id,
+            conversation_id=conversation_id,
+        )
+        changed = self.task_changes.edit(task.id, updates, change)
+        fields = [*updates, *(["blocked_reason"] if blocked_reason is not None else [])]
+        self._record("update_task_from_chat", caller, task, requester, conversation_id, updated_fields=fields)
+        return changed, fields
+
+    def _require_superior(self, caller: Agent, requester_id: str) -> Agent:
+        """The first three checks: the requester exists, belongs to this session, is a strict superior."""
+        requester = self.agents.participant(requester_id)
+        if not is_superior(requester.id, caller.id, self.agents.all()):
+            raise Unauthorized("not_requested_by_superior", requester_id=requester.id)
+        return requester
+
+    def _conversation_with(self, caller: Agent, requester: Agent) -> str | None:
+        found = self.conversations.latest_with(caller.id, requester.id)
+        return found.id if found else None
+
+    def _record(
+        self, tool: str, caller: Agent, task: Task, requester: Agent, conversation_id: str | None, **facts: object
+    ) -> None:
+        facts |= {"agent_id": caller.id, "task_id": task.id, "requester_id": requester.id}
+        facts["conversation_id"] = conversation_id
+        if not self._has_written(requester, caller):
+            facts["mismatch"] = True
+        self.audit(tool, **facts)
+
+    def _has_written(self, requester: Agent, caller: Agent) -> bool:
+        """Whether the caller ever got a message that the requester has signed."""
+        received = self.workspace.mailbox(caller.id).history()
+        verifies = self.conversations.outbox.signatures.verifies
+        return any(message.sender_id == requester.id and verifies(message, caller.id) for message in received)

@@ -1,0 +1,51 @@
+"""Findings, and what the checks look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.services.notices.interrupts import Interrupts
+from multi_agent_mcp.services.operations import Operations
+from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
+from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+from multi_agent_mcp.services.team.agents import Agents
+from multi_agent_mcp.services.team.signatures import Signatures
+from multi_agent_mcp.store.workspace import Workspace
+
+PROBLEM, NOTE = "problem", "note"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`level`: `problem` makes doctor fail; `note` is good to know. `repair` says what mends it; with `mend` doctor can
+    do it itself, and loses nothing that can be read."""
+
+    check: str
+    level: str
+    subject: str
+    finding: str
+    repair: str = ""
+    mend: Callable[[], object] | None = field(default=None, compare=False, repr=False)
+
+    def as_answer(self) -> dict[str, Any]:
+        answer = {name: getattr(self, name) for name in ("check", "level", "subject", "finding", "repair")}
+        return {**answer, "repairable": self.mend is not None}
+
+
+@dataclass(frozen=True)
+class CheckContext:
+    """A session directory and what knows about it. `probe` says why an agent's pane cannot be rung, or None."""
+
+    workspace: Workspace
+    agents: Agents
+    sessions: Sessions
+    owner_waits: OwnerWaits
+    missing_sessions: MissingSessions
+    interrupts: Interrupts
+    signatures: Signatures
+    operations: Operations
+    probe: Callable[[Agent], str | None]

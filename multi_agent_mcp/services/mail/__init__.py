@@ -1,0 +1,1 @@
+"""Messages: sending, storing, searching, and how far each was delivered."""

@@ -1,0 +1,145 @@
+"""Sending: one durable file per receiver, then the doorbell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from multi_agent_mcp.config import Settings
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.domain.ids import new_message_id
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.services.mail.outbox import Outbox, PreparedMessages
+from multi_agent_mcp.services.operations import SEND, Operations
+from multi_agent_mcp.services.team.agents import Agents
+from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.store.idempotency import claim
+from multi_agent_mcp.store.workspace import Mailbox, Workspace
+from multi_agent_mcp.texts import Texts
+
+
+class Announcer(Protocol):
+    """Rings the receivers' doorbells for messages that are safely stored. Never raises."""
+
+    def announce(self, messages: Sequence[Message]) -> dict[str, Delivery]: ...
+
+    def steps(self, message: Message) -> list[Mapping[str, Any]]:
+        """What the doorbell's diary says about a message: `{"state", "at", "reason"?}`, oldest first."""
+        ...
+
+    def diary(self, agent_id: str) -> Mapping[str, list[Mapping[str, Any]]]:
+        """The same for all messages to an agent, by message id."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sent:
+    """`message_id` is the broadcast's id when there is no single receiver."""
+
+    message_id: str
+    delivery: Mapping[str, Delivery]
+
+    @property
+    def receiver_ids(self) -> list[str]:
+        return list(self.delivery)
+
+
+class Messages:
+    """Sends messages and tells what became of them."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        agents: Agents,
+        settings: Settings,
+        texts: Texts,
+        clock: Callable[[], datetime],
+        announcer: Announcer,
+        outbox: Outbox,
+        operations: Operations,
+    ) -> None:
+        self.workspace = workspace
+        self.agents = agents
+        self.limits = settings.limits
+        self.texts = texts
+        self.clock = clock
+        self.announcer = announcer
+        self.outbox = outbox
+        self.operations = operations
+
+    def send(self, sender: Agent, draft: Draft) -> Sent:
+        """Stores the message durably for each receiver and rings. The same idempotency key from the same sender gives
+        the first message again, also when the first attempt died halfway.
+
+        Raises as `compose`, and `StorageError`: then nothing was written.
+        """
+        letters = self.compose(sender, draft)
+        if letters.single:
+            stored = self.outbox.store(letters.missing, None)
+        else:
+            stored = self.operations.run(SEND, letters.facts)
+        return self.announced(letters, stored)
+
+    def compose(self, sender: Agent, draft: Draft, conversation_id: str | None = None) -> PreparedMessages:
+        """The messages as they are to be stored, one per receiver, signed: whoever finishes for a dead sender only
+        delivers them.
+
+        Raises `InvalidArguments`, `ContentTooLarge`, `AgentNotFound`, `InvalidId`.
+        """
+        draft.require_sound(self.limits.content_bytes)
+        receivers = self._receivers(sender, draft)
+        messages = missing = self._messages(sender, draft, receivers)
+        if draft.idempotency_key is not None:
+            messages, is_new = claim(self.workspace, draft.idempotency_key, messages)
+            missing = messages if is_new else [message for message in messages if self._is_missing(message)]
+        return PreparedMessages(
+            messages, [self.outbox.signatures.sign(message) for message in missing], conversation_id
+        )
+
+    def announced(self, letters: PreparedMessages, stored: Sequence[Message]) -> Sent:
+        """Rings for what was stored, and says what became of all of it."""
+        delivery = self.announcer.announce(stored)
+        for message in letters.messages:
+            delivery.setdefault(message.receiver_id, Delivery("stored", "already_sent"))
+        first = letters.messages[0]
+        return Sent(first.metadata.get("broadcast_id", first.id), delivery)
+
+    def _receivers(self, sender: Agent, draft: Draft) -> list[str]:
+        if draft.receiver_id is not None:
+            receiver = self.agents.get(draft.receiver_id)
+            if receiver.id == sender.id:
+                raise InvalidArguments("to_oneself")
+            return [receiver.id]
+        others = [agent_id for agent_id in self.agents.all() if agent_id != sender.id]
+        if not others:
+            raise InvalidArguments(reason="a broadcast needs at least one other agent")
+        return others
+
+    def _messages(self, sender: Agent, draft: Draft, receivers: list[str]) -> list[Message]:
+        now = self.clock()
+        whole = new_message_id()
+        broadcast = {} if draft.receiver_id is not None else {"broadcast_id": whole}
+        return [
+            Message(
+                id=whole if draft.receiver_id is not None else new_message_id(like=whole),
+                sender_id=sender.id,
+                receiver_id=receiver_id,
+                message_type=draft.message_type,
+                priority=draft.priority,
+                subject=draft.subject,
+                created_at=now,
+                metadata={**draft.metadata, **broadcast},
+                content=draft.content,
+            )
+            for receiver_id in receivers
+        ]
+
+    def _is_missing(self, message: Message) -> bool:
+        return self._mailbox(message).find(message.id) is None
+
+    def _mailbox(self, message: Message) -> Mailbox:
+        return self.workspace.mailbox(message.receiver_id)

@@ -1,0 +1,114 @@
+"""The post: messages that are ready to go are put into their mailboxes, all of them or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.services.team.signatures import Signatures
+from multi_agent_mcp.store.codec.frontmatter import as_text, from_text
+from multi_agent_mcp.store.directory import Directory
+from multi_agent_mcp.store.inbox import file_name
+from multi_agent_mcp.store.intents import Intent
+from multi_agent_mcp.store.workspace import Mailbox, Workspace
+
+Announce = Callable[[Sequence[Message]], dict[str, Delivery]]
+
+
+@dataclass(frozen=True)
+class PreparedMessages:
+    """Messages with their final ids and times. `missing` are those not stored yet; with a `conversation_id` each is
+    copied into that conversation's folder first."""
+
+    messages: Sequence[Message]
+    missing: Sequence[Message]
+    conversation_id: str | None = None
+
+    @property
+    def single(self) -> bool:
+        """Whether one file is all there is to write."""
+        return len(self.missing) <= 1 and self.conversation_id is None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """As an intent holds them."""
+        return {"messages": [as_text(message) for message in self.missing], "conversation_id": self.conversation_id}
+
+
+class Outbox:
+    """Stores letters as their senders have signed them."""
+
+    def __init__(self, workspace: Workspace, signatures: Signatures, announce: Announce) -> None:
+        self.workspace = workspace
+        self.signatures = signatures
+        self.announce = announce
+
+    def carry(self, intent: Intent) -> list[Message]:
+        """What an intent says is to be sent."""
+        return self.put(intent.facts, again=intent.again)
+
+    def put(self, facts: Mapping[str, Any] | None, *, again: bool) -> list[Message]:
+        """Stores the messages of `PreparedMessages.facts` and returns them as they were stored. `again` passes over
+        those that are there and rings for the others itself: their sender is dead. Raises `StorageError`: then none
+        is there."""
+        if facts is None:
+            return []
+        messages = [from_text(Message, text) for text in facts["messages"]]
+        conversation_id = facts["conversation_id"]
+        if not again:
+            return self.store(messages, conversation_id)
+        lacking = [message for message in messages if self._mailbox(message).find(message.id) is None]
+        stored = self.store(lacking, conversation_id)
+        self.announce(stored)
+        return stored
+
+    def store(self, messages: Sequence[Message], conversation_id: str | None) -> list[Message]:
+        """Writes the messages; on failure takes back what this call wrote, so that nothing was sent."""
+        copies = self.workspace.conversation_messages(conversation_id) if conversation_id is not None else None
+        stored: list[Message] = []
+        copied: list[Path] = []
+        try:
+            for message in messages:
+                if copies is not None:
+                    copied.append(self._copy(message, copies))
+                stored.append(self._deliver(message))
+        except Refusal:
+            self.take_back(stored, copied)
+            raise
+        return stored
+
+    def take_back(self, messages: Sequence[Message], copies: Sequence[Path] = ()) -> None:
+        """Removes what was stored a moment ago and not acknowledged to anybody."""
+        for path in [*(self._mailbox(message).path / file_name(message) for message in messages), *copies]:
+            path.unlink(missing_ok=True)
+
+    def _copy(self, message: Message, folder: Directory[Message]) -> Path:
+        with suppress(FileExistsError):  # an earlier attempt
+            folder.create(file_name(message), message)
+        return folder.path / file_name(message)
+
+    def _deliver(self, message: Message) -> Message:
+        """Delivers under the message's own name; should another message of the same second bear it (one in four
+        billion), a second later. An attempt with the same idempotency key may have been faster: then it is there."""
+        mailbox = self._mailbox(message)
+        while True:
+            try:
+                mailbox.deliver(message)
+            except FileExistsError:
+                if mailbox.find(message.id) is not None:
+                    return message
+                genuine = self.signatures.verifies(message)
+                message = replace(message, created_at=message.created_at + timedelta(seconds=1))
+                message = self.signatures.sign(message) if genuine else message
+            else:
+                return message
+
+    def _mailbox(self, message: Message) -> Mailbox:
+        return self.workspace.mailbox(message.receiver_id)

@@ -1,0 +1,87 @@
+"""Everything anybody wrote in this session, for people who look: the console, `watch`, the timeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.times import stamp
+from multi_agent_mcp.errors import MessageNotFound
+from multi_agent_mcp.store.inbox import age
+from multi_agent_mcp.store.merged_inbox import InboxFile, MergedInbox, position
+from multi_agent_mcp.store.workspace import Mailbox, Workspace
+
+
+@dataclass(frozen=True)
+class Page:
+    """Messages newest first, each with the beginning of its content only; `more` says that older ones follow."""
+
+    messages: list[Message]
+    more: bool
+
+
+class MailSearch:
+    """All mailboxes as one, hot and archived. Looking marks nothing read."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self._skim: MergedInbox[Message] = MergedInbox()
+
+    def page(
+        self,
+        *,
+        between: tuple[str, str] | None = None,
+        receiver_id: str | None = None,
+        sender_id: str | None = None,
+        unread_only: bool = False,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> Page:
+        """The newest `limit` messages that fit, or those before the message with the id `before`; files of one time and
+        one id, which it cannot tell apart, are not parted, even beyond the limit. `between` two agents:
+        what either wrote to the other. Who receives a message is whose mailbox it lies in.
+
+        Raises `MessageNotFound` when there is no message `before`.
+        """
+        mailboxes = self._mailboxes(between if receiver_id is None else (receiver_id,))
+        letters = self._skim.unread(mailboxes) if unread_only else self._skim.everything(mailboxes)
+        place = None if before is None else position(*self._find(before))
+        wanted = (
+            head
+            for head in self._skim.heads(letters, place)
+            if (between is None or head.sender_id in between) and sender_id in (None, head.sender_id)
+        )
+        messages = list(islice(wanted, limit))
+        for head in wanted:
+            if age(head) != age(messages[-1]):
+                return Page(messages, more=True)
+            messages.append(head)
+        return Page(messages, more=False)
+
+    def during(self, start: datetime, end: datetime, limit: int) -> tuple[list[Message], int]:
+        """The newest `limit` messages of a period, oldest first, and about how many older ones of it there are."""
+        first, last = stamp(start), stamp(end)
+        letters = [item for item in self._skim.everything(self._mailboxes()) if first <= item.second <= last]
+        found = (head for head in self._skim.heads(letters) if start <= head.created_at <= end)
+        return list(islice(found, limit))[::-1], max(len(letters) - limit, 0)
+
+    def get(self, message_id: str) -> Message:
+        """The whole message. Raises `MessageNotFound`."""
+        letter, _ = self._find(message_id)
+        message = letter.folder.load(letter.name)
+        if message is None:
+            raise MessageNotFound(message_id=message_id)
+        return message
+
+    def _find(self, message_id: str) -> tuple[InboxFile[Message], Message]:
+        found = self._skim.find(self._mailboxes(), message_id)
+        if found is None:
+            raise MessageNotFound(message_id=message_id)
+        return found
+
+    def _mailboxes(self, of: tuple[str, ...] | None = None) -> list[Mailbox]:
+        """Those of these agents, or of all that ever took part."""
+        known = self.workspace.registry.all()
+        return [self.workspace.mailbox(agent_id) for agent_id in known if of is None or agent_id in of]

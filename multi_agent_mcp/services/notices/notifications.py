@@ -1,0 +1,125 @@
+"""Notifications: told once per agent session's purpose, repeated until read
+(docs/protocol.md, Notifications)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from multi_agent_mcp.domain.ids import new_id
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.errors import ContentTooLarge
+from multi_agent_mcp.services.notices.interrupts import Interrupts
+from multi_agent_mcp.services.turn.reading import Hold
+from multi_agent_mcp.services.validation import require_text
+from multi_agent_mcp.store.workspace import Workspace
+
+READ_KEPT = timedelta(days=30)
+MESSAGE_CHARACTERS = 1_000  # it is shown beside the answers of other tools
+SHOWN_CHARACTERS = 2_000  # one that another program wrote must not be too long to be told at all
+
+
+@dataclass(frozen=True)
+class Pending:
+    """What an agent session has not read yet."""
+
+    interrupts: bool = False
+    some: bool = False
+    from_chat: Notification | None = None
+
+
+NOTHING = Pending()
+
+
+class Notifications:
+    """The notifications of one session directory."""
+
+    def __init__(self, workspace: Workspace, interrupts: Interrupts, clock: Callable[[], datetime]) -> None:
+        self.workspace = workspace
+        self.interrupts = interrupts
+        self.clock = clock
+
+    def pending(self, agent_id: str, purpose: str) -> Pending:
+        """What waits for this agent in a session of this purpose. Two stat(2) while nothing changes."""
+        self.interrupts.repair(agent_id)
+        mine = [notice for _, notice in self._unread(agent_id, purpose)]
+        if not mine:
+            return NOTHING
+        chats = [notice for notice in mine if notice.type == "chat_session_notification" and purpose == "task"]
+        newest = max(chats, key=_age) if chats else None
+        return Pending(any(notice.interrupts for notice in mine), True, newest)
+
+    def read(
+        self,
+        agent_id: str,
+        purpose: str,
+        *,
+        mark_as_read: bool = True,
+        fits: Callable[[list[dict[str, Any]]], int] = len,
+        hold: Hold | None = None,
+    ) -> list[dict[str, Any]]:
+        """The unread notifications for this purpose, newest first, marked read: as many as `fits` says can be handed
+        over. The others are told next time. `hold` is told of them before they are marked, as with mail."""
+        inbox = self.workspace.notices(agent_id)
+        with self.workspace.locks.held(inbox.lock):
+            mine = self._unread(agent_id, purpose, fresh=True)
+            mine.sort(key=lambda item: _age(item[1]), reverse=True)
+            answer = [as_answer(notice) for _, notice in mine]
+            del mine[fits(answer) :]
+            if mark_as_read and mine:
+                if hold is not None:
+                    hold(tuple(inbox.reference(name) for name, _ in mine))
+                inbox.mark_read([name for name, _ in mine], self.clock())
+                inbox.archive_older(self.clock() - READ_KEPT)
+        return answer[: len(mine)]
+
+    def from_chat(
+        self, agent_id: str, conversation_id: str, message: str | None, task_id: str | None, *, interrupting: bool
+    ) -> Notification:
+        """Tells the agent's own task session to look into a conversation; as an interrupt in urgent cases
+        (docs/protocol.md, Chat notifications)."""
+        require_text("message", message)
+        if len(message or "") > MESSAGE_CHARACTERS:
+            raise ContentTooLarge(size=len(message or ""), limit=MESSAGE_CHARACTERS)
+        notice = Notification(
+            id=new_id("ntf"),
+            target_agent_id=agent_id,
+            target_purpose="task",
+            type="interrupt" if interrupting else "chat_session_notification",
+            action="check_chat",
+            task_id=task_id,
+            conversation_id=conversation_id,
+            message=message or "",
+            created_at=self.clock(),
+            instruction=self.interrupts.texts("chat.check", conversation_id=conversation_id),
+        )
+        self.workspace.notices(agent_id).deliver(notice)
+        return notice
+
+    def _unread(self, agent_id: str, purpose: str, *, fresh: bool = False) -> list[tuple[str, Notification]]:
+        """What this purpose is to be told; an interrupt whose task was reopened stays unread and unseen."""
+        return [
+            (name, notice)
+            for name, notice in self.workspace.notices(agent_id).unread(fresh=fresh)
+            if notice.meant_for(purpose) and self.interrupts.applies(notice)
+        ]
+
+
+def as_answer(notice: Notification) -> dict[str, Any]:
+    return {
+        "id": notice.id,
+        "type": notice.type,
+        "action": notice.action,
+        "task_id": notice.task_id,
+        "conversation_id": notice.conversation_id,
+        "message": notice.message[:SHOWN_CHARACTERS],
+        "instruction": notice.instruction[:SHOWN_CHARACTERS],
+        "created_at": format_time(notice.created_at),
+    }
+
+
+def _age(notice: Notification) -> tuple[datetime, str]:
+    return notice.created_at, notice.id

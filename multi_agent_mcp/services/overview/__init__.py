@@ -1,0 +1,1 @@
+"""Looking at a whole session: dashboard, snapshot, timeline, missing agent sessions."""

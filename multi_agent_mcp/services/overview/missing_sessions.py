@@ -1,0 +1,189 @@
+"""Which agent sessions are missing: what the supervisor opens windows for (docs/protocol.md, Missing sessions).
+
+A pure look at files. Killing the one who looks and starting another changes nothing: what was opened stands in
+`.supervisor/`, what is missing stands in tasks, delegations and mail.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from multi_agent_mcp.domain.agent import PURPOSES, Agent
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
+from multi_agent_mcp.services.chat.delegations import Delegations
+from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+from multi_agent_mcp.services.tasks.changes import TaskChanges
+from multi_agent_mcp.services.team.agents import Agents
+from multi_agent_mcp.store.files.containment import read_file
+from multi_agent_mcp.store.workspace import Workspace
+
+FIRST_PAUSE = timedelta(seconds=1)
+LONGEST_PAUSE = timedelta(seconds=60)
+LIVED_LONG_ENOUGH = timedelta(seconds=30)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place to be filled: one agent, one purpose."""
+
+    agent_id: str
+    purpose: str
+
+    @property
+    def label(self) -> str:
+        """Ids hold no dots."""
+        return f"{self.agent_id}.{self.purpose}"
+
+    @classmethod
+    def of(cls, label: str) -> Slot:
+        agent_id, _, purpose = label.rpartition(".")
+        return cls(agent_id, purpose)
+
+    @property
+    def window_name(self) -> str:
+        return f"{self.agent_id}-chat" if self.purpose == "chat" else self.agent_id
+
+
+SUPERVISOR = Slot("supervisor", "-")
+
+
+@dataclass(frozen=True)
+class Window:
+    """What was opened for a post: the pane, when, and how many attempts died at once before it. A window that `stays`
+    was opened by `up`: a logout does not close it."""
+
+    pane: Mapping[str, Any]
+    opened_at: datetime
+    failures: int = 0
+    stays: bool = False
+    earlier: frozenset[str] = frozenset()
+    """The sessions the post had had by then. Times would not tell which came later, should the clock be set back."""
+
+    @property
+    def intended(self) -> bool:
+        """It was about to be opened; whether it was, only tmux can tell."""
+        return bool(self.pane) and "pane_id" not in self.pane
+
+    def rests(self, now: datetime) -> bool:
+        """Whether a post whose command died at once is still left alone."""
+        doublings: int = 2 ** min(self.failures - 1, 10) if self.failures else 0
+        return is_recent(self.opened_at, now, min(FIRST_PAUSE * doublings, LONGEST_PAUSE))
+
+
+class MissingSessions:
+    """Knows the posts that need somebody, and remembers the windows opened for them."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        agents: Agents,
+        sessions: Sessions,
+        task_changes: TaskChanges,
+        delegations: Delegations,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.workspace = workspace
+        self.agents = agents
+        self.sessions = sessions
+        self.task_changes = task_changes
+        self.delegations = delegations
+        self.clock = clock
+
+    def needed(self) -> list[Slot]:
+        """Posts with work and without a living session, of agents that have a command."""
+        posts = []
+        for agent in self.agents.all().values():
+            if agent.command is None:
+                continue
+            living = {session.purpose for session in self.sessions.live(agent.id)}
+            if "task" not in living and self._has_task_work(agent):
+                posts.append(Slot(agent.id, "task"))
+            if "chat" not in living and self._has_chat_work(agent):
+                posts.append(Slot(agent.id, "chat"))
+        return posts
+
+    def finished(self, post: Slot, window: Window) -> bool:
+        """Whether a session of this post began in this window and has logged out since, with none living now."""
+        mine = self._sessions(post, window.earlier)
+        return bool(mine) and all(session.ended_at is not None for session in mine)
+
+    def windows(self) -> dict[Slot, Window]:
+        """What was opened and not closed yet."""
+        found = {}
+        for agent_id in self.agents.registry.all():
+            for purpose in PURPOSES:
+                window = self.window(Slot(agent_id, purpose))
+                if window is not None:
+                    found[Slot(agent_id, purpose)] = window
+        return found
+
+    def context(self, post: Slot, pane: Mapping[str, Any], failures: int, *, stays: bool = False) -> None:
+        """Remembers a window; written whole before anything else is decided. With a pane of nothing but a
+        `socket_path` it is the intent to open one there, without one a failure."""
+        earlier = frozenset(session.id for session in self._sessions(post))
+        self._write(post, Window(pane, self.clock(), failures, stays, earlier))
+
+    def found(self, post: Slot, pane: Mapping[str, Any]) -> None:
+        """Remembers the pane of a window that was intended; one that nobody remembers stays until `down`."""
+        self._write(post, replace(self.window(post) or Window({}, self.clock(), stays=True), pane=pane))
+
+    def failed(self, post: Slot, window: Window) -> None:
+        """Remembers nothing but the failures of a window that was not opened, or is gone."""
+        if window.failures:
+            self.context(post, {}, window.failures)
+        else:
+            self.closed(post)
+
+    def _write(self, post: Slot, window: Window) -> None:
+        record = {
+            "opened_at": format_time(window.opened_at),
+            "failures": window.failures,
+            "stays": window.stays,
+            "pane": dict(window.pane),
+            "earlier_sessions": sorted(window.earlier),
+        }
+        self.workspace.files.replace(
+            self.workspace.window_path(post.agent_id, post.purpose), json.dumps(record).encode()
+        )
+
+    def closed(self, post: Slot) -> None:
+        self.workspace.window_path(post.agent_id, post.purpose).unlink(missing_ok=True)
+
+    def failures_after(self, post: Slot, window: Window) -> int:
+        """How many attempts in a row died, now that this window is gone: one that had a session, or that lived for a
+        while, was none."""
+        lived_long = not is_recent(window.opened_at, self.clock(), LIVED_LONG_ENOUGH)
+        return 0 if lived_long or self._sessions(post, window.earlier) else window.failures + 1
+
+    def _sessions(self, post: Slot, without: frozenset[str] = frozenset()) -> list[AgentSession]:
+        """The sessions this post has had, but those."""
+        sessions: list[AgentSession] = self.workspace.sessions.all(post.agent_id)
+        return [item for item in sessions if item.purpose == post.purpose and item.id not in without]
+
+    def window(self, post: Slot) -> Window | None:
+        """What was opened for a post."""
+        try:
+            record = json.loads(read_file(self.workspace.window_path(post.agent_id, post.purpose))[0])
+            opened_at = parse_time(record["opened_at"])
+            if opened_at is None:
+                return None
+            earlier = frozenset(map(str, record.get("earlier_sessions", ())))
+            stays = record.get("stays") is True
+            return Window(dict(record["pane"]), opened_at, int(record["failures"]), stays, earlier)
+        except (OSError, ArithmeticError, ValueError, KeyError, TypeError, RecursionError):
+            return None  # derived; a damaged record is as good as none
+
+    def _has_task_work(self, agent: Agent) -> bool:
+        return bool(self.task_changes.in_progress(agent.id) or self.task_changes.startable(agent.id))
+
+    def _has_chat_work(self, agent: Agent) -> bool:
+        unread: list[Message] = [message for _, message in self.workspace.mailbox(agent.id).unread()]
+        return bool(self.delegations.offered(agent.id)) or any(
+            self.delegations.conversations.of_mail(agent.id, message) for message in unread
+        )

@@ -1,0 +1,177 @@
+"""The timeline of a session, put together from its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from functools import cache
+from typing import TypeVar
+
+from multi_agent_mcp.domain.agent import in_tree_order
+from multi_agent_mcp.domain.conversation import Conversation
+from multi_agent_mcp.domain.entity import EPOCH
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, Talk, Timeline, bars_of
+from multi_agent_mcp.domain.times import parse_time
+from multi_agent_mcp.services.mail.messages import Announcer
+from multi_agent_mcp.services.mail.search import MailSearch
+from multi_agent_mcp.services.sessions.agent_sessions import is_running
+from multi_agent_mcp.store.merged_inbox import MergedInbox
+from multi_agent_mcp.store.workspace import Workspace
+
+ARROWS_MAX = 2_000
+FINISHED_MAX = 500  # tasks, and as many ended agent sessions: each of them is parsed
+
+T = TypeVar("T", Bar, Life, Talk)
+
+
+class Timelines:
+    """Tells what happened when; looking changes nothing."""
+
+    def __init__(
+        self, workspace: Workspace, mail_search: MailSearch, announcer: Announcer, clock: Callable[[], datetime]
+    ) -> None:
+        self.workspace = workspace
+        self.mail_search = mail_search
+        self.announcer = announcer
+        self.clock = clock
+        self._notices: MergedInbox[Notification] = MergedInbox()
+
+    def of(self, start: datetime | None = None, end: datetime | None = None) -> Timeline:
+        """What overlaps the period. Without a start it begins with the first event; without an end it goes on until
+        now, or until the last event when nobody is at work any more."""
+        since, until = start or EPOCH, end or self.clock()
+        messages, older = self.mail_search.during(since, until, ARROWS_MAX)
+        tasks = [*self.workspace.tasks.open(), *self.workspace.tasks.closed(limit=FINISHED_MAX, since=start)]
+        unparsed = self.workspace.tasks.count_closed(since, until) - FINISHED_MAX
+        found = Timeline(
+            start=since,
+            end=until,
+            arrows=tuple(self._arrows(messages)),
+            bars=_overlapping((bar for task in tasks for bar in bars_of(task)), since, until),
+            marks=tuple(mark for mark in self._marks(tasks) if since <= mark.at <= until),
+            lives=_overlapping(map(_life, self._sessions(start)), since, until),
+            talks=_overlapping(map(_talk, self.workspace.conversations.all()), since, until),
+            left_out=older + max(unparsed, 0),
+        )
+        return replace(_framed(found, start, end), lanes=tuple(self._lanes(found)))
+
+    def _arrows(self, messages: Iterable[Message]) -> Iterator[Arrow]:
+        diary = cache(self.announcer.diary)
+        for message in messages:
+            about = diary(message.receiver_id).get(message.id, ())
+            steps = {str(step["state"]): parse_time(step.get("at")) for step in about}
+            yield Arrow(
+                message_id=message.id,
+                sender_id=message.sender_id,
+                receiver_id=message.receiver_id,
+                message_type=message.message_type,
+                priority=message.priority,
+                subject=message.subject,
+                sent_at=message.created_at,
+                rung_at=steps.get("rung"),
+                submitted_at=steps.get("submitted"),
+                read_at=message.read_at,
+            )
+
+    def _marks(self, tasks: Iterable[Task]) -> Iterator[Mark]:
+        changed_by = _changed_by(tasks)
+        inboxes = [self.workspace.notices(agent_id) for agent_id in self.workspace.registry.all()]
+        for notice in self._notices.heads(self._notices.everything(inboxes)):
+            if notice.interrupts:
+                yield Mark(
+                    notification_id=notice.id,
+                    agent_id=notice.target_agent_id,
+                    action=notice.action or "",
+                    message=notice.message,
+                    at=notice.created_at,
+                    by=changed_by.get((notice.task_id, notice.created_at)),
+                    task_id=notice.task_id,
+                    read_at=notice.read_at,
+                )
+
+    def _sessions(self, start: datetime | None) -> list[AgentSession]:
+        sessions = self.workspace.sessions
+        return [*sessions.open(), *sessions.closed(limit=FINISHED_MAX, since=start)]
+
+    def _lanes(self, found: Timeline) -> Iterator[Lane]:
+        """Everybody who takes part or took part in what was found, the hierarchy from the top, and then the others."""
+        seen = _participants(found)
+        known = self.workspace.registry.all()
+        shown = {key: agent for key, agent in known.items() if not agent.removed or key in seen}
+        for agent, depth in in_tree_order(shown):
+            yield Lane(agent_id=agent.id, role=agent.role, depth=depth)
+        if not seen <= shown.keys():
+            yield Lane(agent_id=OTHERS)
+
+
+def _changed_by(tasks: Iterable[Task]) -> dict[tuple[str | None, datetime | None], str]:
+    """Who changed which task when: an interrupt bears the time of the change it belongs to."""
+    lines = ((task.id, entry) for task in tasks for entry in task.history if isinstance(entry, Mapping))
+    return {(task_id, parse_time(entry.get("at"))): str(entry["by"]) for task_id, entry in lines if entry.get("by")}
+
+
+def _framed(found: Timeline, start: datetime | None, end: datetime | None) -> Timeline:
+    """With the ends that nobody named."""
+    moments = [moment for moment in _moments(found) if moment <= found.end] or [found.end]
+    at_work = any(life.end is None for life in found.lives)
+    return replace(found, start=start or min(moments), end=end or (found.end if at_work else max(moments)))
+
+
+def _moments(found: Timeline) -> Iterator[datetime]:
+    for arrow in found.arrows:
+        yield from filter(None, (arrow.sent_at, arrow.submitted_at, arrow.read_at))
+    for start, end in _extents(found):
+        yield from filter(None, (start, end))
+    for bar in found.bars:
+        yield from (span.start for span in bar.spans)
+    for mark in found.marks:
+        yield from filter(None, (mark.at, mark.read_at))
+
+
+def _extents(found: Timeline) -> Iterator[tuple[datetime, datetime | None]]:
+    yield from ((bar.start, bar.end) for bar in found.bars)
+    yield from ((life.start, life.end) for life in found.lives)
+    yield from ((talk.start, talk.end) for talk in found.talks)
+
+
+def _participants(found: Timeline) -> set[str]:
+    return {
+        *(agent_id for arrow in found.arrows for agent_id in (arrow.sender_id, arrow.receiver_id)),
+        *(bar.agent_id for bar in found.bars),
+        *(mark.agent_id for mark in found.marks),
+        *(life.agent_id for life in found.lives),
+    }
+
+
+def _overlapping(items: Iterable[T], start: datetime, end: datetime) -> tuple[T, ...]:
+    """Those that have something of the period, oldest first."""
+    found = [item for item in items if item.start <= end and (item.end is None or item.end >= start)]
+    return tuple(sorted(found, key=lambda item: item.start))
+
+
+def _life(session: AgentSession) -> Life:
+    """A session whose process died without a word ended, for all we know, with its last call."""
+    return Life(
+        session_id=session.id,
+        agent_id=session.agent_id,
+        purpose=session.purpose,
+        start=session.created_at,
+        end=None if is_running(session) else session.ended_at or session.last_activity_at,
+    )
+
+
+def _talk(conversation: Conversation) -> Talk:
+    return Talk(
+        conversation_id=conversation.id,
+        initiator_id=conversation.initiator_id,
+        target_agent_id=conversation.target_agent_id,
+        purpose=conversation.purpose or "",
+        status=conversation.status,
+        start=conversation.started_at,
+        end=conversation.ended_at,
+    )

@@ -1,0 +1,265 @@
+"""Agent sessions: opening, keeping alive, ending, and what becomes of a dead reader's mail
+(docs/protocol.md, Agent sessions, Confirmation)."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import os
+import secrets
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+
+from multi_agent_mcp.domain.ids import new_id
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.task import Task, priority_rank
+from multi_agent_mcp.domain.times import is_recent
+from multi_agent_mcp.errors import InvalidSession, Refusal
+from multi_agent_mcp.services.sessions.executions import Executions
+from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+from multi_agent_mcp.store.files.locks import Mutex
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.process import is_alive, own_start
+
+logger = logging.getLogger(__name__)
+
+ACTIVITY_WRITTEN_EVERY = timedelta(seconds=60)
+
+
+class Sessions:
+    """The agent sessions of one team."""
+
+    def __init__(
+        self, workspace: Workspace, executions: Executions, owner_waits: OwnerWaits, clock: Callable[[], datetime]
+    ) -> None:
+        self.workspace = workspace
+        self.owner_waits = owner_waits
+        self.executions = executions
+        self.clock = clock
+
+    def open(self, agent_id: str, purpose: str | None = None) -> LiveSession:
+        """A new session for this process. Without a purpose it is chosen by what waits for the agent."""
+        live = self.live(agent_id)
+        now = self.clock()
+        chosen = purpose or self._choose_purpose(agent_id, live)
+        task = self._task_in_progress(agent_id, live) if chosen == "task" else None
+        token = secrets.token_urlsafe(24)
+        session = AgentSession(
+            id=new_id("ses"),
+            agent_id=agent_id,
+            purpose=chosen,
+            task_id=task.id if task else None,
+            token_hash=_token_hash(token),
+            pid=os.getpid(),
+            pid_started_at=own_start(),
+            created_at=now,
+        ).touch(now)
+        self.workspace.sessions.add(session)
+        return LiveSession(self, session, token)
+
+    def running(self, agent_id: str) -> list[AgentSession]:
+        """Sessions whose process runs. An expired one is among them: the process still rings the agent, and its next
+        call renews the session."""
+        return [session for session in self.workspace.sessions.open(agent_id) if is_running(session)]
+
+    def live(self, agent_id: str) -> list[AgentSession]:
+        """Running sessions that have not expired, which keep their purpose and their task from a new one."""
+        now = self.clock()
+        return [session for session in self.running(agent_id) if not session.expired(now)]
+
+    def alive(self, agent_id: str) -> bool:
+        """Whether a server process of this agent runs (docs/format.md, agent session)."""
+        return bool(self.running(agent_id))
+
+    def alive_since(self, agent_id: str) -> datetime | None:
+        """When the longest-lived server process of this agent that still runs opened its session."""
+        return min((session.created_at for session in self.running(agent_id)), default=None)
+
+    def recover(self, agent_id: str) -> int:
+        """Ends the sessions of dead processes and makes unread again what they were handed and never confirmed; ends
+        the executions of sessions whose file is lost. Returns how many messages that were.
+        """
+        recovered = 0
+        with self.workspace.locks.held(f"recover-{agent_id}"):
+            for session in self.workspace.sessions.open(agent_id):
+                if session.ended_at is None and not is_running(session):
+                    recovered += self.hand_back(session.agent_id, session.unconfirmed)
+                    self.executions.finish_session(session, "the session's process died")
+                    self.workspace.sessions.update(session.id, lambda found: found.holding(()).end(self.clock()))
+            self.executions.finish_orphans(agent_id)
+        return recovered
+
+    def hand_back(self, agent_id: str, held: Sequence[str]) -> int:
+        """Makes unread again what a session was handed and did not confirm: mail and notifications, by their files
+        (see `Inbox.reference`). An Owner's wait that one of them ended goes on. Returns how many there were."""
+        returned: list[Message | Notification] = []
+        for inbox in (self.workspace.mailbox(agent_id), self.workspace.notices(agent_id)):
+            if inbox.has_any(held):
+                with self.workspace.locks.held(inbox.lock):
+                    returned += inbox.give_back(held)
+        if returned:
+            self.owner_waits.restore(agent_id, [entity.id for entity in returned])
+        return sum(entity.read_at is not None for entity in returned)
+
+    def _choose_purpose(self, agent_id: str, live: list[AgentSession]) -> str:
+        has_task_session = any(session.purpose == "task" for session in live)
+        has_chat_session = any(session.purpose == "chat" for session in live)
+        if not has_task_session and self._tasks_in_progress(agent_id):
+            return "task"
+        if not has_chat_session and self._chat_work_waits(agent_id):
+            return "chat"
+        return "task"
+
+    def _chat_work_waits(self, agent_id: str) -> bool:
+        """A delegation that is not carried out yet, or a conversation message."""
+        delegations = self.workspace.delegations.all(agent_id)
+        if any(item.conversation_id is None for item in delegations):
+            return True
+        return any(message.message_type == "conversation" for _, message in self.workspace.mailbox(agent_id).unread())
+
+    def _tasks_in_progress(self, agent_id: str) -> list[Task]:
+        """Mine, highest priority first, then oldest."""
+        mine = [task for task in self.workspace.tasks.all(agent_id) if task.status == "in_progress"]
+        return sorted(mine, key=lambda task: (-priority_rank(task.priority), task.created_at, task.id))
+
+    def _task_in_progress(self, agent_id: str, live: list[AgentSession]) -> Task | None:
+        taken = {session.task_id for session in live}
+        tasks = self._tasks_in_progress(agent_id)
+        return next((task for task in tasks if task.id not in taken), tasks[0] if tasks else None)
+
+
+class LiveSession:
+    """This process's own session. The token is known here only; the file holds its hash.
+
+    What is held, answered and given back are files as `Inbox.reference` names them. The mutex guards `record` and its
+    file and nothing else: a reading holds the mailbox's lock when it comes here, so no such lock is taken under it.
+    """
+
+    def __init__(self, sessions: Sessions, record: AgentSession, token: str) -> None:
+        self.record = record
+        self.token = token
+        self._sessions = sessions
+        self._written = record
+        self._mutex = Mutex("session")
+        self._answered: deque[str] = deque()
+        self._owed: deque[str] = deque()
+        self._ending = False
+
+    def is_live(self) -> bool:
+        """Whether it has neither ended nor been idle for an hour."""
+        return self.record.ended_at is None and not self.record.expired(self._sessions.clock())
+
+    def has_sibling(self, purpose: str) -> bool:
+        """Whether another session of the agent, of this purpose, lives."""
+        others = self._sessions.live(self.record.agent_id)
+        return any(session.purpose == purpose and session.id != self.record.id for session in others)
+
+    def require_token(self, token: object) -> None:
+        """Raises `InvalidSession` for anything but this session's token."""
+        if not isinstance(token, str) or not hmac.compare_digest(_token_hash(token), self.record.token_hash):
+            raise InvalidSession("session_token")
+
+    def touch(self) -> None:
+        """A call begins: what earlier answers handed out has arrived, and the hour starts anew."""
+        self.give_back(_drained(self._owed))
+        with self._mutex:
+            now = self._sessions.clock()
+            confirmed = _drained(self._answered)
+            left = _without(self.record.unconfirmed, confirmed)
+            self.record = self.record.touch(now).holding(left)
+            if confirmed or not is_recent(self._written.last_activity_at, now, ACTIVITY_WRITTEN_EVERY):
+                self._write(sync=False)
+
+    def hold(self, files: tuple[str, ...]) -> None:
+        """These are about to be handed out: written down before they are marked read, so that a death right after
+        makes them unread again. Raises `InvalidSession` when the session is at its end: nobody would give them back."""
+        with self._mutex:
+            if self._ending:
+                raise InvalidSession
+            before = self.record
+            self.record = before.holding((*before.unconfirmed, *files))
+            try:
+                self._write(sync=True)
+            except BaseException:
+                self.record = before
+                raise
+
+    def answered(self, files: tuple[str, ...]) -> None:
+        """The answer that hands them out is on its way; the next call (or a regular end) confirms them. Waits for
+        nothing and nobody, so the event loop may call it."""
+        self._answered.extend(files)
+
+    def give_back(self, files: tuple[str, ...]) -> None:
+        """The answer that would have handed these out was replaced or failed: they are unread again. Never raises: what
+        the disk refuses now is tried again at the next call, and at the end."""
+        with self._mutex:
+            files = _both(files, self.record.unconfirmed)
+        if not files:
+            return
+        try:
+            self._sessions.hand_back(self.record.agent_id, files)
+            with self._mutex:  # noted until now: a death meanwhile gives them back as well
+                self.record = self.record.holding(_without(self.record.unconfirmed, files))
+                self._write(sync=False)
+        except Refusal as refusal:
+            logger.warning("what was not delivered is not unread again yet: %s", refusal)
+            self._owed.extend(files)
+
+    def end(self, state: str = "ended", *, confirm: bool = True) -> None:
+        """Logout, or the end of the process. `confirm`: the host had the answers that were written."""
+        with self._mutex:
+            if self._ending:
+                return
+            self._ending = True
+            left = _without(self.record.unconfirmed, _drained(self._answered) if confirm else ())
+            self.record = self.record.holding(())  # in the file they stand until they are unread again
+        self._sessions.hand_back(self.record.agent_id, left)
+        self._sessions.executions.finish_session(self.record, "the session ended")
+        with self._mutex:
+            self.record = self.record.end(self._sessions.clock(), state)
+            self._replace(sync=True)
+
+    def bind_task(self, task_id: str) -> None:
+        """This session now works on that task."""
+        with self._mutex:
+            if self.record.task_id != task_id:
+                self.record = self.record.on_task(task_id)
+                self._write(sync=True)
+
+    def _write(self, *, sync: bool) -> None:
+        if not self._ending:
+            self._replace(sync=sync)
+
+    def _replace(self, *, sync: bool) -> None:
+        """Always with its content fsynced: a power cut may leave the file before, never an empty one. With `sync` the
+        new one is there for good."""
+        folder = self._sessions.workspace.sessions.folder(self.record.agent_id)
+        folder.replace(f"{self.record.id}.md", self.record, sync=sync)
+        self._written = self.record
+
+
+def _drained(queue: deque[str]) -> tuple[str, ...]:
+    """What other threads have put there, each once."""
+    return tuple(queue.popleft() for _ in range(len(queue)))
+
+
+def _without(held: Iterable[str], gone: Iterable[str]) -> tuple[str, ...]:
+    """Two calls at once may hold the same file, once one of them has given it back: each lets go of its own."""
+    return tuple((Counter(held) - Counter(gone)).elements())
+
+
+def _both(some: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
+    return tuple((Counter(some) & Counter(others)).elements())
+
+
+def is_running(session: AgentSession) -> bool:
+    """Whether its process runs and has not ended it."""
+    return session.ended_at is None and is_alive(session.pid, session.pid_started_at)
+
+
+def _token_hash(token: str) -> str:
+    return hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()

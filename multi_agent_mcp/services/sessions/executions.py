@@ -1,0 +1,133 @@
+"""Executions: opened when work on a task starts, closed with its report or with the session
+(docs/protocol.md, Executions)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from multi_agent_mcp.domain.execution import Execution
+from multi_agent_mcp.domain.ids import entity_id, new_id
+from multi_agent_mcp.domain.sanitize import one_line
+from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.errors import InvalidArguments, InvalidId, Unauthorized
+from multi_agent_mcp.store.files.containment import read_file
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.disk import storage_errors
+
+
+@dataclass(frozen=True)
+class LogPage:
+    execution: Execution
+    lines: list[str]
+    total: int
+
+
+class Executions:
+    """The executions of one team and their logs."""
+
+    def __init__(self, workspace: Workspace, clock: Callable[[], datetime]) -> None:
+        self.workspace = workspace
+        self.clock = clock
+
+    def begin(self, session: AgentSession, task_id: str) -> Execution:
+        """The session's running execution of this task; opened if there is none."""
+        running = self.running(session)
+        if running is not None and running.task_id == task_id:
+            return running
+        if running is not None:
+            self.finish(running, error_message="left for another task")
+        execution_id = new_id("exec")
+        execution = Execution(
+            id=execution_id,
+            agent_id=session.agent_id,
+            task_id=task_id,
+            session_id=session.id,
+            started_at=self.clock(),
+            log_file_path=f"executions/{session.agent_id}/logs/{execution_id}.log",
+        )
+        self.workspace.executions.add(execution)
+        self.log(execution, "Starting task execution...")
+        return execution
+
+    def running(self, session: AgentSession) -> Execution | None:
+        """The execution this session has open."""
+        mine = [item for item in self.workspace.executions.open(session.agent_id) if item.session_id == session.id]
+        return mine[0] if mine else None
+
+    def finish(self, execution: Execution, *, error_message: str | None = None) -> Execution:
+        """Closes an execution; closing it twice changes nothing."""
+        finished = self.workspace.executions.update(
+            execution.id, lambda found: found.finish(self.clock(), error_message=error_message)
+        )
+        self.log(finished, f"Execution {finished.status}")
+        return finished
+
+    def finish_session(self, session: AgentSession, error_message: str) -> None:
+        """The session is over: what it had open has failed."""
+        for execution in self.workspace.executions.open(session.agent_id):
+            if execution.session_id == session.id:
+                self.finish(execution, error_message=error_message)
+
+    def orphans(self, agent_id: str) -> list[Execution]:
+        """What sessions left open that are no more: their file was lost in a power cut, or they had ended."""
+        running = self.workspace.executions.open(agent_id)
+        return [item for item in running if item.session_id and not self._has_session(item.session_id)]
+
+    def finish_orphans(self, agent_id: str) -> None:
+        for execution in self.orphans(agent_id):
+            self.finish(execution, error_message="its session was lost")
+
+    def _has_session(self, session_id: str) -> bool:
+        try:
+            session = self.workspace.sessions.find(entity_id("ses", session_id))
+        except InvalidId:
+            return False
+        return session is not None and session.ended_at is None
+
+    def log(self, execution: Execution, line: str) -> None:
+        """Adds one line with the time; never more than one."""
+        text = one_line(line)[:500]
+        self.workspace.files.append(self.workspace.execution_log(execution), f"[{format_time(self.clock())}] {text}")
+
+    def history(
+        self, agent_id: str, *, task_id: str | None = None, status: str | None = None, limit: int = 10
+    ) -> tuple[list[Execution], int]:
+        """An agent's executions, newest first, and how many there are."""
+        if task_id is not None:
+            entity_id("tsk", task_id)
+        found = [
+            execution
+            for execution in self.workspace.executions.all(agent_id)
+            if task_id in (None, execution.task_id) and status in (None, execution.status)
+        ]
+        found.sort(key=lambda execution: (execution.started_at, execution.id), reverse=True)
+        return found[:limit], len(found)
+
+    def get(self, agent_id: str | None, execution_id: object) -> Execution:
+        """Raises `InvalidId`, `ExecutionNotFound`, and `Unauthorized` for another agent's (None: anybody's)."""
+        execution = self.workspace.executions.get(entity_id("exec", execution_id))
+        if agent_id is not None and execution.agent_id != agent_id:
+            raise Unauthorized("not_own_execution", execution_id=execution.id)
+        return execution
+
+    def read_log(self, execution: Execution, *, tail: int | None = None, offset: int | None = None) -> LogPage:
+        """The last `tail` lines (100 unless told), or those from line `offset` on; not both."""
+        if tail is not None and offset is not None:
+            raise InvalidArguments(reason="tail and offset exclude each other")
+        path = self.workspace.execution_log(execution)
+        with storage_errors(path, FileNotFoundError):
+            try:
+                self.workspace.files.containment.require(path.parent)
+                lines = read_file(path)[0].decode(errors="replace").splitlines()
+            except FileNotFoundError:
+                lines = []
+        if offset is not None:
+            return LogPage(execution, lines[offset:], len(lines))
+        wanted = 100 if tail is None else tail
+        return LogPage(execution, lines[-wanted:] if wanted else [], len(lines))
+
+    def has_log(self, execution: Execution) -> bool:
+        return self.workspace.execution_log(execution).is_file()

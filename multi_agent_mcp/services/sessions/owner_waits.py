@@ -1,0 +1,124 @@
+"""The Owner's wait-lock: a file that says whose answer the Owner waits for (docs/protocol.md, Owner wait)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import datetime
+
+from multi_agent_mcp.domain.agent import Agent, is_superior
+from multi_agent_mcp.domain.ids import id8
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.owner_wait import OwnerWait
+from multi_agent_mcp.domain.times import stamp
+from multi_agent_mcp.errors import OwnerWaiting, PollingBlocked, Refusal
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.disk import sync_directory
+
+ALLOWED_WHILE_WAITING = frozenset(
+    {"read_messages", "get_unread_count", "unlock_owner_wait", "get_notifications", "logout", "authenticate"}
+)
+EMPTY_CHECKS_ALLOWED = 1
+
+
+class OwnerWaits:
+    """Sets, shows and releases the wait-locks of a session's owners. Released locks are kept in the archive."""
+
+    def __init__(self, workspace: Workspace, clock: Callable[[], datetime]) -> None:
+        self.workspace = workspace
+        self.clock = clock
+        self.folder = workspace.owner_waits
+        self._archive = workspace.released_waits
+
+    def of(self, owner_id: str) -> OwnerWait | None:
+        """The lock that stands, if one does."""
+        wait = self.folder.load(_name(owner_id))
+        return None if wait is None else replace(wait, owner_id=owner_id)  # whatever a hand has written there
+
+    def begin(self, wait: OwnerWait, *, again: bool = False) -> None:
+        """From now on the Owner waits; a lock that stood already is replaced. `again`, after a crash: unless a lock
+        stands, or this one was released meanwhile."""
+        with self._locked(wait.owner_id):
+            if again and (self.of(wait.owner_id) or self._released(wait.owner_id, wait.message_id)):
+                return
+            self.folder.replace(_name(wait.owner_id), wait)
+
+    def require_allowed(self, agent: Agent, tool: str) -> None:
+        """Raises `OwnerWaiting` for what an owner may not call while the lock stands."""
+        if agent.role != "owner" or tool in ALLOWED_WHILE_WAITING:
+            return
+        wait = self.of(agent.id)
+        if wait is not None:
+            raise OwnerWaiting(admin_id=wait.admin_id)
+
+    def checked(self, agent: Agent, unread: int) -> None:
+        """The Owner looked and found `unread` messages. Raises `PollingBlocked` from the second empty look on."""
+        if agent.role != "owner" or self.of(agent.id) is None:
+            return
+        with self._locked(agent.id):
+            wait = self.of(agent.id)
+            if wait is None:
+                return
+            if not unread and wait.empty_checks >= EMPTY_CHECKS_ALLOWED:
+                raise PollingBlocked
+            if (changed := wait.checked(unread)) != wait:
+                self.folder.replace(_name(agent.id), changed)
+
+    def release_by(self, reader: Agent, messages: Iterable[Message], agents: Mapping[str, Agent]) -> bool:
+        """Releases the lock if one of these messages, all verified and about to be marked read, comes from the awaited
+        Admin or from any Admin below the Owner."""
+        wait = self.of(reader.id) if reader.role == "owner" else None
+        if wait is None:
+            return False
+        answers = [message.id for message in messages if self._answers(wait, message.sender_id, agents)]
+        return bool(answers) and self.release(reader.id, by=answers[0])
+
+    def release(self, owner_id: str, by: str | None = None) -> bool:
+        """Takes the lock away, because of that message; whether one stood."""
+        with self._locked(owner_id):
+            wait = self.of(owner_id)
+            if wait is None:
+                return False
+            name = f"{stamp(self.clock())}_{id8(wait.message_id)}_{_name(owner_id)}"
+            self._archive.replace(name, replace(wait, released_by=by))
+            (self.folder.path / _name(owner_id)).unlink(missing_ok=True)
+            sync_directory(self.folder.path)
+            return True
+
+    def restore(self, owner_id: str, message_ids: Iterable[str]) -> None:
+        """The message that released the lock was not delivered after all: the Owner waits again."""
+        given_back = set(message_ids)
+        with self._locked(owner_id):
+            if not given_back or self.of(owner_id) is not None:
+                return
+            # Not only the latest by its name: the clock may have been set back meanwhile.
+            for name in sorted(self._archived(owner_id), reverse=True):
+                wait = self._archive.load(name)
+                if wait is not None and wait.released_by in given_back:
+                    self.folder.replace(_name(owner_id), replace(wait, released_by=None))
+                    (self._archive.path / name).unlink(missing_ok=True)
+                    return
+
+    def _released(self, owner_id: str, message_id: str) -> bool:
+        waits = (self._archive.load(name) for name in self._archived(owner_id))
+        return any(wait is not None and wait.message_id == message_id for wait in waits)
+
+    def _archived(self, owner_id: str) -> list[str]:
+        return [name for name in self._archive.entries() if name.endswith(f"_{_name(owner_id)}")]
+
+    def _answers(self, wait: OwnerWait, sender_id: str, agents: Mapping[str, Agent]) -> bool:
+        if sender_id == wait.admin_id:
+            return True
+        sender = agents.get(sender_id)
+        try:
+            return sender is not None and sender.role == "admin" and is_superior(wait.owner_id, sender_id, agents)
+        except Refusal:
+            return False  # a broken hierarchy releases nothing; unlock_owner_wait still does
+
+    def _locked(self, owner_id: str) -> AbstractContextManager[None]:
+        return self.workspace.locks.held(f"owner-wait-{owner_id}")
+
+
+def _name(owner_id: str) -> str:
+    return f"{owner_id}.md"

@@ -1,0 +1,115 @@
+"""Tasks that agents propose for themselves, and their superiors' word on them (docs/protocol.md, Requests)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from multi_agent_mcp.domain.agent import Agent, is_superior
+from multi_agent_mcp.domain.change import Change
+from multi_agent_mcp.domain.ids import entity_id, new_id
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.errors import Unauthorized
+from multi_agent_mcp.services.mail.messages import Messages
+from multi_agent_mcp.services.mail.outbox import Outbox, PreparedMessages
+from multi_agent_mcp.services.operations import DECIDE_REQUEST, REQUEST_TASK, Operations
+from multi_agent_mcp.services.tasks.creation import NewTask, require_sound
+from multi_agent_mcp.services.team.agents import Agents
+from multi_agent_mcp.services.validation import Draft, require_text
+from multi_agent_mcp.store.codec.frontmatter import as_text
+from multi_agent_mcp.store.intents import Intent
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.texts import Texts
+
+
+class Approvals:
+    """Requests and approvals. Both sides hear of them by mail."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        agents: Agents,
+        messages: Messages,
+        outbox: Outbox,
+        operations: Operations,
+        texts: Texts,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.workspace = workspace
+        self.agents = agents
+        self.messages = messages
+        self.outbox = outbox
+        self.operations = operations
+        self.texts = texts
+        self.clock = clock
+
+    def request(self, requester: Agent, new: NewTask) -> tuple[Task, list[str]]:
+        """`request_task`: a task for oneself that waits for approval; the nearest superior is told by mail. Who has
+        nobody above approves for themselves. Returns it and the superiors' ids, nearest first."""
+        require_sound({"title": new.title, "description": new.description, "priority": new.priority})
+        approvers = [superior.id for superior in self.agents.superiors(requester.id)]
+        task = Task.made(
+            new_id("tsk"),
+            Change(by=requester.id, at=self.clock()),
+            status="backlog",
+            assignee_id=requester.id,
+            title=new.title,
+            priority=new.priority,
+            description=new.description,
+            requester_id=requester.id,
+            approval_status="pending" if approvers else "approved",
+        )
+        if not approvers:
+            self.workspace.tasks.add(task)
+            return task, approvers
+        letters = self._letters(requester, approvers[0], "request", "subject.task_request", task, task.description)
+        stored = self.operations.run(REQUEST_TASK, {"tasks": [as_text(task)], "letters": letters.facts})
+        self.messages.announced(letters, stored)
+        return task, approvers
+
+    def decide(self, actor: Agent, task_id: str, *, approve: bool, reason: str | None = None) -> Task:
+        """Approves or rejects a request; a strict superior of the requester may. The requester is told by mail."""
+        require_text("reason", reason)
+        task = self.workspace.tasks.get(entity_id("tsk", task_id))
+        requester = task.requester_id or task.created_by
+        if not is_superior(actor.id, requester, self.agents.all()):
+            raise Unauthorized("not_superior", agent_id=requester)
+        change = Change(by=actor.id, at=self.clock(), reason=reason, requester_id=requester)
+        decided = task.decided(change, approve=approve)
+        kind = "task_approved" if approve else "status_update"
+        subject = "subject.task_approved" if approve else "subject.task_rejected"
+        letters = self._letters(actor, requester, kind, subject, decided, reason or decided.title)
+        facts = {"task_id": task.id, "approve": approve, "change": change.facts, "letters": letters.facts}
+        _, stored = self.operations.run(DECIDE_REQUEST, facts)
+        self.messages.announced(letters, stored)
+        return self.workspace.tasks.get(task.id)
+
+    def apply_decision(self, intent: Intent) -> tuple[Task, list[Message]]:
+        """What an intent says was decided, and the requester's mail about it."""
+        change, approve = Change.of(intent.facts["change"], intent.id), intent.facts["approve"]
+        decided = self.workspace.tasks.update(
+            intent.facts["task_id"],
+            lambda found: found if found.has_taken(intent.id) else found.decided(change, approve=approve),
+        )
+        return decided, self.outbox.put(intent.facts["letters"], again=intent.again)
+
+    def waiting_for(self, approver_id: str) -> list[Task]:
+        """Requests that this agent may decide."""
+        agents = self.agents.all()
+        pending = [task for task in self.workspace.tasks.open() if task.approval_status == "pending" and not task.final]
+        return [
+            task for task in pending if task.created_by in agents and is_superior(approver_id, task.created_by, agents)
+        ]
+
+    def _letters(
+        self, sender: Agent, receiver_id: str, message_type: str, subject: str, task: Task, content: str
+    ) -> PreparedMessages:
+        draft = Draft(
+            content=content,
+            receiver_id=receiver_id,
+            message_type=message_type,
+            subject=self.texts(subject, title=task.title),
+            metadata={"task_id": task.id, "approval_status": task.approval_status},
+        )
+        return self.messages.compose(sender, draft)

@@ -1,0 +1,258 @@
+"""The board: tasks are assigned, edited, moved and stopped (docs/protocol.md, Tasks)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+
+from multi_agent_mcp.domain.agent import Agent, is_superior
+from multi_agent_mcp.domain.change import Change
+from multi_agent_mcp.domain.ids import entity_id, new_id
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task, priority_rank
+from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Refusal, Unauthorized
+from multi_agent_mcp.services.notices.interrupts import Interrupts
+from multi_agent_mcp.services.operations import ASSIGN_TASK, BLOCK_FAMILY, Operations
+from multi_agent_mcp.services.tasks.creation import require_sound
+from multi_agent_mcp.services.team.agents import Agents
+from multi_agent_mcp.services.validation import require_choice, require_text
+from multi_agent_mcp.store.intents import Intent
+from multi_agent_mcp.store.workspace import Workspace
+
+_STATUS_RANK = {"in_progress": 0, "blocked": 1, "todo": 2, "backlog": 3, "done": 4, "cancelled": 5}
+
+
+class TaskChanges:
+    """Every change of an existing task that is neither a report nor an approval."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        agents: Agents,
+        interrupts: Interrupts,
+        operations: Operations,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.workspace = workspace
+        self.agents = agents
+        self.interrupts = interrupts
+        self.operations = operations
+        self.clock = clock
+
+    def get(self, task_id: object) -> Task:
+        """Raises `InvalidId` or `TaskNotFound`."""
+        return self.workspace.tasks.get(entity_id("tsk", task_id))
+
+    def of(self, agent_id: str, status: str | None, limit: int) -> tuple[list[Task], int]:
+        """An agent's tasks, open ones first, and how many there are. Of the finished ones only those shown are
+        parsed."""
+        if status is not None:
+            require_choice("status", status, TASK_STATUSES)
+        tasks = [task for task in self.workspace.tasks.open(agent_id) if status in (None, task.status)]
+        tasks.sort(key=_board_order)
+        counts = self.workspace.tasks.closed_counts(agent_id)
+        total = len(tasks) + (counts.total() if status is None else counts[status])
+        if len(tasks) < limit and total > len(tasks):
+            tasks += self.workspace.tasks.closed(agent_id, label=status, limit=limit - len(tasks))
+        return tasks[:limit], total
+
+    def assign(self, actor: Agent, task_id: str, assignee_id: str | None) -> tuple[Task, str | None]:
+        """Hands a task to another agent (None: to nobody). Returns it and the previous assignee's id."""
+        task = self.get(task_id)
+        task.require_writer(actor.id, self.agents.all())
+        if assignee_id is not None:
+            self.agents.require_assignable(actor, self.agents.get(assignee_id))
+        change = Change(by=actor.id, at=self.clock())
+        facts = {"task_id": task.id, "assignee_id": assignee_id, "change": change.facts, "notice_id": new_id("ntf")}
+        assigned, previous = self.operations.run(ASSIGN_TASK, facts)
+        return assigned, previous
+
+    def apply_assignment(self, intent: Intent) -> tuple[Task, str | None]:
+        """What an intent says is assigned to whom: the task, its shelf, and a word to whoever was at work on it."""
+        assignee_id, change = intent.facts["assignee_id"], Change.of(intent.facts["change"], intent.id)
+
+        def reassign(found: Task) -> Task:
+            done = found.assignee_id == assignee_id or found.has_taken(intent.id)
+            return found if done else found.assigned(assignee_id, change)
+
+        task = self.workspace.tasks.update(intent.facts["task_id"], reassign)
+        mine = [entry for entry in task.history if entry.get("intent_id") == intent.id]
+        previous = next((entry["assignee_id"][0] for entry in mine if "assignee_id" in entry), task.assignee_id)
+        was_running = any(entry.get("status", [None])[0] == "in_progress" for entry in mine)
+        if was_running and previous not in (None, assignee_id, change.by):
+            self.interrupts.tell_reassigned(previous, task.id, intent.facts["notice_id"])
+        return task, previous
+
+    def set_status(self, actor: Agent, task_id: str, status: str, reason: str | None = None) -> tuple[Task, str]:
+        """Moves a task; returns it and its previous status.
+
+        Blocking or cancelling somebody else's task interrupts its assignee; blocking a parent blocks its open
+        subtasks first, all of them or none.
+        """
+        require_choice("status", status, TASK_STATUSES)
+        require_text("blocked_reason", reason)
+        task = self.get(task_id)
+        task.require_writer(actor.id, self.agents.all())
+        change = Change(by=actor.id, at=self.clock(), reason=reason)
+        children = self._open_subtasks(task.id) if status == "blocked" else []
+        if children:
+            return self._block_family(task, children, change, {}), task.status
+        return self._move(task.id, status, change)
+
+    def targets(self, actor: Agent, task: Task) -> dict[str, Refusal | None]:
+        """Where this task could be moved by `actor` now: every other status, and what it would be refused for (None:
+        nothing).
+        Changes nothing."""
+        others = [status for status in TASK_STATUSES if status != task.status]
+        try:
+            task.require_writer(actor.id, self.agents.all())
+        except Refusal as refusal:
+            return dict.fromkeys(others, refusal)
+        return {status: self._refusal(actor, task, status) for status in others}
+
+    def interrupt(
+        self, actor: Agent, agent_id: str, action: str, task_id: str | None, reason: str | None
+    ) -> Notification:
+        """`interrupt AGENT`: blocks or cancels the agent's task (the given one, else the one it works on), or asks it
+        to pause. An agent without a task is interrupted all the same."""
+        target = self.agents.get(agent_id)
+        if actor.role != "owner" and not is_superior(actor.id, target.id, self.agents.all()):
+            raise Unauthorized("not_superior", agent_id=target.id)
+        task = self.get(task_id) if task_id is not None else self.current(target.id)
+        if task is not None and task.assignee_id != target.id:
+            raise InvalidArguments(reason=f"{task.id} is not assigned to {target.id}")
+        if action == "pause":
+            return self.interrupts.pause(target.id, task.id if task else None)
+        if task is None:
+            return self.interrupts.stop(target.id, action)
+        moved, _ = self.set_status(actor, task.id, "blocked" if action == "blocked" else "cancelled", reason)
+        notice = self.interrupts.ensure(moved)
+        return notice if notice is not None else self.interrupts.stop(target.id, action)
+
+    def current(self, agent_id: str) -> Task | None:
+        """What an agent works on: `in_progress`, highest priority first, then oldest."""
+        return next(iter(self.in_progress(agent_id)), None)
+
+    def in_progress(self, agent_id: str) -> list[Task]:
+        mine = [task for task in self.workspace.tasks.open(agent_id) if task.status == "in_progress"]
+        return sorted(mine, key=work_order)
+
+    def startable(self, agent_id: str) -> list[Task]:
+        """The agent's tasks in `todo` that nothing keeps from being started, in working order."""
+        mine = [task for task in self.workspace.tasks.open(agent_id) if task.status == "todo"]
+        return sorted((task for task in mine if self._is_startable(task)), key=work_order)
+
+    def start(self, actor: Agent, task_id: str, change: Change | None = None) -> tuple[Task, str]:
+        """Moves a task to `in_progress`; of two who start it at once one is told that it was too late."""
+        return self._move(task_id, "in_progress", change or Change(by=actor.id, at=self.clock()))
+
+    def edit(self, task_id: str, updates: Mapping[str, str], change: Change) -> Task:
+        """Changes title, description, priority and status in one write; who may is the caller's business."""
+        fields = {name: value for name, value in updates.items() if name != "status"}
+        require_sound(fields)
+        status = updates.get("status")
+        if status is not None:
+            require_choice("status", status, TASK_STATUSES)
+        require_text("blocked_reason", change.reason)
+        before = self.get(task_id)
+        if status == "blocked" and before.status != "blocked" and (children := self._open_subtasks(before.id)):
+            return self._block_family(before, children, change, fields)
+
+        def apply(task: Task) -> Task:
+            task.require_open()
+            if status is None or status == task.status:
+                reason = {} if change.reason is None else {"blocked_reason": change.reason}
+                return task.edited(change, **fields, **reason)
+            return self._moved(task.edited(change, **fields), status, change)
+
+        task = self.workspace.tasks.update(task_id, apply)
+        self._tell(task)
+        return task
+
+    def apply_block(self, intent: Intent) -> Task:
+        """What an intent says is blocked: the subtasks, as far as they are still open, then their parent."""
+        change, fields = Change.of(intent.facts["change"], intent.id), intent.facts["fields"]
+        for child_id in intent.facts["children"]:
+            with suppress(InvalidStatusTransition):
+                self._move(child_id, "blocked", change)
+        return self._move(intent.facts["task_id"], "blocked", change, fields)[0]
+
+    def _block_family(self, parent: Task, children: list[Task], change: Change, fields: Mapping[str, str]) -> Task:
+        parent.move_to("blocked", change)  # raises for one that cannot be blocked
+        facts = {
+            "task_id": parent.id,
+            "children": [child.id for child in children],
+            "change": change.facts,
+            "fields": dict(fields),
+        }
+        blocked: Task = self.operations.run(BLOCK_FAMILY, facts)
+        return blocked
+
+    def _move(
+        self, task_id: str, status: str, change: Change, fields: Mapping[str, str] | None = None
+    ) -> tuple[Task, str]:
+        previous: list[str] = []
+
+        def move(task: Task) -> Task:
+            previous.append(task.status)
+            if task.has_taken(change.intent_id):
+                return task
+            return self._moved(task.edited(change, **(fields or {})), status, change)
+
+        task = self.workspace.tasks.update(task_id, move)
+        self._tell(task)
+        return task, previous[-1]
+
+    def _tell(self, task: Task) -> None:
+        """The assignee has the interrupt that belongs to the task now, and no earlier one."""
+        self.interrupts.ensure(task)
+        if task.assignee_id is not None:
+            self.interrupts.settle(task.assignee_id)
+
+    def _moved(self, task: Task, status: str, change: Change) -> Task:
+        """The transition; blocking or cancelling what somebody else is assigned to carries an interrupt."""
+        if status == "in_progress":
+            require_startable(self.workspace, task)
+        if status in INTERRUPT_ACTIONS and task.assignee_id not in (None, change.by):
+            return task.interrupted(status, change, new_id("ntf"))
+        return task.move_to(status, change)
+
+    def _refusal(self, actor: Agent, task: Task, status: str) -> Refusal | None:
+        try:
+            self._moved(task, status, Change(by=actor.id, at=self.clock()))
+        except Refusal as refusal:
+            return refusal
+        return None
+
+    def _open_subtasks(self, parent_id: str) -> list[Task]:
+        """Open subtasks of a task, deepest first."""
+        found: list[Task] = []
+        level, seen = {parent_id}, {parent_id}
+        everything = self.workspace.tasks.open()
+        while level:
+            children = [task for task in everything if task.parent_task_id in level and task.id not in seen]
+            level = {task.id for task in children}
+            seen |= level
+            found = children + found
+        return [task for task in found if task.status in ("todo", "in_progress")]
+
+    def _is_startable(self, task: Task) -> bool:
+        with suppress(Refusal):
+            require_startable(self.workspace, task)
+            return True
+        return False
+
+
+def require_startable(workspace: Workspace, task: Task) -> None:
+    """Raises `InvalidStatusTransition` for a task that is unassigned, not approved, or waits for others."""
+    task.require_startable({key: workspace.tasks.find(key) for key in task.dependencies})
+
+
+def work_order(task: Task) -> tuple[int, datetime, str]:
+    """Highest priority first, then oldest."""
+    return -priority_rank(task.priority), task.created_at, task.id
+
+
+def _board_order(task: Task) -> tuple[int, int, datetime, str]:
+    return (_STATUS_RANK.get(task.status, 9), *work_order(task))

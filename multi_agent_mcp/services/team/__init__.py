@@ -1,0 +1,1 @@
+"""Who takes part: agents, their keys and signatures, a session directory from a team.yaml."""

@@ -1,0 +1,191 @@
+"""Who takes part: registering, removing, passkeys."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from multi_agent_mcp.config import session_names
+from multi_agent_mcp.domain.agent import Agent, is_superior, superiors
+from multi_agent_mcp.domain.ids import AgentId, session_name
+from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
+from multi_agent_mcp.domain.signature import public_key
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.errors import (
+    AgentNotAssignedToProject,
+    AgentNotFound,
+    AlreadyExists,
+    InvalidSession,
+    Refusal,
+    StorageError,
+    Unauthorized,
+)
+from multi_agent_mcp.store.files.containment import read_file
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.disk import storage_errors
+
+logger = logging.getLogger(__name__)
+
+
+class Agents:
+    """The registry of one session, with everybody's key."""
+
+    def __init__(self, workspace: Workspace, clock: Callable[[], datetime]) -> None:
+        self.workspace = workspace
+        self.clock = clock
+        self.registry = workspace.registry
+        self._proven: dict[str, str] = {}
+
+    def all(self) -> Mapping[str, Agent]:
+        """The agents that can be written to."""
+        return self.registry.active()
+
+    def get(self, agent_id: str) -> Agent:
+        """Raises `InvalidId` or `AgentNotFound`."""
+        return self.registry.get(parse_agent_id(agent_id))
+
+    def participant(self, agent_id: str) -> Agent:
+        """As `get`, but an agent of another session under this root is told apart: it exists and does not belong
+        here (`AgentNotAssignedToProject`; docs/protocol.md, Chat-session operations)."""
+        try:
+            return self.get(agent_id)
+        except AgentNotFound:
+            for session in session_names(self.workspace.root):
+                if agent_id in Workspace(self.workspace.root, session_name(session)).registry.active():
+                    here = self.workspace.session
+                    raise AgentNotAssignedToProject(agent_id=agent_id, session=here) from None
+            raise
+
+    def owner(self) -> Agent:
+        """The human who owns the team (the first one, should there be several). Raises `AgentNotFound`."""
+        for agent in self.all().values():
+            if agent.role == "owner":
+                return agent
+        raise AgentNotFound("no_owner")
+
+    def add(self, agent: Agent) -> Agent:
+        """Registers an agent: its key, its mailbox, its record. Raises `AlreadyExists`."""
+        parse_agent_id(agent.id)
+        self.registry.require_free(agent.id)
+        key = self._own_key(agent.id)
+        self.workspace.make_inboxes(agent.id)
+        fresh = replace(
+            agent,
+            name=agent.name or agent.id,
+            created_at=agent.created_at or format_time(self.clock()),
+            passkey_hash=passkey_hash(key),
+            public_key=public_key(key),
+        )
+        return self.registry.add(fresh)
+
+    def register(self, agent: Agent, *, by: Agent) -> tuple[Agent, bool]:
+        """`register_agent_to_ipc`: adds an agent unless it is known; an admin cannot make owners. Raises
+        `AlreadyExists` for an id that differs from a known one in case only.
+
+        Without a parent the newcomer stands below whoever registers it.
+        """
+        if agent.role == "owner" and by.role != "owner":
+            raise Unauthorized("role_raise", role=agent.role)
+        if agent.parent_id is not None:
+            self.get(agent.parent_id)
+        elif agent.role != "owner":
+            agent = replace(agent, parent_id=by.id)
+        try:
+            return self.add(agent), True
+        except AlreadyExists:
+            if agent.id not in self.all():
+                raise  # another one, whose id differs in case only
+            return self.get(agent.id), False
+
+    def change(self, agent_id: str, **changed: Any) -> Agent:
+        """Sets these fields of an agent; an empty text takes a value away. Raises `InvalidId` or `AgentNotFound`."""
+        agent = self.get(agent_id)
+        wanted = {key: None if value == "" else value for key, value in changed.items()}
+        if wanted.get("name", agent.name) is None:
+            wanted["name"] = agent.id
+        return self.registry.update(agent.id, **wanted)
+
+    def remove(self, agent_id: str) -> Agent:
+        """Nobody can write to a removed agent; its record and its files stay."""
+        self.get(agent_id)
+        return self.registry.update(agent_id, status="removed")
+
+    def require_assignable(self, actor: Agent, assignee: Agent) -> None:
+        """Work is handed down or taken oneself, never up; the Owner may give it to anybody. Raises `Unauthorized`."""
+        if actor.role == "owner" or assignee.id == actor.id:
+            return
+        if assignee.role == "owner" or is_superior(assignee.id, actor.id, self.all()):
+            raise Unauthorized("superior_task", agent_id=assignee.id)
+
+    def superiors(self, agent_id: str) -> list[Agent]:
+        """The strict ancestors, nearest first; an error when the hierarchy has a cycle or a hole."""
+        return list(superiors(agent_id, self.all()))
+
+    def authenticate(self, agent_id: object, passkey: object) -> Agent:
+        """The agent, if the passkey is its own: this process signs with it from now on, also where the key file is not
+        to be read. Raises `InvalidId`, `AgentNotFound`, `InvalidSession`."""
+        agent = self.registry.get(parse_agent_id(agent_id))
+        if not isinstance(passkey, str) or not is_passkey_of(agent, passkey):
+            raise InvalidSession("wrong_passkey", agent_id=agent.id)
+        self._proven[agent.id] = passkey
+        self.publish_keys()
+        if agent.public_key not in (None, public_key(passkey)):
+            logger.warning("the public key of %s in agents.json is not its key's: see doctor", agent.id)
+        return agent
+
+    def publish_keys(self) -> None:
+        """Gives agents from before messages were signed with Ed25519 their public keys: those whose key this process
+        has and can prove by its hash. One that is there is not replaced (`doctor` tells when it is not the key's).
+        What the disk refuses waits for the next process."""
+        with suppress(StorageError):
+            for agent in self.all().values():
+                key = self.known_key(agent.id) if agent.public_key is None else None
+                if key is not None and is_passkey_of(agent, key):
+                    self.registry.update(agent.id, public_key=public_key(key))
+
+    def known_key(self, agent_id: str) -> str | None:
+        """The key that this process can sign with in the agent's name, if it has one. An empty one would let anybody
+        sign, and the sender of a hand-written message may be anything."""
+        try:
+            key = self.stored_key(parse_agent_id(agent_id))
+        except Refusal:
+            key = ""
+        return key or self._proven.get(agent_id)
+
+    def stored_key(self, agent_id: AgentId | str) -> str:
+        """The key from `secrets/{agent_id}.key`; raises `InvalidSession` when it is missing."""
+        path = self.workspace.key_path(agent_id)
+        with storage_errors(path, FileNotFoundError):
+            try:
+                self.workspace.files.containment.require(path.parent)
+                return read_file(path)[0].decode("ascii", errors="replace").strip()
+            except FileNotFoundError as error:
+                raise InvalidSession("missing_passkey", agent_id=agent_id) from error
+
+    def _own_key(self, agent_id: str) -> str:
+        """The agent's key, made if there is none: a second `init` keeps keys."""
+        try:
+            return self.stored_key(agent_id)
+        except InvalidSession:
+            try:
+                key = secrets.token_urlsafe(32)
+                self.workspace.files.create(self.workspace.key_path(agent_id), f"{key}\n".encode("ascii"))
+            except FileExistsError:
+                return self.stored_key(agent_id)
+            return key
+
+
+def is_passkey_of(agent: Agent, passkey: str) -> bool:
+    return hmac.compare_digest(passkey_hash(passkey).encode(), str(agent.passkey_hash).encode())
+
+
+def passkey_hash(passkey: str) -> str:
+    """Keys are 256 random bits, so a plain digest is enough: there is nothing to guess."""
+    return f"sha256:{hashlib.sha256(passkey.encode(errors='surrogatepass')).hexdigest()}"

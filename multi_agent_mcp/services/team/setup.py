@@ -1,0 +1,138 @@
+"""`init`: a session directory from a team.yaml."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from multi_agent_mcp.config import NOT_YAML, parse_limits
+from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
+from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
+from multi_agent_mcp.domain.ids import differing_in_case, session_name
+from multi_agent_mcp.domain.times import format_time, now
+from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId
+from multi_agent_mcp.services.team.agents import Agents
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.disk import make_directory, storage_errors
+from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
+
+_AGENT_KEYS = frozenset({"id", "role", "type", "name", "parent", "parent_id", "command", "host"})
+
+
+@dataclass(frozen=True)
+class Team:
+    """A parsed team.yaml."""
+
+    agents: tuple[Agent, ...]
+    session: str | None = None
+    language: str | None = None
+    limits: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_team(path: Path) -> Team:
+    """Parses a team.yaml (docs/protocol.md, Team file). Raises `InvalidArguments` or `InvalidId` with one sentence."""
+    try:
+        data = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe loaders
+    except (OSError, *NOT_YAML) as error:
+        raise InvalidArguments("bad_team", reason=" ".join(str(error).split())[:200]) from error
+    if not isinstance(data, dict) or not isinstance(data.get("agents"), list):
+        raise InvalidArguments("bad_team", reason="it needs a list `agents`")
+    agents = tuple(_agent(record) for record in data["agents"])
+    ids = [agent.id for agent in agents]
+    lowered = [agent_id.lower() for agent_id in ids]
+    if twice := {agent_id for agent_id in ids if lowered.count(agent_id.lower()) > 1}:
+        raise InvalidArguments("bad_team", reason=f"{', '.join(sorted(twice))} stands there twice")
+    language = data.get("language")
+    if language is not None and language not in LANGUAGES:
+        raise InvalidArguments("bad_language", language=repr(language)[:40], allowed=", ".join(LANGUAGES))
+    limits = data.get("limits") or {}
+    parse_limits(limits)
+    return Team(agents, data.get("session"), language, limits)
+
+
+def _agent(record: Any) -> Agent:
+    if not isinstance(record, dict) or "id" not in record:
+        raise InvalidArguments("bad_team", reason=f"an agent needs an id: {record!r:.80}")
+    try:
+        agent_id = parse_agent_id(record["id"])
+    except InvalidId as error:
+        raise InvalidId(value=repr(record["id"])[:80]) from error
+    role, kind = record.get("role", "worker"), record.get("type", "ai")
+    if role not in ROLES:
+        raise InvalidArguments("bad_team", reason=f"role {role!r} of {agent_id} is not one of {', '.join(ROLES)}")
+    if kind not in AGENT_TYPES:
+        raise InvalidArguments("bad_team", reason=f"type {kind!r} of {agent_id} is not one of {', '.join(AGENT_TYPES)}")
+    parent = record.get("parent_id", record.get("parent"))
+    return Agent(
+        id=agent_id,
+        role=role,
+        type=kind,
+        name=str(record.get("name") or ""),
+        parent_id=None if parent is None else parse_agent_id(parent),
+        command=_text_or_none(record, "command"),
+        host=_text_or_none(record, "host"),
+        extra=_as_json({str(key): value for key, value in record.items() if key not in _AGENT_KEYS}),
+    )
+
+
+def _as_json(extra: dict[str, Any]) -> dict[str, Any]:
+    """Keys of the user's own, kept in agents.json: what JSON does not know (dates) becomes text."""
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(extra, default=str, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArguments("bad_team", reason=" ".join(str(error).split())[:200]) from error
+    return plain
+
+
+def _text_or_none(record: Mapping[str, Any], key: str) -> str | None:
+    value = record.get(key)
+    if value is not None and not isinstance(value, str):
+        raise InvalidArguments("bad_team", reason=f"{key} of {record['id']} is not a text")
+    return value
+
+
+def create_session(root: Path, session: str, team: Team, language: str | None) -> Path:
+    """Makes (or completes) the session directory: a second `init` adds agents and keeps keys, mail and settings.
+
+    Returns its path. Raises `AlreadyExists` for a name that differs from that of another session in case only.
+    """
+    workspace = Workspace(root, session_name(session))
+    with storage_errors(workspace.path):
+        make_directory(root)
+        if (other := differing_in_case(session, os.listdir(root))) is not None:  # noqa: PTH208 - only names
+            raise AlreadyExists("differs_in_case", name=session, known=other)
+        make_directory(workspace.path)
+    settings: dict[str, Any] = {
+        "id": session,
+        "language": language or team.language or DEFAULT_LANGUAGE,
+        "created_at": format_time(now()),
+        "limits": dict(team.limits),
+    }
+    text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+    workspace.registry.create()
+    with suppress(FileExistsError):  # a second init. Last, because with this file there is a session.
+        workspace.files.create(workspace.settings_path, text.encode())
+    return workspace.path
+
+
+def add_missing(agents: Agents, team: Team) -> list[str]:
+    """Registers the team's agents that are not registered yet; for the others the team.yaml's command, host and name
+    are brought up to date. Returns the ids that were added."""
+    added = []
+    for agent in team.agents:
+        try:
+            agents.add(agent)
+            added.append(agent.id)
+        except AlreadyExists:
+            if agent.id not in agents.all():
+                raise  # another one, whose id differs in case only
+            changed = {"command": agent.command, "host": agent.host, "name": agent.name or None}
+            agents.registry.update(agent.id, **{key: value for key, value in changed.items() if value is not None})
+    return added

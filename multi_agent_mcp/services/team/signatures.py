@@ -1,0 +1,56 @@
+"""Signatures: messages are signed with their sender's key, and only what verifies has an effect.
+
+Every agent's processes run as the same user and can read every key: a signature shows that a message was written by
+this program or by somebody who took the key on purpose, not more (docs/security.md).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Literal
+
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.signature import has_old_scheme, is_signed_by, is_signed_with, signature
+from multi_agent_mcp.services.team.agents import Agents
+
+logger = logging.getLogger(__name__)
+
+Verdict = Literal["signed", "unsigned", "tampered", "no_key", "misplaced"]
+
+
+class Signatures:
+    """Signs with the senders' keys and verifies with their public ones."""
+
+    def __init__(self, agents: Agents) -> None:
+        self.agents = agents
+
+    def sign(self, message: Message) -> Message:
+        """The message with its sender's signature; unsigned, said aloud, when the sender's key cannot be read."""
+        key = self.agents.known_key(message.sender_id)
+        if key is None:
+            logger.warning("message %s is not signed: the key of %s cannot be read", message.id, message.sender_id)
+            return message
+        return replace(message, signature=signature(message, key))
+
+    def verdict(self, message: Message, mailbox_of: str | None = None) -> Verdict:
+        """What the signature says. `misplaced`: a genuine message to somebody else than the agent `mailbox_of`."""
+        if message.signature is None:
+            return "unsigned"
+        genuine = self._is_genuine(message)
+        if not genuine:
+            return "no_key" if genuine is None else "tampered"
+        return "signed" if mailbox_of in (None, message.receiver_id) else "misplaced"
+
+    def verifies(self, message: Message, mailbox_of: str | None = None) -> bool:
+        return self.verdict(message, mailbox_of) == "signed"
+
+    def _is_genuine(self, message: Message) -> bool | None:
+        """None when there is nothing to check it with. An agent that was removed has signed what it has signed."""
+        sender = self.agents.registry.all().get(message.sender_id)
+        if sender is None:
+            return None
+        if has_old_scheme(message):
+            key = self.agents.known_key(sender.id)
+            return None if key is None else is_signed_with(message, key)
+        return None if sender.public_key is None else is_signed_by(message, sender.public_key)

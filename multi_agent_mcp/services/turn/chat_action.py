@@ -1,0 +1,73 @@
+"""What a chat session is to do next (docs/protocol.md, Next action)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.conversation import Conversation
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.services.chat.conversations import ENDED, Conversations, is_conversational
+from multi_agent_mcp.services.chat.delegations import Delegations, as_answer
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.texts import Texts
+
+
+class ChatAction:
+    """A chat session's loop: delegations, requests, messages, ends of conversations."""
+
+    def __init__(
+        self, workspace: Workspace, delegations: Delegations, conversations: Conversations, texts: Texts
+    ) -> None:
+        self.workspace = workspace
+        self.delegations = delegations
+        self.conversations = conversations
+        self.texts = texts
+
+    def next_action(self, agent: Agent, session: AgentSession) -> dict[str, Any]:
+        """The strongest claim first; `exit` once the conversations of this session are over, else `wait`."""
+        delegations = self.delegations.take(session)
+        if delegations:
+            return self._action("process_delegation", delegation=as_answer(delegations[0]))
+        mine = self.conversations.of_agent(agent.id)
+        unread = [message for _, message in self.workspace.mailbox(agent.id).unread()]
+        words = [(message, of) for message in unread if (of := self.conversations.of_mail(agent.id, message))]
+        return (
+            self._request(agent, mine, {of.id for _, of in words})
+            or self._mail("conversation_ended", [of for message, of in words if tells_end(message, of)])
+            or self._mail("conversation_message", [of for message, of in words if is_conversational(message)])
+            or (self._action("read_messages", unread_count=len(unread)) if unread else None)
+            or self._action("exit" if self._is_over(mine, session) else "wait")
+        )
+
+    def _request(self, agent: Agent, mine: list[Conversation], waiting: set[str]) -> dict[str, Any] | None:
+        """A conversation somebody wants to begin with this agent."""
+        for item in mine:
+            if item.status == "pending" and item.target_agent_id == agent.id and item.id in waiting:
+                facts = {"conversation_id": item.id, "initiator_id": item.initiator_id, "purpose": item.purpose}
+                return self._action("conversation_request", **facts)
+        return None
+
+    def _mail(self, action: str, each: list[Conversation]) -> dict[str, Any] | None:
+        """`each` is the conversation of every message that this action is about."""
+        ids = list(dict.fromkeys(conversation.id for conversation in each))
+        return self._action(action, conversation_ids=ids, unread_count=len(each)) if ids else None
+
+    def _is_over(self, mine: list[Conversation], session: AgentSession) -> bool:
+        """Whether this session has had a conversation and none of the agent's is still open. One whose clock was set
+        back since it began cannot tell by the time, and takes any that has ended."""
+        set_back = session.last_activity_at < session.created_at
+        ended_here = any(
+            item.ended_at is not None and (set_back or item.ended_at >= session.created_at) for item in mine
+        )
+        return ended_here and all(item.status == "ended" for item in mine)
+
+    def _action(self, action: str, **needed: Any) -> dict[str, Any]:
+        key = f"next.chat.{action}"
+        return {"action": action, "instruction": self.texts(key if key in self.texts else f"next.{action}"), **needed}
+
+
+def tells_end(message: Message, conversation: Conversation) -> bool:
+    """Whether this mail says that its conversation has ended, and it has."""
+    return bool(message.metadata.get(ENDED)) and conversation.status == "ended"

@@ -1,0 +1,203 @@
+"""What to do next, and being done with it: `get_next_action` and `report_completed`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.change import Change
+from multi_agent_mcp.domain.outcomes import completed
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
+from multi_agent_mcp.services.chat.conversations import is_conversational
+from multi_agent_mcp.services.operations import REPORT_COMPLETED, Operations
+from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
+from multi_agent_mcp.services.sessions.executions import Executions
+from multi_agent_mcp.services.tasks.approvals import Approvals
+from multi_agent_mcp.services.tasks.assignment import Assignments
+from multi_agent_mcp.services.tasks.changes import TaskChanges
+from multi_agent_mcp.services.validation import require_text
+from multi_agent_mcp.store.intents import Intent
+from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
+from multi_agent_mcp.texts import Texts
+
+DESCRIPTION_CHARACTERS = 1_500
+TEXT_CHARACTERS = 700
+CHECKLIST_CHARACTERS = 1_200
+DEPENDENCIES_SHOWN = 50
+REVIEWS_SHOWN = 10
+
+
+class NextAction:
+    """A task session's loop."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        task_changes: TaskChanges,
+        approvals: Approvals,
+        assignments: Assignments,
+        executions: Executions,
+        operations: Operations,
+        texts: Texts,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.workspace = workspace
+        self.task_changes = task_changes
+        self.approvals = approvals
+        self.assignments = assignments
+        self.executions = executions
+        self.operations = operations
+        self.texts = texts
+        self.clock = clock
+
+    def next_action(self, agent: Agent, session: LiveSession) -> dict[str, Any]:
+        """What a task session is to do now, strongest claim first: `work`, `review`, `read_messages`, else `exit` for
+        a session whose task is over, else `wait`. Work is started by being handed out."""
+        task = self._work(agent, session)
+        if task is not None:
+            self.begin(session, task.id)
+            return self._action("work", task=full(task), task_file=self._file(task))
+        if agent.role != "worker" and (requests := self.approvals.waiting_for(agent.id)):
+            return self._action("review", tasks=[summary_of(request) for request in requests[:REVIEWS_SHOWN]])
+        if unread := self._unread(agent, session):
+            return self._action("read_messages", unread_count=unread)
+        return self._action("exit" if session.record.task_id is not None else "wait")
+
+    def begin(self, session: LiveSession, task_id: str) -> None:
+        """Binds the session to a task that is in progress and opens the execution."""
+        session.bind_task(task_id)
+        self.executions.begin(session.record, task_id)
+
+    def report_completed(
+        self, agent: Agent, session: LiveSession, result: str, summary: str | None, next_steps: str | None
+    ) -> Task:
+        """The end of the work on the session's task: the task takes the result, the execution is closed, the superior
+        is told once (also when `report_task_completion` was used)."""
+        self.assignments.require_tellable(summary)  # before anything is changed
+        require_text("next_steps", next_steps)
+        task = self._reported_task(agent, session)
+        change = Change(by=agent.id, at=self.clock(), reason=summary if result != "success" else None)
+        execution = self.executions.running(session.record)
+        facts = {
+            "task_id": task.id,
+            "change": change.facts,
+            "report": [result, summary, next_steps],
+            "execution_id": execution.id if execution is not None else None,
+        }
+        done: Task = self.operations.run(REPORT_COMPLETED, facts)
+        return done
+
+    def apply_completion(self, intent: Intent) -> Task:
+        """What an intent says was completed: the task, its execution, the superior's mail."""
+        change, (result, summary, next_steps) = Change.of(intent.facts["change"], intent.id), intent.facts["report"]
+
+        def complete(task: Task) -> Task:
+            if task.has_taken(intent.id):
+                return task
+            task.require_assignee(change.by)
+            return completed(task, change, result, summary, next_steps)
+
+        done = self.workspace.tasks.update(intent.facts["task_id"], complete)
+        if intent.facts["execution_id"] is not None:
+            execution = self.workspace.executions.get(intent.facts["execution_id"])
+            self.executions.finish(execution, error_message=None if result == "success" else (summary or result))
+        self.assignments.announce_completion(self.task_changes.agents.get(change.by), done, result, summary)
+        return done
+
+    def _unread(self, agent: Agent, session: LiveSession) -> int:
+        """How much mail waits for this session: while a chat session of the agent lives, words in a conversation are
+        for that one, as its doorbell is."""
+        unread = [message for _, message in self.workspace.mailbox(agent.id).unread()]
+        if session.has_sibling("chat"):
+            unread = [message for message in unread if not is_conversational(message)]
+        return len(unread)
+
+    def _work(self, agent: Agent, session: LiveSession) -> Task | None:
+        """The task to work on: the session's own, else one in progress, else the first that can be started."""
+        running = self.task_changes.in_progress(agent.id)
+        for task in running:
+            if task.id == session.record.task_id:
+                return task
+        if running:
+            return running[0]
+        for task in self.task_changes.startable(agent.id):
+            try:
+                return self.task_changes.start(agent, task.id)[0]
+            except InvalidStatusTransition:
+                continue  # another session of this agent was faster, or it was blocked meanwhile
+        return None
+
+    def _reported_task(self, agent: Agent, session: LiveSession) -> Task:
+        """Which task a report is about: the session's; for a session that was never handed one, the task in progress,
+        or the one that was last taken from it by an interrupt."""
+        if session.record.task_id is not None:
+            return self.task_changes.get(session.record.task_id)
+        current = self.task_changes.current(agent.id)
+        if current is not None:
+            return current
+        stopped = [task for task in self.workspace.tasks.open(agent.id) if task.interrupt_id is not None]
+        if not stopped:
+            raise TaskNotFound("no_task_in_session")
+        return max(stopped, key=lambda task: task.status_changed_at or task.updated_at)
+
+    def _file(self, task: Task) -> str:
+        return str(self.workspace.tasks.folder(task.assignee_id or UNASSIGNED).path / f"{task.id}.md")
+
+    def _action(self, action: str, **needed: Any) -> dict[str, Any]:
+        return {"action": action, "instruction": self.texts(f"next.{action}"), **needed}
+
+
+def summary_of(task: Task) -> dict[str, Any]:
+    """A task in a list."""
+    return {
+        "task_id": task.id,
+        "title": task.title,
+        "status": task.status,
+        "priority": task.priority,
+        "created_at": format_time(task.created_at),
+    }
+
+
+def full(task: Task) -> dict[str, Any]:
+    """A task as its worker needs it, as far as it fits into an answer; the whole of it stands in its file."""
+    answer = summary_of(task) | {
+        "description": clipped(task.description, DESCRIPTION_CHARACTERS),
+        "created_by": task.created_by,
+        "assignee_id": task.assignee_id,
+        "parent_task_id": task.parent_task_id,
+        "dependencies": list(task.dependencies[:DEPENDENCIES_SHOWN]),
+        "progress": task.progress,
+        "checklist": _first_of(task.checklist, CHECKLIST_CHARACTERS),
+        "blocked_reason": clipped(task.blocked_reason),
+        "completion_result": task.completion_result,
+        "completion_summary": clipped(task.completion_summary),
+        "next_steps": clipped(task.next_steps),
+    }
+    cut = len(answer["checklist"]) < len(task.checklist)
+    return answer | ({"checklist_length": len(task.checklist)} if cut else {})
+
+
+def clipped(text: str | None, characters: int = TEXT_CHARACTERS) -> str | None:
+    """A text that takes at most about so many characters of JSON; its length stands at its end when it was cut."""
+    if not text:
+        return text
+    shown = text[:characters]
+    while len(json.dumps(shown, ensure_ascii=False)) > characters + len('""'):
+        shown = shown[: len(shown) * 3 // 4]
+    return text if shown == text else f"{shown}… ({len(text)})"
+
+
+def _first_of(items: Iterable[Mapping[str, Any]], characters: int) -> list[dict[str, Any]]:
+    """The first items that take at most so many characters of JSON."""
+    shown = []
+    for item in items:
+        characters -= len(json.dumps(dict(item), ensure_ascii=False, default=str))
+        if characters < 0:
+            break
+        shown.append(dict(item))
+    return shown

@@ -1,0 +1,110 @@
+"""What a worker's report does to its task: applied when the Admin reads it (docs/protocol.md, Reports)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import datetime
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.change import Change
+from multi_agent_mcp.domain.ids import entity_id
+from multi_agent_mcp.domain.message import REPORT_TYPES, Message, page_order
+from multi_agent_mcp.domain.outcomes import progressed, reported
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.errors import InvalidStatusTransition, Refusal, StorageError
+from multi_agent_mcp.services.overview.dashboard import Dashboard
+from multi_agent_mcp.services.tasks.changes import require_startable
+from multi_agent_mcp.store.workspace import Workspace
+
+logger = logging.getLogger(__name__)
+
+
+class Reports:
+    """Applies `task_progress`, `task_complete` and `task_failed` messages, once each, in order, in the assignee's
+    name."""
+
+    def __init__(self, workspace: Workspace, dashboard: Dashboard, clock: Callable[[], datetime]) -> None:
+        self.workspace = workspace
+        self.dashboard = dashboard
+        self.clock = clock
+
+    def apply(self, reader: Agent, messages: Iterable[Message]) -> dict[str, Refusal]:
+        """Brings the reports into their tasks. Idempotent: a report read twice (its reader died) counts once.
+
+        Returns, by message id, why a task could not follow its report; that stands in the task's history, too.
+        """
+        refused: dict[str, Refusal] = {}
+        for message in sorted(_reports(reader, messages), key=page_order):
+            try:
+                # Parsed like any id: the sender of a report must not name a file somewhere else.
+                task_id = entity_id("tsk", message.metadata.get("task_id"))
+                self.workspace.tasks.update(task_id, self._change(message, refused))
+            except Refusal as refusal:
+                logger.warning("report %s was not applied: %s", message.id, refusal)
+        return refused
+
+    def dashboard_after(self, reader: Agent, messages: Iterable[Message]) -> bool:
+        """Rewrites the dashboard if reports were among the messages; whether it did. Being derived, it must not keep
+        the mail from its reader: what refuses now is made good by the next report."""
+        if not _reports(reader, messages):
+            return False
+        try:
+            self.dashboard.write()
+        except StorageError as refusal:
+            logger.warning("the dashboard was not rewritten: %s", refusal)
+            return False
+        return True
+
+    def _change(self, message: Message, refused: dict[str, Refusal]) -> Callable[[Task], Task]:
+        change = Change(by=message.sender_id, at=self.clock(), message_id=message.id)
+
+        def apply(task: Task) -> Task:
+            if task.final or task.has_applied(message.id) or "result" in message.metadata:
+                return task  # `report_completed` has brought its result into the task itself
+            task.require_assignee(message.sender_id)
+            try:
+                return self._followed(task, message, change)
+            except InvalidStatusTransition as refusal:
+                refused[message.id] = refusal
+                return task.refused_report(change, message.message_type, refusal.key.removeprefix("error."))
+
+        return apply
+
+    def _followed(self, task: Task, message: Message, change: Change) -> Task:
+        """The task after the report. One that has not begun yet begins by it, so it needs what any start needs: a
+        report is no way around an approval or a dependency. Raises `InvalidStatusTransition`."""
+        outcome = _outcome(task, message, change)
+        begins = task.status != "in_progress" and outcome.status != task.status
+        if begins or task.approval_status != "approved":
+            require_startable(self.workspace, task)
+        return outcome
+
+
+def _outcome(task: Task, message: Message, change: Change) -> Task:
+    """What the report says has become of the task."""
+    if message.message_type == "task_progress":
+        return progressed(task, change, _progress(message), _checklist(message), message.created_at)
+    summary = message.metadata.get("summary") or message.content
+    failed = message.message_type == "task_failed"
+    reason = message.content if failed else None
+    return reported(task, replace(change, reason=reason), failed=failed, summary=str(summary))
+
+
+def _reports(reader: Agent, messages: Iterable[Message]) -> list[Message]:
+    if reader.role == "worker":
+        return []
+    return [message for message in messages if message.message_type in REPORT_TYPES and "task_id" in message.metadata]
+
+
+def _progress(message: Message) -> int | None:
+    value = message.metadata.get("progress")
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 100 else None
+
+
+def _checklist(message: Message) -> tuple[dict[str, object], ...] | None:
+    value = message.metadata.get("checklist")
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        return None
+    return tuple(value)

@@ -1,0 +1,1 @@
+"""Entities as text: a YAML header and a Markdown body."""

@@ -1,0 +1,221 @@
+"""Entity and text: a YAML header, a line `---`, one blank line, and the body byte for byte (docs/format.md).
+
+python-frontmatter's own `loads` strips the body, so only its handler is used: it splits, loads and exports (with
+libyaml where there is one), and the body is left as it is.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from datetime import date, datetime
+from types import NoneType, UnionType
+from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+
+from frontmatter.default_handlers import YAMLHandler
+
+from multi_agent_mcp.config import NOT_YAML
+from multi_agent_mcp.domain.entity import Entity
+from multi_agent_mcp.domain.times import format_time, parse_time
+from multi_agent_mcp.store.codec.yaml_header import Loader, dump
+
+E = TypeVar("E", bound=Entity)
+
+_BOUNDARY = re.compile(r"^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
+_BLANK_LINE = re.compile(r"\A\r?\n")
+_VALUES_MAX, _DEPTH_MAX = 200_000, 64  # a header beyond that is an accident or a bomb of aliases
+
+
+class Unreadable(Exception):
+    """The file cannot be read at all; the reason goes beside it into quarantine."""
+
+
+class Document(NamedTuple):
+    header: Mapping[str, Any]
+    body: str
+
+
+_handler = YAMLHandler(fm_boundary=_BOUNDARY)
+
+
+def parse(data: bytes) -> Document:
+    """Splits a file into header and body. Raises `Unreadable` with one sentence."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"not UTF-8: {error.reason} at byte {error.start}") from error
+    if not _handler.detect(text):
+        raise Unreadable("no front matter: the first line is not ---")
+    try:
+        header_text, body = _handler.split(text)
+    except ValueError as error:
+        raise Unreadable("the front matter is not closed by a line ---") from error
+    return Document(_load(header_text), _BLANK_LINE.sub("", body))
+
+
+def _load(header_text: str) -> Mapping[str, Any]:
+    try:
+        header = _handler.load(header_text, Loader=Loader)
+    except NOT_YAML as error:
+        raise Unreadable(f"the front matter is not YAML: {' '.join(str(error).split())[:200]}") from error
+    if not isinstance(header, dict):
+        raise Unreadable("the front matter is not a mapping of keys to values")
+    _require_tree(header)
+    return {str(key): value for key, value in header.items()}
+
+
+def _require_tree(header: Any) -> None:
+    """Raises `Unreadable` for what could be read and never be written again: aliases that contain themselves."""
+    pending, visited = [(header, 0)], 0
+    while pending:
+        value, depth = pending.pop()
+        visited += 1
+        if depth > _DEPTH_MAX or visited > _VALUES_MAX:
+            raise Unreadable("the front matter is nested too deeply, or contains itself")
+        if isinstance(value, dict):
+            pending += [(item, depth + 1) for item in value.values()]
+        elif isinstance(value, (list, tuple)):
+            pending += [(item, depth + 1) for item in value]
+
+
+def render(document: Document) -> bytes:
+    """The file's bytes. Raises ValueError for a lone surrogate, which no UTF-8 file can hold."""
+    return f"---\n{dump(document.header)}\n---\n\n{document.body}".encode()
+
+
+class Codec(Generic[E]):
+    """Translates one entity type. Fields are keys in order; the type of a field says how it is written and read."""
+
+    def __init__(self, entity_type: type[E]) -> None:
+        self.entity_type = entity_type
+        self.body = entity_type.BODY
+        hints = get_type_hints(entity_type)
+        names = [spec.name for spec in fields(entity_type) if spec.name not in ("extra", self.body)]
+        self._readers = {name: _reader(hints[name]) for name in names}
+
+    def encode(self, entity: E) -> bytes:
+        values = ((name, getattr(entity, name)) for name in self._readers)
+        left_out = entity.LEFT_OUT
+        header = {name: _plain(value) for name, value in values if value is not None or name not in left_out}
+        body = getattr(entity, self.body) if self.body else ""
+        return render(Document({**header, **entity.extra}, body))
+
+    def decode(self, data: bytes, **fallback: Any) -> E:
+        """Reads leniently: what is missing or makes no sense takes its value from `fallback`, else the default."""
+        header, body = parse(data)
+        values: dict[str, Any] = {name: value for name, value in fallback.items() if name in self._readers}
+        for name, read in self._readers.items():
+            if name in header and (value := read(header[name])) is not None:
+                values[name] = value
+        values["extra"] = {key: value for key, value in header.items() if key not in self._readers}
+        if self.body:
+            values[self.body] = body
+        return self.entity_type(**values)
+
+
+def as_text(entity: Entity) -> str:
+    """An entity's file, to be kept inside another one."""
+    return codec(type(entity)).encode(entity).decode()
+
+
+def from_text(entity_type: type[E], text: str) -> E:
+    return codec(entity_type).decode(text.encode())
+
+
+def as_plain(entity: Entity) -> dict[str, Any]:
+    """An entity as JSON knows it, its body among its fields and its unknown keys last."""
+    known = {spec.name: _plain(getattr(entity, spec.name)) for spec in fields(entity) if spec.name != "extra"}
+    return {**known, **_as_json(entity.extra)}
+
+
+_codecs: dict[type[Entity], Codec[Any]] = {}
+
+
+def codec(entity_type: type[E]) -> Codec[E]:
+    """The codec of an entity type, built once: reading type hints takes longer than reading a file."""
+    if entity_type not in _codecs:
+        _codecs[entity_type] = Codec(entity_type)
+    return _codecs[entity_type]
+
+
+def _plain(value: Any) -> Any:
+    """A value as YAML knows it."""
+    if isinstance(value, datetime):
+        return format_time(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _read_text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, (datetime, date)):
+        return value.isoformat()
+    return str(value) if isinstance(value, (bool, int, float)) else None
+
+
+def _read_int(value: Any) -> int | None:
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _read_float(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _read_tuple(value: Any) -> tuple[Any, ...] | None:
+    return tuple(map(_as_json, value)) if isinstance(value, list) else None
+
+
+def _read_texts(value: Any) -> tuple[str, ...] | None:
+    return tuple(_read_text(item) or str(_as_json(item)) for item in value) if isinstance(value, list) else None
+
+
+def _read_mapping(value: Any) -> Mapping[str, Any] | None:
+    if isinstance(value, dict):
+        return {str(key): _as_json(item) for key, item in value.items()}
+    return None if value is None else {"value": _as_json(value)}
+
+
+def _as_json(value: Any) -> Any:
+    """YAML knows dates, sets, bytes and infinities; answers are JSON, and one such value must not break them."""
+    if isinstance(value, dict):
+        return {str(key): _as_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_json(item) for item in value]
+    if isinstance(value, set):
+        return sorted(str(item) for item in value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if value is None or isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return str(value)
+
+
+_READERS: Mapping[Any, Callable[[Any], Any]] = {
+    datetime: parse_time,
+    int: _read_int,
+    float: _read_float,
+    tuple: _read_tuple,
+    Mapping: _read_mapping,
+}
+
+
+def _reader(hint: Any) -> Callable[[Any], Any]:
+    """How a header value becomes a field of this type; the reader answers None for what it cannot use."""
+    if get_origin(hint) is UnionType:
+        hint = next(kind for kind in get_args(hint) if kind is not NoneType)
+    if hint == tuple[str, ...]:
+        return _read_texts
+    return _READERS.get(get_origin(hint) or hint, _read_text)

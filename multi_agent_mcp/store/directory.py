@@ -1,0 +1,202 @@
+"""One directory of entity files, indexed in memory.
+
+The index is trusted only as far as the directory's own modification time: every atomic change (link, rename, unlink)
+moves it, so one stat(2) tells that nothing has happened since the last look, however many files there are. A scan
+that began less than `RACY_NS` after the last change is not trusted, because a further change within one tick of the
+kernel's clock would show the same time (the problem git calls "racy").
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import re
+import stat
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from multi_agent_mcp.domain.entity import Entity
+from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.store.entity_files import EntityFiles
+from multi_agent_mcp.store.files.containment import careful
+from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.files.locks import Mutex
+from multi_agent_mcp.system.disk import storage_errors
+
+E = TypeVar("E", bound=Entity)
+
+logger = logging.getLogger(__name__)
+
+RACY_NS = 50_000_000
+PEEK_BYTES = 4096
+
+Signature = tuple[int, int, int]
+
+
+class Entry(NamedTuple, Generic[E]):
+    """What the index knows of a file. `closed` says what closed it (`done`, the time it was read at), "" for an open
+    one. `entity` is None for a closed file (read mail, a finished task) that only had its header peeked at, and for one
+    that is still being written. `group` is what a closed one belongs to (the task of an execution), "" for nothing."""
+
+    signature: Signature
+    entity: E | None
+    closed: str
+    group: str = ""
+
+
+class Directory(EntityFiles[E]):
+    """The files `*.md` of one directory. Dot-files and other suffixes are not ours.
+
+    `closed` is a pattern (with a group of that name) that, found in a file's header, says the file is done with and
+    need not be parsed to be counted out; anything it does not match is parsed. `grouped` likewise (its group is called
+    `group`) says what such a file belongs to. `named` narrows the file names that are ours.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        path: Path,
+        entity_type: type[E],
+        *,
+        closed: re.Pattern[bytes] | None = None,
+        grouped: re.Pattern[bytes] | None = None,
+        named: re.Pattern[str] | None = None,
+        place: Mapping[str, str] | None = None,
+        identity: Callable[[str], str] | None = None,
+        **defaults: Any,
+    ) -> None:
+        super().__init__(files, path, entity_type, place=place, identity=identity, **defaults)
+        self._closed = closed
+        self._grouped = grouped
+        self._named = named
+        self._index: dict[str, Entry[E]] = {}
+        self._open: list[tuple[str, E]] = []
+        self._ids: dict[tuple[str, Signature], str] = {}
+        self._closed_counts: Counter[str] = Counter()
+        self._group_counts: Counter[tuple[str, str]] = Counter()
+        self.version = 0
+        """Counts up whenever a scan found the directory changed."""
+        self._seen_mtime = -1
+        self._trusted = False
+        self._passed_over: set[str] = set()
+        self._mutex = Mutex("folder")
+
+    def entries(self, *, fresh: bool = False) -> dict[str, Entry[E]]:
+        """File name → entry. `fresh` looks at every file even if the directory did not change (edits in place)."""
+        with self._mutex:
+            mtime = self.mtime()
+            if fresh or not self._trusted or mtime != self._seen_mtime:
+                self._scan(mtime)
+            return self._index
+
+    def open_entities(self, *, fresh: bool = False) -> list[tuple[str, E]]:
+        """What is not closed: unread mail, unfinished tasks. Costs nothing for the closed ones."""
+        with self._mutex:
+            self.entries(fresh=fresh)
+            return self._open
+
+    def ids(self, *, fresh: bool = False) -> dict[str, str]:
+        """File name → id, of entities that have one. Those of closed files, which the index does not know, are read
+        once and remembered."""
+        with self._mutex:
+            known, self._ids = self._ids, {}
+            for name, entry in self.entries(fresh=fresh).items():
+                key = name, entry.signature
+                entity: Any = None if key in known else entry.entity or self.load(name)
+                if key in known or entity is not None:
+                    self._ids[key] = known.get(key) or entity.id
+            return {name: entity_id for (name, _), entity_id in self._ids.items()}
+
+    def closed_counts(self) -> Counter[str]:
+        """How many files were closed by what."""
+        with self._mutex:
+            self.entries()
+            return self._closed_counts
+
+    def group_counts(self) -> Counter[tuple[str, str]]:
+        """The same of those that belong to something: by what they belong to and what closed them."""
+        with self._mutex:
+            self.entries()
+            return self._group_counts
+
+    def passed_over(self) -> list[str]:
+        """Files that the disk would not give out just now (EIO)."""
+        with self._mutex:
+            self.entries(fresh=True)
+            return sorted(self._passed_over)
+
+    def _scan(self, mtime: int) -> None:
+        began = time.time_ns()
+        self._passed_over.clear()
+        index: dict[str, Entry[E]] = {}
+        for name, signature in self._listing():
+            known = self._index.get(name)
+            if known is not None and known.signature == signature:
+                index[name] = known
+            elif (entry := self._entry(name, signature)) is not None:
+                index[name] = entry
+        self.version += index != self._index
+        self._index = index
+        self._open = [(name, entry.entity) for name, entry in index.items() if entry.entity and not entry.closed]
+        self._closed_counts = Counter(entry.closed for entry in index.values() if entry.closed)
+        self._group_counts = Counter((entry.group, entry.closed) for entry in index.values() if entry.group)
+        self._seen_mtime = mtime
+        self._trusted = began - mtime > RACY_NS and self.mtime() == mtime and not self._passed_over
+
+    def _listing(self) -> Iterator[tuple[str, Signature]]:
+        self.require_inside()
+        try:
+            with storage_errors(self.path, FileNotFoundError), os.scandir(self.path) as directory:
+                for item in directory:
+                    if self._is_ours(item.name):
+                        with contextlib.suppress(FileNotFoundError):
+                            status = item.stat(follow_symlinks=False)
+                            if stat.S_ISREG(status.st_mode):
+                                yield item.name, (status.st_mtime_ns, status.st_size, status.st_ino)
+        except FileNotFoundError:
+            return  # the folder is made by the first file put into it
+
+    def _is_ours(self, name: str) -> bool:
+        if not name.endswith(".md") or name.startswith("."):
+            return False
+        return self._named is None or self._named.fullmatch(name) is not None
+
+    def _entry(self, name: str, signature: Signature) -> Entry[E] | None:
+        if self._closed is not None and (found := self._peek(name, self._closed)):
+            return Entry(signature, None, *found)
+        try:
+            entity = self.load(name)
+        except StorageError as error:
+            if not _is_bad_sector(error):
+                raise
+            # It must not hide the others, and may be readable again: it stays where it is and is tried at every look.
+            logger.warning("%s is passed over: %s", self.path / name, error)
+            self._passed_over.add(name)
+            return None
+        if entity is None:
+            return Entry(signature, None, "") if (self.path / name).exists() else None
+        return Entry(signature, entity, "")
+
+    def _peek(self, name: str, closed: re.Pattern[bytes]) -> tuple[str, str] | None:
+        """What closed a file and what it belongs to; None for one that is open as far as its header tells."""
+        try:
+            with open(self.path / name, "rb", opener=careful) as file:
+                header, boundary, _ = file.read(PEEK_BYTES).partition(b"\n---")
+        except OSError:
+            return None
+        found = closed.search(header) if boundary else None
+        if found is None:
+            return None
+        group = self._grouped.search(header) if self._grouped is not None else None
+        return found["closed"].decode(errors="replace"), group["group"].decode(errors="replace") if group else ""
+
+
+def _is_bad_sector(error: StorageError) -> bool:
+    """Whether the disk failed for this one file; what fails for any (no descriptors, no memory) is no reason to count
+    it out."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EIO

@@ -1,0 +1,210 @@
+"""The ways to write a file: `create` and `replace`, both whole or not at all and durable, and `relocate`.
+
+A new content is written to a scratch directory on the same file system, fsynced, put in place atomically, and the
+directory is fsynced (docs/protocol.md, Durability). The scratch directory keeps half-written files out of the folders
+that people `ls` and other processes watch; whatever a killed process leaves there is nobody's.
+
+Exclusive is what link(2) is. Where a file system knows no hard links (FAT, some network mounts) the file is renamed
+into place instead, under a lock, if the name is free. An `O_EXCL` placeholder to rename over would be exclusive for
+strangers too, but a crash would leave it: an empty key, an empty message. A lock goes with its process, a name is there
+whole or not at all, and among our own processes it stays exclusive; only a stranger who takes the same random name in
+the same microseconds would lose.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import secrets
+import zlib
+from pathlib import Path
+
+from multi_agent_mcp.store.files.containment import Containment
+from multi_agent_mcp.store.files.locks import Locks
+from multi_agent_mcp.system.disk import (
+    FILE_MODE,
+    make_directory,
+    make_private,
+    storage_errors,
+    sync_directory,
+    sync_file,
+    write_all,
+)
+
+WITHOUT_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+"""How link(2) says that this file system has no hard links, or not for this file (fs.protected_hardlinks)."""
+PLACES = 16
+
+logger = logging.getLogger(__name__)
+
+
+class Files:
+    """Writes below one session directory (`{root}/{session_id}`)."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.scratch = base / ".tmp"
+        self.containment = Containment(base)
+        self.locks = Locks(base / ".locks", self.containment)
+
+    def create(self, path: Path, data: bytes, *, sync: bool = True) -> None:
+        """Puts a new file in place, exclusively. Raises `FileExistsError`, never overwrites.
+
+        With `sync=False` the caller fsyncs the directory itself, after several files.
+        """
+        directory = path.parent
+        with storage_errors(path):
+            self.containment.require(directory)
+            scratch = self._written(data)
+            try:
+                self._place(scratch, path)
+            finally:
+                scratch.unlink(missing_ok=True)
+            if sync:
+                sync_directory(directory)
+
+    def replace(self, path: Path, data: bytes, *, sync: bool = True, durable: bool = True) -> None:
+        """Replaces a file's content atomically. With `sync=False` a power cut may leave the content it had before. With
+        `durable=False` it may leave an empty file: for derived facts, which anybody can do without."""
+        with storage_errors(path):
+            self.containment.require(path.parent)
+            scratch = self._written(data, durable=durable)
+            try:
+                self._rename(scratch, path)
+            except BaseException:
+                scratch.unlink(missing_ok=True)
+                raise
+            if sync and durable:
+                sync_directory(path.parent)
+
+    def relocate(self, moves: list[tuple[Path, Path]]) -> list[Path]:
+        """Moves files for good: linked at the new place, durable there, only then unlinked at the old.
+
+        A crash in between leaves a file at both places (without hard links: at one of them), never at none. Returns
+        where the files are now: a name that another file has taken gets a number.
+        """
+        if not moves:
+            return []
+        with storage_errors(moves[0][1]):
+            for directory in {path.parent for move in moves for path in move}:
+                self.containment.require(directory)
+            placed = [self._link_beside(source, target) for source, target in moves]
+            for directory in {target.parent for target in placed}:
+                sync_directory(directory)
+            for source, _ in moves:
+                source.unlink(missing_ok=True)
+            for directory in {source.parent for source, _ in moves}:
+                sync_directory(directory)
+        return placed
+
+    def move(self, source: Path, target: Path) -> None:
+        """Renames a file into another directory, atomically and durably."""
+        with storage_errors(target):
+            self.containment.require(source.parent)
+            self.containment.require(target.parent)
+            self._rename(source, target)
+            sync_directory(target.parent)
+            sync_directory(source.parent)
+
+    def append(self, path: Path, line: str, *, sync: bool = False) -> int:
+        """Adds one line to a journal. Appends of one line do not interleave; only with `sync` are they there after a
+        power cut. Returns where in the file it ends, in bytes."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is not waited for
+        with storage_errors(path):
+            self.containment.require(path.parent)
+            try:
+                descriptor = os.open(path, flags, FILE_MODE)
+            except FileNotFoundError:
+                make_directory(path.parent)
+                descriptor = os.open(path, flags, FILE_MODE)
+            try:
+                make_private(descriptor)
+                os.write(descriptor, line.rstrip("\n").encode() + b"\n")
+                end = os.lseek(descriptor, 0, os.SEEK_CUR)
+                if sync:
+                    os.fsync(descriptor)
+                    sync_directory(path.parent)
+                return end
+            finally:
+                os.close(descriptor)
+
+    def has_links(self) -> bool:
+        """Whether link(2) works here. Raises `StorageError` when nothing can be written at all."""
+        with storage_errors(self.scratch):
+            scratch = self._written(b"", durable=False)
+            other = scratch.with_suffix(".link.tmp")
+            try:
+                os.link(scratch, other, follow_symlinks=False)
+            except OSError as error:
+                if error.errno not in WITHOUT_LINKS:
+                    raise
+                return False
+            finally:
+                other.unlink(missing_ok=True)
+                scratch.unlink(missing_ok=True)
+        return True
+
+    def _written(self, data: bytes, *, durable: bool = True) -> Path:
+        path = self.scratch / f"{os.getpid()}.{secrets.token_hex(8)}.tmp"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        self.containment.require(self.scratch)
+        try:
+            descriptor = os.open(path, flags, FILE_MODE)
+        except FileNotFoundError:
+            make_directory(self.scratch)
+            descriptor = os.open(path, flags, FILE_MODE)
+        try:
+            try:
+                make_private(descriptor)
+                write_all(descriptor, data)
+                if durable:
+                    sync_file(descriptor)
+            finally:
+                os.close(descriptor)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return path
+
+    def _place(self, source: Path, target: Path) -> None:
+        """Puts a file under a name that is free; raises `FileExistsError`. Where there are hard links, it is at both
+        places then."""
+        try:
+            self._link(source, target)
+        except OSError as error:
+            if error.errno not in WITHOUT_LINKS:
+                raise
+            logger.debug("%s: no hard links (%s); renamed under a lock instead", target, error.strerror)
+            with self.locks.held(f"place-{zlib.crc32(bytes(target)) % PLACES:02x}"):
+                if os.path.lexists(target):
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
+                self._rename(source, target)
+
+    def _link(self, source: Path, target: Path) -> None:
+        try:
+            os.link(source, target, follow_symlinks=False)
+        except FileNotFoundError:
+            make_directory(target.parent)
+            os.link(source, target, follow_symlinks=False)
+
+    def _link_beside(self, source: Path, target: Path) -> Path:
+        """Links under the wanted name, or under the next free one; the same file found there is an earlier attempt."""
+        candidate, number = target, 0
+        while True:
+            try:
+                self._place(source, candidate)
+            except FileExistsError:
+                if candidate.samefile(source):
+                    return candidate
+                number += 1
+                candidate = target.with_name(f"{target.stem}.{number}{target.suffix}")
+            else:
+                return candidate
+
+    def _rename(self, source: Path, target: Path) -> None:
+        try:
+            source.replace(target)
+        except FileNotFoundError:
+            make_directory(target.parent)
+            source.replace(target)

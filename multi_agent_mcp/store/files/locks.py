@@ -1,0 +1,245 @@
+"""Every lock of the program, in the order in which they may be taken; flock(2) between processes, a mutex within one.
+
+Who holds a lock may take only locks further down in `ORDER`. So no two can wait for each other, whoever comes first.
+The tests switch on `ORDER_CHECK`, which fails whoever takes one out of order or one that the table does not name.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from filelock import FileLock, Timeout
+
+from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.store.files.containment import Containment
+from multi_agent_mcp.system.disk import FILE_MODE, make_directory, storage_errors
+
+LOCK_SECONDS = 10.0
+LOCK_POLL_SECONDS = 0.002
+
+WINDOWS = "windows"
+"""What a team has open in tmux: `up`, `down` and the supervisor look and act under it. Taken before any other lock."""
+
+SERVING, WAITER = "serving", "waiter"
+LIFELONG = (f"{SERVING}-", f"{WAITER}-")
+"""How the locks begin that a process holds for as long as it lives, for others to see; all others are held briefly.
+They have no place in the order: nobody waits for one longer than a moment."""
+
+
+class Level(NamedTuple):
+    """A lock, or a family of them of which a thread holds at most one: `{…}` stands for any text."""
+
+    name: str
+    guards: str
+
+
+ORDER = (
+    Level("mutex:binding", "who this process is: its session, its doorbell, its watch"),
+    Level("windows", "the windows that the team has in tmux, and what is noted of them"),
+    Level("intents", "the intents of dead processes, while they are carried out"),
+    Level("recover-{agent}", "the ending of an agent's dead sessions"),
+    Level("starting-{agent}", "the beginning of a delegated conversation"),
+    Level("hooks-{agent}", "what the hooks of an agent's host were told"),
+    Level("doorbell-{agent}", "the ringing of an agent and its diary"),
+    Level("mailbox-{agent}", "which mail of an agent is read, and its archive"),
+    Level("notifications-{agent}", "which notifications of an agent are read, and their archive"),
+    Level("delegations-{stripe}", "a delegation, between read and replace"),
+    Level("conversations-{stripe}", "a conversation, between read and replace"),
+    Level("tasks-{stripe}", "a task, between read and replace"),
+    Level("executions-{stripe}", "an execution, between read and replace"),
+    Level("sessions-{stripe}", "an agent session that somebody else ends, between read and replace"),
+    Level("owner-wait-{owner}", "an Owner's wait-lock"),
+    Level("dashboard", "the dashboard while it is rewritten"),
+    Level("agents", "agents.json, between read and replace"),
+    Level("journal-{name}", "a journal while it begins anew"),
+    Level("mutex:session", "this process's own session, in memory and in its file"),
+    Level("mutex:folder", "the index of a directory"),
+    Level("place-{stripe}", "a name, where the file system has no hard links"),
+    Level("mutex:quarantine", "which files set aside an agent was told of"),
+    Level("mutex:intents", "which intents this process is at"),
+    Level("mutex:handing", "what a call hands out, and whether anybody waits for it"),
+    Level("mutex:link", "the console's link that works once"),
+)
+
+
+class OrderViolated(BaseException):
+    """A lock was taken out of order. No `Exception`: nobody may answer it politely."""
+
+
+class OrderCheck:
+    """Knows which locks each thread holds, once `violated` says what is to be done about a wrong order.
+
+    The one module state of the package: a thread's locks are the whole process's business.
+    """
+
+    def __init__(self) -> None:
+        self.violated: Callable[[str], None] | None = None
+        self._of_thread = threading.local()
+
+    def raise_violations(self) -> None:
+        """From now on a wrong order raises `OrderViolated`."""
+        self.violated = _raise
+
+    def abort_on_violations(self) -> None:
+        """From now on a wrong order ends the process with a traceback, unless it raises already: in a process that a
+        test has spawned an exception may end unseen in some thread."""
+        self.violated = self.violated or _abort
+
+    def take(self, name: str, *, again: object = None) -> None:
+        """A thread is about to take this lock; `again` is one that it may take while it holds it."""
+        if self.violated is None:
+            return
+        held = self._held()
+        rank = rank_of(name)
+        if rank is None:
+            self.violated(f"the lock {name} is not in ORDER")
+        highest = max(held, default=None)
+        reentered = again is not None and any(other is again for _, _, other in held)
+        if highest is not None and rank is not None and highest[0] >= rank and not reentered:
+            self.violated(f"the lock {name} was taken while {highest[1]} was held")
+        held.append((rank or 0, name, again))
+
+    def drop(self, name: str) -> None:
+        held = self._held()
+        for place in reversed(range(len(held))):
+            if held[place][1] == name:
+                del held[place]
+                return
+
+    def _held(self) -> list[tuple[int, str, object]]:
+        if not hasattr(self._of_thread, "held"):
+            self._of_thread.held = []
+        held: list[tuple[int, str, object]] = self._of_thread.held
+        return held
+
+
+ORDER_CHECK = OrderCheck()
+
+
+class Mutex:
+    """A lock within this process, re-entrant. `name` stands in `ORDER` as `mutex:{name}`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = f"mutex:{name}"
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        if ORDER_CHECK.violated is not None:
+            ORDER_CHECK.take(self._name, again=self)
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        if ORDER_CHECK.violated is not None:
+            ORDER_CHECK.drop(self._name)
+
+
+class Locks:
+    """The locks of one session directory: flock(2) on `.locks/{name}.lock`. The kernel takes them back from the
+    dead."""
+
+    def __init__(self, path: Path, containment: Containment) -> None:
+        self.path = path
+        self.containment = containment
+        self._queues: dict[str, threading.Lock] = {}
+
+    @contextmanager
+    def held(self, name: str) -> Iterator[None]:
+        """Holds the lock `name`; raises `StorageError` after ten seconds.
+
+        The threads of this process queue up for it in memory: only the first of them polls the file.
+        """
+        ORDER_CHECK.take(name)
+        try:
+            deadline = time.monotonic() + LOCK_SECONDS
+            queue = self._queues.setdefault(name, threading.Lock())
+            if not queue.acquire(timeout=LOCK_SECONDS):
+                raise StorageError("lock_timeout", name=name)
+            try:
+                lock = self._acquired(name, deadline - time.monotonic())
+                try:
+                    yield
+                finally:
+                    lock.release()
+            finally:
+                queue.release()
+        finally:
+            ORDER_CHECK.drop(name)
+
+    def _acquired(self, name: str, seconds: float) -> FileLock:
+        with storage_errors(self.path / name):
+            lock = self.lock(name)
+            try:
+                lock.acquire(timeout=max(seconds, 0.0))
+            except Timeout as error:
+                raise StorageError("lock_timeout", name=name) from error
+        return lock
+
+    def lock(self, name: str) -> FileLock:
+        """The lock itself, for those who hold it beyond a `with`. Use it once."""
+        with storage_errors(self.path):
+            self.containment.require(self.path)
+            make_directory(self.path)
+        return FileLock(
+            self._file(name),
+            timeout=LOCK_SECONDS,
+            mode=FILE_MODE,
+            thread_local=False,
+            poll_interval=LOCK_POLL_SECONDS,
+        )
+
+    def is_held(self, name: str) -> bool:
+        """Whether somebody holds the lock `name`, asked without being in anybody's way: several may ask at once."""
+        try:
+            descriptor = os.open(self._file(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return False  # nobody has ever held it, or nobody can
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False  # a file system without flock(2): nobody can be known to hold it
+        finally:
+            os.close(descriptor)
+        return False
+
+    def all_held(self) -> list[str]:
+        """The names of those that somebody holds at this moment, sorted."""
+        return sorted(path.stem for path in self.path.glob("*.lock") if self.is_held(path.stem))
+
+    def _file(self, name: str) -> str:
+        return f"{self.path}/{name}.lock"
+
+
+@cache
+def rank_of(name: str) -> int | None:
+    """The place of a lock in `ORDER`; None for one that is not there."""
+    return next((rank for rank, level in enumerate(ORDER) if _pattern(level).fullmatch(name)), None)
+
+
+@cache
+def _pattern(level: Level) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\\\{\w+\\\}", ".+", re.escape(level.name)))
+
+
+def _raise(problem: str) -> None:
+    raise OrderViolated(problem)
+
+
+def _abort(problem: str) -> None:
+    traceback.print_stack()
+    sys.stderr.write(f"Traceback: {problem}\n")
+    sys.stderr.flush()
+    os.abort()

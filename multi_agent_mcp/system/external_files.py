@@ -1,0 +1,90 @@
+"""Files that belong to other programs: read as they are, replaced whole, with a backup beside them.
+
+One that is there keeps its mode; a new one is private, like everything we make: its owner can open it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.system.disk import (
+    FILE_MODE,
+    make_directory,
+    make_private,
+    storage_errors,
+    sync_directory,
+    sync_file,
+    write_all,
+)
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """What a file is to hold. `before` None means that there is none yet."""
+
+    path: Path
+    before: bytes | None
+    after: bytes
+
+    @property
+    def changes(self) -> bool:
+        return self.before != self.after
+
+
+def read_external(path: Path) -> bytes | None:
+    """The file's bytes, None when there is none. Raises `StorageError`."""
+    with storage_errors(path, FileNotFoundError):
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+
+def apply_change(change: FileChange) -> Path | None:
+    """Replaces the file atomically, through a symbolic link and with its mode kept. Returns the backup, if there was
+    something to back up. Raises `StorageError`, also when the file is not what the change was made from."""
+    path = change.path.resolve()  # a link into somebody's dotfiles stays one
+    if read_external(path) != change.before:
+        raise StorageError(path=path.name, reason="it was changed meanwhile")
+    with storage_errors(path):
+        make_directory(path.parent)
+        backup = _backed_up(path) if change.before is not None else None
+        scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+        try:
+            _write(scratch, change.after)
+            if backup is not None:
+                shutil.copymode(path, scratch)
+            scratch.replace(path)
+        finally:
+            scratch.unlink(missing_ok=True)
+        sync_directory(path.parent)
+    return backup
+
+
+def _backed_up(path: Path) -> Path:
+    """A copy beside the file; an earlier backup is never overwritten."""
+    number = 0
+    while True:
+        backup = path.with_name(f"{path.name}.bak{f'.{number}' if number else ''}")
+        try:
+            _write(backup, path.read_bytes())
+        except FileExistsError:
+            number += 1
+        else:
+            shutil.copystat(path, backup)
+            return backup
+
+
+def _write(path: Path, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+    try:
+        make_private(descriptor)
+        write_all(descriptor, data)
+        sync_file(descriptor)
+    finally:
+        os.close(descriptor)

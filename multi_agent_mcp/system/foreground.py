@@ -1,0 +1,201 @@
+"""Which processes have a terminal in the foreground: what is typed there goes to one of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+from multi_agent_mcp.config import child_environment
+from multi_agent_mcp.system.process import started_at
+
+CALL_SECONDS = 2.0
+_PROC = Path("/proc")
+_VALUED = frozenset(
+    ("-W", "-X", "-r", "-o", "+o", "-O", "+O", "--rcfile", "--init-file", "--require", "--import", "--loader")
+)
+"""Options of shells and interpreters whose value is a word of its own. Where one means something else to another
+interpreter (`python -O`), a script is taken for no script, and nothing is typed."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process: what it executes, and the arguments it shows. `executable` is "" where that must not be read: a
+    program of another user, as sudo(8) is. `renamed`: it has written a title of its own over its arguments."""
+
+    pid: int
+    start: str
+    executable: str
+    arguments: tuple[str, ...]
+    renamed: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it calls itself; `exec -a` chooses that freely."""
+        return Path(self.arguments[0].lstrip("-")).name if self.arguments else ""
+
+    @cached_property
+    def program(self) -> str | None:
+        """What an interpreter was given to run: a script's or a module's name, "" for a text (`sh -c`). None for
+        nothing: then it runs what it reads from its terminal."""
+        return _program(self.arguments[1:])
+
+    @property
+    def identity(self) -> str:
+        """The same for as long as it is this process and has not replaced itself by another program."""
+        return f"{self.pid}/{self.start}/{self.executable}/{self.program or ''}"
+
+
+@dataclass(frozen=True)
+class Foreground:
+    """The foreground process group of a terminal: its leader, and whoever in it (the leader, too) may read what is
+    typed."""
+
+    leader: Process
+    readers: tuple[Process, ...]
+
+    @property
+    def identities(self) -> list[str]:
+        """To be compared later with who reads the terminal then."""
+        return sorted(process.identity for process in self.readers)
+
+
+class ProcessTable(Protocol):
+    """Where an operating system says this."""
+
+    def group(self, session_leader: int) -> list[int]:
+        """The foreground process group of the session's terminal, its leader first whether it lives or not."""
+        ...
+
+    def readers(self, pids: Sequence[int]) -> list[int]:
+        """Those that may read the terminal: their standard input is one, or they have opened one for themselves, as a
+        pager does behind a pipe. Output that was merely inherited does not count."""
+        ...
+
+    def command(self, pid: int) -> tuple[str, tuple[str, ...], bool]:
+        """The executable's name, the arguments, and whether these are a title that the process has given itself."""
+        ...
+
+
+class Proc:
+    """Linux: proc(5)."""
+
+    def group(self, session_leader: int) -> list[int]:
+        group = _stat(str(session_leader))[7:8]
+        others = [path.name for path in _PROC.glob("[0-9]*") if [path.name] != group and _stat(path.name)[4:5] == group]
+        return [*map(int, group), *map(int, others)]
+
+    def readers(self, pids: Sequence[int]) -> list[int]:
+        return [pid for pid in pids if _reads_terminal(pid)]
+
+    def command(self, pid: int) -> tuple[str, tuple[str, ...], bool]:
+        executable = Path(_link(_PROC / str(pid) / "exe").removesuffix(" (deleted)")).name
+        try:
+            shown = (_PROC / str(pid) / "cmdline").read_bytes()
+        except OSError:
+            shown = b""
+        words = tuple(os.fsdecode(shown).rstrip("\0").split("\0"))
+        return executable, words, bool(shown) and (shown.endswith(b"\0\0") or not shown.endswith(b"\0"))
+
+
+class Ps:
+    """Elsewhere: ps(1) and lsof(8)."""
+
+    def group(self, session_leader: int) -> list[int]:
+        rows = [line.split() for line in _lines("ps", "-A", "-o", "pid=,pgid=,tpgid=")]
+        leaders = [group for pid, _, group in rows if pid == str(session_leader)]
+        others = [pid for pid, group, _ in rows if [group] == leaders and pid not in leaders]
+        return [int(pid) for pid in (*leaders, *others)]
+
+    def readers(self, pids: Sequence[int]) -> list[int]:
+        found, pid = set(), 0
+        for line in (
+            _lines("lsof", "-w", "-a", "-p", ",".join(map(str, pids)), "-d", "^1,^2", "-F", "n") if pids else ()
+        ):
+            if line.startswith("p"):
+                pid = int(line[1:])
+            elif line.startswith(("n/dev/tty", "n/dev/pts/")):
+                found.add(pid)
+        return sorted(found)
+
+    def command(self, pid: int) -> tuple[str, tuple[str, ...], bool]:
+        executable, arguments = (" ".join(_lines("ps", "-p", str(pid), "-o", f"{name}=")) for name in ("ucomm", "args"))
+        return executable.strip(), tuple(arguments.split()), False
+
+
+SYSTEM: ProcessTable = Proc() if sys.platform == "linux" else Ps()
+
+
+def foreground(session_leader: int, table: ProcessTable = SYSTEM) -> Foreground | None:
+    """The foreground of the terminal that this process (a pane's first one) controls. None when that cannot be said:
+    the process is gone, or the group's leader is."""
+    leader, *others = table.group(session_leader) or [0]
+    processes = [_process(pid, table) for pid in (leader, *table.readers(others))]
+    if processes[0] is None:
+        return None
+    return Foreground(processes[0], tuple(process for process in processes if process is not None))
+
+
+def _process(pid: int, table: ProcessTable) -> Process | None:
+    start = started_at(pid)
+    return None if start is None else Process(pid, start, *table.command(pid))
+
+
+def _stat(pid: str) -> list[str]:
+    """`/proc/PID/stat` with its fields where proc(5) counts them, from 0 on; empty for a process that is gone."""
+    try:
+        text = (_PROC / pid / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return [pid, "", *text.rpartition(")")[2].split()]
+
+
+def _reads_terminal(pid: int) -> bool:
+    try:
+        descriptors = [path for path in (_PROC / str(pid) / "fd").iterdir() if path.name not in ("1", "2")]
+    except PermissionError:
+        return True  # another user's: sudo(8) asks for a password
+    except OSError:
+        return False
+    return any(_link(path).startswith(("/dev/pts/", "/dev/tty")) for path in descriptors)
+
+
+def _link(path: Path) -> str:
+    try:
+        return str(path.readlink())
+    except OSError:
+        return ""
+
+
+def _lines(*call: str) -> list[str]:
+    environment = child_environment(LC_ALL="C", TZ="UTC")
+    try:
+        done = subprocess.run(call, env=environment, capture_output=True, check=False, timeout=CALL_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return os.fsdecode(done.stdout).splitlines()
+
+
+def _program(arguments: Sequence[str]) -> str | None:
+    words = iter(arguments)
+    for word in words:
+        if word in _VALUED:
+            next(words, "")
+        elif word == "--" or not word.startswith(("-", "+")):
+            return Path(next(words, "") if word == "--" else word).name or None
+        elif word == "-" or _flags(word) & {"i", "s"}:
+            return None  # it reads its terminal, whatever else it was given
+        elif _flags(word) & {"c", "e", "m"}:
+            given = next(words, None)
+            return given if "m" in _flags(word) or given is None else ""
+    return None
+
+
+def _flags(word: str) -> set[str]:
+    """The letters of a cluster like `-lc`; none for a long option, or for one with its value behind it (`-Wignore`)."""
+    return set() if word.startswith(("--", "-W", "-X")) else set(word[1:])

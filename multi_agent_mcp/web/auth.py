@@ -1,0 +1,103 @@
+"""Who may look: a one-time link becomes a cookie; Host, Origin and a token are checked (docs/security.md).
+
+The server is bound to loopback, so what is to be kept out is other users of this machine, other programs' pages in the
+Owner's browser (cross-site requests, DNS rebinding), and a link that somebody finds later in a shell's history.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.files.locks import Mutex
+
+COOKIE_DAYS = 30
+CSRF_HEADER = "x-csrf-token"
+SAFE_METHODS = frozenset({"GET", "HEAD"})
+NAMES_OF_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_SECONDS_PER_DAY = 86_400
+
+
+class Auth:
+    """One session directory's key, the link that opens the console once, and the cookies it has given out.
+
+    Cookies are signed, not stored: a page that is open while the server is killed and started again stays open. The
+    key lies in `.console/key` (mode 0600); deleting it shuts every browser out.
+    """
+
+    def __init__(self, files: Files, path: Path) -> None:
+        self._key = _own_key(files, path / "key")
+        # Cookies are shared by all ports of a host, so two consoles must not take each other's.
+        self.cookie_name = f"mam_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+        self._ticket: str | None = None
+        self._mutex = Mutex("link")
+
+    def issue_ticket(self) -> str:
+        """The secret of a new one-time link; an unused older one is no longer good."""
+        with self._mutex:
+            self._ticket = secrets.token_urlsafe(24)
+            return self._ticket
+
+    def redeem(self, ticket: str) -> str | None:
+        """A cookie for the ticket; None when it is not the one issued last, or was used."""
+        with self._mutex:
+            if self._ticket is None or not _same(ticket, self._ticket):
+                return None
+            self._ticket = None
+        expires = int(time.time()) + COOKIE_DAYS * _SECONDS_PER_DAY
+        facts = f"{expires}.{secrets.token_urlsafe(12)}"
+        return f"{facts}.{self._signature('cookie', facts)}"
+
+    def admits(self, cookie: str | None) -> bool:
+        """Whether this cookie was given out by a server of this session and has not expired."""
+        facts, _, signature = (cookie or "").rpartition(".")
+        if not facts or not _same(signature, self._signature("cookie", facts)):
+            return False
+        expires = facts.partition(".")[0]
+        # One that is good for far longer than any was given out for is of before the clock was set back.
+        return expires.isdigit() and 0 < int(expires) - time.time() <= 2 * COOKIE_DAYS * _SECONDS_PER_DAY
+
+    def csrf_token(self, cookie: str) -> str:
+        """What the page must send back with every change; other sites cannot read it."""
+        return self._signature("csrf", cookie)
+
+    def is_own_change(self, cookie: str, token: str | None) -> bool:
+        return _same(token or "", self.csrf_token(cookie))
+
+    def _signature(self, purpose: str, facts: str) -> str:
+        return hmac.new(self._key, f"{purpose}:{facts}".encode(), hashlib.sha256).hexdigest()
+
+
+def is_own_host(host: str | None, port: int) -> bool:
+    """Whether a request was meant for us by name: a rebound DNS name brings its own (DNS rebinding)."""
+    return host in {f"{name}:{port}" for name in NAMES_OF_LOOPBACK}
+
+
+def is_own_origin(headers: Mapping[str, str], *, change: bool) -> bool:
+    """Whether a page of ours asked. Browsers send `Origin` with every change and `Sec-Fetch-Site` with everything."""
+    site = headers.get("sec-fetch-site")
+    if site not in (None, "same-origin", "none"):
+        return False
+    origin = headers.get("origin")
+    if origin is None:
+        return not change
+    return origin == f"http://{headers.get('host')}"
+
+
+def _own_key(files: Files, path: Path) -> bytes:
+    """The key, made if there is none; of two consoles that start at once both use the first one's."""
+    key = secrets.token_hex(32).encode("ascii")
+    try:
+        files.create(path, key)
+    except FileExistsError:
+        return path.read_bytes()
+    return key
+
+
+def _same(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode(errors="surrogatepass"), other.encode(errors="surrogatepass"))

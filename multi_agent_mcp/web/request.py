@@ -1,0 +1,98 @@
+"""What a page asks for, parsed once at the edge: path, query and JSON body as typed values."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.errors import ContentTooLarge, InvalidArguments
+
+BODY_BYTES = 4 << 20  # a message of a megabyte, every character of it escaped
+BODY_SECONDS = 30.0
+PAGE = 50
+PAGE_MAX = 200
+_NUMBER_MAX = 10**9
+
+
+@dataclass(frozen=True)
+class ApiRequest:
+    """One request of the console. Every reader raises `InvalidArguments` in words a person can act on."""
+
+    services: Services
+    me: Agent
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+    def text(self, name: str) -> str:
+        """A text of the body that must be there."""
+        value = self.optional_text(name)
+        if value is None:
+            raise InvalidArguments(reason=f"{name} is missing")
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        value = self.body.get(name)
+        if value is not None and not isinstance(value, str):
+            raise InvalidArguments(reason=f"{name} must be a text")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """A yes or no of the body that must be there."""
+        value = self.body.get(name)
+        if not isinstance(value, bool):
+            raise InvalidArguments(reason=f"{name} must be true or false")
+        return value
+
+    def asked(self, name: str) -> str | None:
+        """A parameter of the query; an empty one counts as left out."""
+        return self.query.get(name) or None
+
+    def number(self, name: str, default: int, *, most: int = _NUMBER_MAX) -> int:
+        """A whole number of the query, from 0 to `most`; a larger one is taken for `most`."""
+        given = self.asked(name)
+        if given is None:
+            return default
+        if not given.isascii() or not given.isdigit() or len(given) > len(str(_NUMBER_MAX)):
+            raise InvalidArguments(reason=f"{name} must be a whole number")
+        return min(int(given), most)
+
+    @property
+    def limit(self) -> int:
+        """How many items a page is to hold."""
+        return max(self.number("limit", PAGE, most=PAGE_MAX), 1)
+
+
+async def read_body(request: Request) -> bytes:
+    """The body of a change, refused while it comes in. Raises `ContentTooLarge`; `InvalidArguments` when it does not
+    end in `BODY_SECONDS`."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > BODY_BYTES:
+                    raise ContentTooLarge(size=len(body), limit=BODY_BYTES)
+    except (TimeoutError, ClientDisconnect) as error:
+        raise InvalidArguments(reason="the body is incomplete") from error
+    return bytes(body)
+
+
+def parse_body(data: bytes) -> Mapping[str, Any]:
+    """The JSON object of a change. Raises `InvalidArguments`."""
+    if not data:
+        return {}
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArguments(reason="the body is not JSON") from error
+    if not isinstance(body, dict):
+        raise InvalidArguments(reason="the body is not a JSON object")
+    return body

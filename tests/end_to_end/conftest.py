@@ -1,0 +1,49 @@
+"""Fixtures of the system tests."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.quiet import quiet_environment
+from tests.end_to_end.support import Team, Terminal
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The servers run on asyncio, and so do these tests."""
+    return "asyncio"
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """Nothing reaches the desktop, the home or the tmux of whoever runs the tests."""
+    return quiet_environment(tmp_path)
+
+
+@pytest.fixture
+def bare(tmp_path: Path, env: dict[str, str]) -> Team:
+    """A team before `init`."""
+    return Team(tmp_path, env)
+
+
+@pytest.fixture
+def team(bare: Team) -> Team:
+    """An owner, an admin, two workers; nobody's server runs."""
+    return bare.make()
+
+
+@pytest.fixture
+def terminal(env: dict[str, str]) -> Iterator[Terminal]:
+    """A tmux server of one's own. Its directory is short: a unix socket's path holds about a hundred bytes."""
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    started = Terminal(Path(tempfile.mkdtemp(prefix="mam-", dir="/tmp")), env)
+    try:
+        yield started
+    finally:
+        started.end()

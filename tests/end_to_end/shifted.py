@@ -1,0 +1,26 @@
+"""`python -m tests.end_to_end.shifted …`: the program under a clock that is ahead by the seconds in `SHIFT_FILE`, which
+may be changed while it runs. Durations are measured by another clock (monotonic), which nobody can set."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from multi_agent_mcp.__main__ import main
+from multi_agent_mcp.domain import times
+
+SHIFT_FILE = Path(os.environ["SHIFT_FILE"])
+real_time = time.time
+
+
+def shifted() -> float:
+    return real_time() + float(SHIFT_FILE.read_text(encoding="ascii"))
+
+
+if __name__ == "__main__":
+    time.time = shifted
+    time.time_ns = lambda: int(shifted() * 1e9)
+    times.now = lambda: datetime.fromtimestamp(shifted(), UTC)  # before `bootstrap` is imported, which hands it on
+    main()

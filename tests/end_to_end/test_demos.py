@@ -1,0 +1,113 @@
+"""What the README promises to whoever tries it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from socket import create_server
+
+import pytest
+
+from tests.end_to_end.support import COMMAND, REPOSITORY
+
+DEMO_SECONDS = 150
+
+
+def played(command: list[str], cwd: Path, env: Mapping[str, str]) -> str:
+    """The output of a command that must end well."""
+    done = subprocess.run(
+        command, cwd=cwd, env=dict(env), capture_output=True, encoding="utf-8", check=False, timeout=DEMO_SECONDS
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.tmux
+@pytest.mark.parametrize(
+    ("scene", "told"),
+    [
+        ("main", ["task_assign", "task_complete", "# Dashboard"]),
+        ("interrupt", ["replaced by an interrupt", "task set to blocked → report_completed: "]),
+        ("shiritori", ["りんご", "かもめ", "しりとり完了: 12語"]),
+    ],
+)
+def test_every_step_of_a_demo_happens(tmp_path: Path, env: dict[str, str], scene: str, told: list[str]) -> None:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    output = played([*COMMAND, "demo", scene, "--directory", str(tmp_path / "place")], tmp_path, env)
+    assert output.splitlines()[-1] == "every step happened"
+    for text in told:
+        assert text in output
+    picture = (tmp_path / "place" / "timeline.svg").read_text(encoding="utf-8")
+    assert 'data-id="worker-a"' in picture
+
+
+@pytest.mark.slow
+@pytest.mark.tmux
+def test_the_office_can_be_visited_until_it_is_closed(tmp_path: Path, env: dict[str, str]) -> None:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    with subprocess.Popen(
+        [*COMMAND, "demo", "office", "--directory", str(tmp_path / "place")],
+        cwd=tmp_path,
+        env=env,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        start_new_session=True,
+    ) as demo:
+        assert demo.stdout is not None
+        assert any("/open?ticket=" in line for line in demo.stdout)
+        os.killpg(demo.pid, signal.SIGINT)
+        assert demo.stdout.read().splitlines()[-1] == "every step happened"
+
+
+@pytest.mark.slow
+@pytest.mark.tmux
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_an_office_that_is_told_to_end_leaves_no_tmux_and_no_console(
+    tmp_path: Path, env: dict[str, str], number: signal.Signals
+) -> None:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    with subprocess.Popen(
+        [*COMMAND, "demo", "office", "--directory", str(tmp_path / "place")],
+        cwd=tmp_path,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    ) as demo:
+        try:
+            assert demo.stdout is not None
+            socket = demo.stdout.readline().split()[2]
+            port = next(found[1] for text in demo.stdout if (found := re.search(r":(\d+)/open\?ticket=", text)))
+            demo.send_signal(number)
+            errors = demo.communicate(timeout=DEMO_SECONDS)[1]
+        finally:
+            demo.terminate()
+    assert (demo.returncode, errors) == (128 + number, "")
+    assert subprocess.run(["tmux", "-S", socket, "has-session"], capture_output=True, check=False).returncode == 1
+    assert not Path(socket).parent.exists()
+    with closing(create_server(("127.0.0.1", int(port)))):
+        pass  # nobody serves there any more
+
+
+def test_the_ten_lines_of_the_readme_run_in_an_empty_directory(tmp_path: Path, env: dict[str, str]) -> None:
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (block,) = (found for found in blocks if "multi-agent-mcp init" in found)
+    place = tmp_path / "empty"
+    place.mkdir()
+    installed = Path(sys.executable).parent
+    output = played(["bash", "-euo", "pipefail", "-c", block], place, {**env, "PATH": f"{installed}:{env['PATH']}"})
+    assert "worker-a" in output
+    assert (place / ".multi-agent-mcp").is_dir()

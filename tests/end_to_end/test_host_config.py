@@ -1,0 +1,202 @@
+"""`host-config`: files that make a host start an agent's server and run its hooks, put beside what stands there."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from multi_agent_mcp.cli.team import command_of
+from tests.end_to_end.support import COMMAND, Team, run
+
+EVENTS = ["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop"]
+FILES = {
+    "claude": [".mcp.json", ".claude/settings.local.json"],
+    "codex": [".codex/config.toml", ".codex/hooks.json"],
+    "gemini": [".gemini/settings.json"],
+}
+THEIR_HOOK = {"type": "command", "command": "their-hook", "timeout": 3}
+THEIRS: dict[str, Any] = {
+    ".mcp.json": {"mcpServers": {"other": {"command": "x"}, "ipc": {"cwd": "/y", "env": {"A": "b"}}}, "日本": [1.5]},
+    ".claude/settings.local.json": {
+        "permissions": {"allow": ["Bash(ls)"], "deny": ["WebFetch"]},
+        "hooks": {"Stop": [{"matcher": "", "hooks": [THEIR_HOOK]}], "Notification": [{"hooks": [THEIR_HOOK]}]},
+    },
+    ".codex/hooks.json": {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [THEIR_HOOK]}]}, "x": None},
+    ".gemini/settings.json": {"theme": "dark", "mcpServers": {"other": {"url": "http://localhost"}}},
+}
+THEIR_TOML = '# mine\nmodel = "m"\n\n[mcp_servers.other]\ncommand = "x"  # keep\n'
+
+
+def write(team: Team, host: str, agent: str = "worker-a") -> dict[str, Any]:
+    return team.ask("host-config", host, "--agent", agent, "--write", "--directory", team.base / "work")
+
+
+def put_theirs(team: Team) -> Path:
+    """A directory in which every host is configured already."""
+    work = team.base / "work"
+    for name, value in {**THEIRS, ".codex/config.toml": None}.items():
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_text(THEIR_TOML if value is None else json.dumps(value), encoding="utf-8")
+    return work
+
+
+def read(path: Path) -> dict[str, Any]:
+    text = path.read_text(encoding="utf-8")
+    parsed = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    assert isinstance(parsed, dict)
+    return parsed
+
+
+def holds(value: Any, part: Any) -> bool:
+    """Whether nothing of `part` has been lost in `value`."""
+    if isinstance(part, dict):
+        return all(key in value and holds(value[key], item) for key, item in part.items())
+    return all(item in value for item in part) if isinstance(part, list) else bool(value == part)
+
+
+@pytest.mark.parametrize("host", FILES)
+def test_writing_keeps_what_stands_there_and_a_second_time_changes_nothing(team: Team, host: str) -> None:
+    work = put_theirs(team)
+    before = {name: (work / name).read_bytes() for name in FILES[host]}
+    parsed = {name: read(work / name) for name in FILES[host]}
+    written = write(team, host)["written"]
+    assert [item["file"] for item in written] == [str(work / name) for name in FILES[host]]
+    for name, item in zip(FILES[host], written, strict=True):
+        assert Path(item["backup"]).read_bytes() == before[name]
+        assert holds(read(work / name), parsed[name])
+    after = {name: (work / name).read_bytes() for name in FILES[host]}
+    assert write(team, host)["written"] == []
+    assert {name: (work / name).read_bytes() for name in FILES[host]} == after
+    write(team, host, "worker-b")
+    assert all(b"worker-b" in (work / name).read_bytes() for name in FILES[host])
+    assert not any(b"worker-a" in (work / name).read_bytes() for name in FILES[host])
+    write(team, host)
+    assert {name: (work / name).read_bytes() for name in FILES[host]} == after
+
+
+@pytest.mark.parametrize("host", FILES)
+def test_what_is_printed_is_what_is_written_where_there_was_nothing(team: Team, host: str) -> None:
+    (team.base / "work").mkdir()
+    shown = team.ask("host-config", host, "--agent", "worker-a", "--directory", team.base / "work")
+    assert not list((team.base / "work").iterdir())
+    written = write(team, host)
+    assert [item["backup"] for item in written["written"]] == [None] * len(FILES[host])
+    for item in shown["files"]:
+        assert Path(item["file"]).read_text(encoding="utf-8").rstrip("\n") == item["content"]
+    here = team.run("host-config", host, "--agent", "worker-a", "--write")
+    assert (here.code, here.stdout.count(": written")) == (0, len(FILES[host]))
+    assert all((team.base / name).is_file() for name in FILES[host])
+
+
+@pytest.mark.parametrize(
+    ("name", "spoilt"),
+    [
+        (".mcp.json", "{"),
+        (".mcp.json", "[]"),
+        (".mcp.json", '{"mcpServers": []}'),
+        (".mcp.json", '{"a": 1, "a": 2}'),
+        (".claude/settings.local.json", '{"hooks": {"Stop": {}}}'),
+        (".claude/settings.local.json", "{} // comment"),
+        (".codex/config.toml", "= 1"),
+        (".codex/config.toml", '[mcp_servers.ipc]\ncommand = "mine"\n'),
+        (".codex/config.toml", "mcp_servers = {}\n"),
+        (".codex/config.toml", "# >>> multi-agent-mcp >>> written by `multi-agent-mcp host-config`\n"),
+        (".codex/hooks.json", '{"hooks": 3}'),
+        (".gemini/settings.json", "\xff"),
+    ],
+)
+def test_a_file_that_cannot_be_merged_into_is_one_sentence_and_nothing_changes(
+    team: Team, name: str, spoilt: str
+) -> None:
+    work = put_theirs(team)
+    (work / name).write_text(spoilt, encoding="latin-1")
+    before = {path: path.read_bytes() for path in work.rglob("*") if path.is_file()}
+    host = next(host for host, names in FILES.items() if name in names)
+    refused = team.run("host-config", host, "--agent", "worker-a", "--write", "--directory", work)
+    assert (refused.code, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("multi-agent-mcp: invalid_arguments: ")
+    assert name in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert {path: path.read_bytes() for path in work.rglob("*") if path.is_file()} == before
+
+
+def test_a_linked_file_stays_a_link_and_its_mode_is_kept(team: Team) -> None:
+    work = put_theirs(team)
+    real = team.base / "dotfiles.json"
+    (work / ".mcp.json").rename(real)
+    real.chmod(0o640)
+    (work / ".mcp.json").symlink_to(real)
+    write(team, "claude")
+    assert (work / ".mcp.json").is_symlink()
+    assert "ipc" in read(real)["mcpServers"]
+    assert real.stat().st_mode & 0o777 == 0o640
+
+
+def test_claude_gets_its_server_its_hooks_and_the_waiter(team: Team) -> None:
+    config, settings = (json.loads(item["content"]) for item in _shown(team, "claude")["files"])
+    entry = config["mcpServers"]["ipc"]
+    assert (entry["type"], entry["alwaysLoad"], entry["env"]["MULTI_AGENT_MCP_AGENT"]) == ("stdio", True, "worker-a")
+    assert settings["permissions"]["allow"] == ["mcp__ipc"]
+    assert list(settings["hooks"]) == EVENTS
+    for event, (group,) in settings["hooks"].items():
+        waiting = [hook for hook in group["hooks"] if hook.get("asyncRewake")]
+        assert len(waiting) == (event in ("SessionStart", "Stop"))
+        assert all(hook["command"].endswith(" --wait") for hook in waiting)
+
+
+def test_the_hooks_of_the_files_run_as_they_stand_there(team: Team) -> None:
+    team.ask("interrupt", "worker-a", "--as", "admin")
+    for host in ("claude", "codex"):
+        hooks = json.loads(_shown(team, host)["files"][-1]["content"])["hooks"]
+        command = hooks["PreToolUse"][0]["hooks"][0]["command"]
+        event = b'{"hook_event_name": "PreToolUse", "tool_name": "Bash", "session_id": "thread-9"}'
+        assert '"deny"' in run(["sh", "-c", command], env=team.env, cwd=team.base, stdin=event).stdout
+    assert team.services.agents.get("worker-a").extra["codex_thread_id"] == "thread-9"
+
+
+def test_codexs_options_say_the_same_as_its_file_and_name_the_pane(team: Team) -> None:
+    shown = _shown(team, "codex")
+    env = {**team.env, "TMUX": "/run/a socket,1,0", "TMUX_PANE": "%7"}
+    printed = subprocess.run(
+        ["sh", "-c", 'codex() { for option; do printf "%s\\n" "$option"; done; }; ' + shown["start"]],
+        env=env,
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    ).stdout.splitlines()
+    options = tomllib.loads("\n".join(option for option in printed if option != "-c"))["mcp_servers"]["ipc"]
+    pane = {"MULTI_AGENT_MCP_PANE": "%7", "MULTI_AGENT_MCP_SOCKET": "/run/a socket"}
+    assert options.pop("env_vars") == ["MULTI_AGENT_MCP_PURPOSE"]
+    table = tomllib.loads(shown["content"])["mcp_servers"]["ipc"]
+    assert options == {**table, "env": {**table["env"], **pane}}
+    assert table["required"] is True
+    assert table["default_tools_approval_mode"] == "approve"
+
+
+def test_a_command_in_a_team_is_given_what_its_host_takes(team: Team) -> None:
+    services = team.services
+    agent = services.agents.get("worker-a")
+    hosts = services.workspace.path / "hosts"
+    for command, expected in {
+        "cat {mcp_config}": f"cat {hosts}/worker-a.mcp.json",
+        "claude --mcp-config {mcp_config}": (
+            f"claude --mcp-config {hosts}/worker-a.mcp.json --settings {hosts}/worker-a.settings.json"
+        ),
+        "claude --settings x --mcp-config {mcp_config}": f"claude --settings x --mcp-config {hosts}/worker-a.mcp.json",
+    }.items():
+        assert command_of(services, replace(agent, command=command)) == expected
+    assert read(hosts / "worker-a.mcp.json")["mcpServers"]["ipc"]["command"] == COMMAND[0]
+    assert list(read(hosts / "worker-a.settings.json")["hooks"]) == EVENTS
+    codex = command_of(services, replace(agent, command="codex {mcp_config}")) or ""
+    assert shlex.split(codex)[:2] == ["codex", "-c"]
+
+
+def _shown(team: Team, host: str) -> dict[str, Any]:
+    return team.ask("host-config", host, "--agent", "worker-a")

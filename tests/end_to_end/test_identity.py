@@ -1,0 +1,169 @@
+"""Who a server process is, and how it proves it (docs/protocol.md, Identity)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import mcp_types as types
+import pytest
+from mcp.client.session import IncomingMessage
+from mcp.server.subscriptions import ToolsListChanged
+
+from tests.end_to_end.support import Agent, Team, eventually
+from tests.end_to_end.wire import Wire, wire, wire_to_later
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_an_unbound_server_offers_only_authenticate_and_tells_when_that_changes(team: Team) -> None:
+    told: list[str] = []
+
+    async def listen(message: IncomingMessage) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            told.append(message.method)
+
+    async with team.server(None, mode="legacy", on_message=listen) as agent:
+        await _only_authenticate(agent)
+        answer = await agent.call("authenticate", agent_id="worker-a", passkey=team.key("worker-a"))
+        assert (answer["agent_id"], answer["role"], answer["purpose"]) == ("worker-a", "worker", "task")
+        assert answer["task_id"] is None
+        assert answer["expires_at"].endswith("Z")
+        await eventually(lambda: len(told) == 1, "list_changed after authenticate")
+        assert "send_message" in await agent.tools()
+        assert "authenticate" not in await agent.tools()
+        assert await agent.refused("authenticate", agent_id="admin", passkey=team.key("admin")) == "invalid_session"
+        await agent.call("logout")
+        await eventually(lambda: len(told) == 2, "list_changed after logout")
+        await _only_authenticate(agent)
+        again = await agent.call("authenticate", agent_id="admin", passkey=team.key("admin"))
+        assert again["role"] == "admin"
+        assert again["session_token"] != answer["session_token"]
+        assert "send_task" in await agent.tools()
+
+
+async def test_a_client_of_the_new_era_hears_of_the_change_on_its_subscription(team: Team) -> None:
+    async with (
+        team.server(None) as agent,
+        agent.client.listen(tools_list_changed=True) as subscription,
+    ):
+        await agent.call("authenticate", agent_id="worker-a", passkey=team.key("worker-a"))
+        assert isinstance(await anext(aiter(subscription)), ToolsListChanged)
+        assert "send_message" in await agent.tools()
+
+
+async def _only_authenticate(agent: Agent) -> None:
+    assert set(await agent.tools()) == {"authenticate"}
+    for tool in ("send_message", "read_messages", "logout", "get_notifications"):
+        assert await agent.refused(tool) == "invalid_session"
+
+
+async def test_an_unbound_server_takes_no_wrong_key_and_no_strange_id(team: Team) -> None:
+    key = team.key("worker-a")
+    async with team.server(None) as agent:
+        for agent_id, passkey, code in (
+            ("worker-a", "wrong", "invalid_session"),
+            ("worker-a", "", "invalid_session"),
+            ("worker-b", key, "invalid_session"),
+            ("nobody", key, "agent_not_found"),
+            ("../worker-a", key, "invalid_id"),
+            ("", key, "invalid_id"),
+        ):
+            assert await agent.refused("authenticate", agent_id=agent_id, passkey=passkey) == code
+        assert await agent.refused("authenticate") == "invalid_arguments"
+        await _only_authenticate(agent)
+
+
+async def test_a_bound_server_takes_no_other_agents_key_even_after_logout(team: Team) -> None:
+    async with team.server("worker-a") as agent:
+        await agent.call("logout")
+        assert await agent.refused("authenticate", agent_id="admin", passkey=team.key("admin")) == "invalid_session"
+        await agent.call("authenticate", agent_id="worker-a", passkey=team.key("worker-a"))
+        assert (await agent.call("get_unread_count"))["agent_id"] == "worker-a"
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_session_token_is_optional_but_must_be_the_live_one(team: Team, mode: str) -> None:
+    async with team.server(None, mode=mode) as agent:
+        bound = await agent.call("authenticate", agent_id="worker-a", passkey=team.key("worker-a"))
+        token = bound["session_token"]
+        for tool in ("get_unread_count", "read_messages", "list_agents", "get_notifications"):
+            await agent.call(tool)
+            await agent.call(tool, session_token=token)
+            for wrong in ("", "wrong", token + "x", None, 5):
+                assert await agent.refused(tool, session_token=wrong) == "invalid_session"
+        await agent.call("logout", session_token=token)
+        again = await agent.call("authenticate", agent_id="worker-a", passkey=team.key("worker-a"))
+        assert await agent.refused("get_unread_count", session_token=token) == "invalid_session"
+        await agent.call("get_unread_count", session_token=again["session_token"])
+
+
+async def test_a_server_is_bound_by_its_environment_alone(team: Team) -> None:
+    env = {
+        "MULTI_AGENT_MCP_AGENT": "worker-a",
+        "MULTI_AGENT_MCP_PURPOSE": "chat",
+        "MULTI_AGENT_MCP_PASSKEY": team.key("worker-a"),
+    }
+    (team.path / "secrets" / "worker-a.key").unlink()
+    async with team.server(None, env=env) as agent:
+        assert (await agent.call("get_unread_count"))["agent_id"] == "worker-a"
+        (session,) = team.services.sessions.live("worker-a")
+        assert session.purpose == "chat"
+
+
+def _refused_to_start(team: Team, *options: str, **env: str) -> str:
+    given = {f"MULTI_AGENT_MCP_{name.upper()}": value for name, value in env.items()}
+    ran = team.run("serve", *options, env={"MULTI_AGENT_MCP_SESSION": team.session, **given})
+    assert ran.code == 2
+    assert ran.stdout == ""
+    sentence = ran.stderr.strip()
+    assert "\n" not in sentence
+    return sentence
+
+
+def test_serve_refuses_to_start_in_one_sentence(team: Team) -> None:
+    assert "invalid_session" in _refused_to_start(team, "--agent", "worker-a", passkey="wrong")
+    assert "invalid_session" in _refused_to_start(team, "--agent", "worker-a", passkey="")
+    assert "agent_not_found" in _refused_to_start(team, "--agent", "nobody")
+    assert "invalid_id" in _refused_to_start(team, "--agent", "../worker-a")
+    assert "invalid_id" in _refused_to_start(team, agent="a/b")
+    assert "invalid_arguments" in _refused_to_start(team, "--agent", "worker-a", "--purpose", "fun")
+    assert "invalid_session" in _refused_to_start(team, "--session", "no-such", "--agent", "worker-a")
+    assert "invalid_id" in _refused_to_start(team, "--session", "../demo", "--agent", "worker-a")
+    (team.path / "secrets" / "worker-a.key").unlink()
+    assert "MULTI_AGENT_MCP_PASSKEY" in _refused_to_start(team, "--agent", "worker-a")
+    (team.path / "secrets" / "worker-a.key").write_bytes(b"\xff\xfe not a key\n")
+    assert "invalid_session" in _refused_to_start(team, "--agent", "worker-a")
+
+
+async def test_a_removed_agent_can_no_longer_be_served(team: Team) -> None:
+    team.ask("agent", "remove", "worker-b")
+    assert "agent_not_found" in _refused_to_start(team, "--agent", "worker-b")
+    async with team.server("admin") as admin:
+        assert await admin.refused("send_message", receiver_id="worker-b", content="x") == "agent_not_found"
+
+
+def test_an_expired_session_ends_when_its_process_authenticates_again_and_its_mail_is_not_handed_out_twice(
+    team: Team, tmp_path: Path
+) -> None:
+    clock = tmp_path / "clock"
+    clock.write_text("0", encoding="ascii")
+    team.post("worker-a", "once")
+    with wire_to_later(team, clock) as host:
+        assert host.call("authenticate", agent_id="worker-a", passkey=team.key("worker-a")).done
+        assert _contents(host) == ["once"]
+        clock.write_text("3601", encoding="ascii")
+        assert host.call("read_messages").error == "invalid_session"
+        assert host.call("authenticate", agent_id="worker-a", passkey=team.key("worker-a")).done
+        assert _contents(host) == []
+        host.end()
+    ended = team.services.workspace.sessions.all("worker-a")
+    assert sorted(session.state for session in ended) == ["ended", "expired"]
+    assert all(session.ended_at is not None for session in ended)
+    with wire(team) as host:
+        assert _contents(host) == []
+
+
+def _contents(host: Wire) -> list[str]:
+    answer = host.call("read_messages").answer
+    assert answer is not None
+    return [message["content"] for message in answer["messages"]]

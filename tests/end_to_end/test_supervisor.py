@@ -1,0 +1,119 @@
+"""The supervisor in a real tmux: it opens a window for a missing session, once, and closes what has logged out."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from multi_agent_mcp.services.overview.missing_sessions import Slot
+from tests.end_to_end.chat_support import new_task
+from tests.end_to_end.support import Team, Terminal, wait_until
+
+pytestmark = [pytest.mark.tmux, pytest.mark.slow]
+
+ACTOR = Path(__file__).with_name("actor.py")
+ON_DEMAND = f"""\
+session: demo
+agents:
+  - {{id: owner, role: owner, type: human}}
+  - {{id: admin, role: admin, parent: owner}}
+  - {{id: worker-a, role: worker, parent: admin, host: plain, spawn: on_demand, command: "{{python}} {ACTOR}"}}
+  - {{id: worker-b, role: worker, parent: admin}}
+"""
+TASK, CHAT = Slot("worker-a", "task"), Slot("worker-a", "chat")
+
+
+@pytest.fixture
+def team(bare: Team) -> Team:
+    """worker-a is started when there is work for it."""
+    return bare.make(ON_DEMAND)
+
+
+@pytest.fixture
+def up(team: Team, terminal: Terminal) -> Iterator[None]:
+    """The team is up, with its supervisor; down again at the end."""
+    start(team, terminal)
+    yield
+    assert team.run("down").code == 0
+    assert windows(terminal) == []
+
+
+def start(team: Team, terminal: Terminal) -> None:
+    results = {item["agent_id"]: item["note"] for item in team.ask("up", "--socket", terminal.socket)["agents"]}
+    assert results["worker-a"] == "is started when there is work for it"
+    assert results["(supervisor)"] == "started"
+
+
+def windows(terminal: Terminal) -> list[str]:
+    """The names of the team's windows."""
+    listed = terminal("list-windows", "-a", "-F", "#{session_name} #{window_name}").splitlines()
+    return sorted(name for session, _, name in (row.partition(" ") for row in listed) if session != "work")
+
+
+def supervisor_pid(terminal: Terminal) -> int:
+    return int(terminal("list-panes", "-a", "-f", "#{==:#{window_name},supervisor}", "-F", "#{pane_pid}"))
+
+
+def sessions(team: Team, purpose: str = "task") -> list[str]:
+    """The ids of worker-a's living sessions."""
+    return [item.id for item in team.services.sessions.live("worker-a") if item.purpose == purpose]
+
+
+def look(team: Team, terminal: Terminal, task_id: str) -> None:
+    """Makes sure that the supervisor has looked again: something of its concern changed, and it acted on that."""
+    team.services.workspace.tasks.update(task_id, lambda task: task)
+    conversation = team.services.conversations
+    agents = team.services.agents
+    conversation.begin(agents.get("worker-b"), agents.get("worker-a"), "are you there?")
+    wait_until(lambda: "worker-a-chat" in windows(terminal), "a window for the chat session")
+
+
+@pytest.mark.usefixtures("up")
+def test_a_window_is_opened_once_and_closed_after_the_logout_whoever_supervises(team: Team, terminal: Terminal) -> None:
+    assert windows(terminal) == ["supervisor"]
+    task = new_task(team)
+    wait_until(lambda: sessions(team), "worker-a has a task session")
+    (first,) = sessions(team)
+    assert windows(terminal) == ["supervisor", "worker-a"]
+    os.kill(supervisor_pid(terminal), signal.SIGKILL)
+    wait_until(lambda: windows(terminal) == ["worker-a"], "the supervisor is gone")
+    start(team, terminal)
+    look(team, terminal, task.id)
+    wait_until(lambda: sessions(team, "chat"), "worker-a has a chat session")
+    assert sessions(team) == [first]
+    assert windows(terminal) == ["supervisor", "worker-a", "worker-a-chat"]
+    services = team.services
+    services.task_changes.set_status(services.agents.get("worker-a"), task.id, "cancelled")
+    team.ask("read", "worker-a")
+    (team.root.parent / "leave").touch()
+    wait_until(lambda: windows(terminal) == ["supervisor"], "the windows are closed after the logout")
+    assert services.missing_sessions.windows() == {}
+    assert [item.state for item in services.workspace.sessions.all("worker-a")] == ["ended", "ended"]
+
+
+@pytest.mark.usefixtures("up")
+def test_a_command_that_dies_at_once_rests_doctor_says_so_and_it_is_tried_again(team: Team, terminal: Terminal) -> None:
+    registry = team.services.workspace.registry
+    command = registry.get("worker-a").command
+    registry.update("worker-a", command="false")
+    new_task(team)
+
+    def failures() -> int:
+        window = team.services.missing_sessions.window(TASK)
+        return window.failures if window is not None else 0
+
+    wait_until(lambda: failures() >= 2, "it died twice")
+    doctor = team.run("doctor", "--json")
+    assert doctor.code == 1
+    (finding,) = (item for item in doctor.json["findings"] if item["check"] == "supervisor")
+    assert finding["subject"] == "worker-a"
+    assert "died at once" in finding["finding"]
+    assert windows(terminal) == ["supervisor"]
+    registry.update("worker-a", command=command)
+    wait_until(lambda: sessions(team), "the mended command is started")
+    assert team.services.missing_sessions.windows()[TASK].pane
+    assert CHAT not in team.services.missing_sessions.windows()

@@ -1,0 +1,251 @@
+"""`up`, `down` and `supervise` on a real tmux: whose windows are touched, and how often an agent is started."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+
+from multi_agent_mcp.services.overview.missing_sessions import Slot
+from multi_agent_mcp.services.tasks.creation import NewTask
+from tests.end_to_end.support import COMMAND, TEAM, Team, Terminal, wait_until
+
+pytestmark = [pytest.mark.tmux]
+
+AGENTS = ("worker-a", "worker-b")
+WITH_COMMANDS = "".join(
+    line.replace("{id:", "{command: cat, id:") if "worker" in line else line for line in TEAM.splitlines(keepends=True)
+)
+ON_DEMAND = WITH_COMMANDS.replace("{command:", "{spawn: on_demand, command:")
+
+KILLING_TMUX = """\
+#!/bin/sh
+# The first window that is opened costs its opener its life: before it is open, after, or while the call is under way.
+case "$*" in
+*new-session*|*new-window*)
+  if rm {armed} 2>/dev/null; then
+    case {moment} in
+    before) kill -9 $PPID; exit ;;
+    after) {tmux} "$@"; kill -9 $PPID; exit ;;
+    meanwhile)
+      kill -9 $PPID
+      for _ in $(seq 600); do [ -e {go} ] && break; sleep 0.05; done
+      {tmux} "$@"; touch {came}; exit ;;
+    esac
+  fi ;;
+esac
+exec {tmux} "$@"
+"""
+
+
+def windows(terminal: Terminal) -> list[str]:
+    """The names of the windows on this server, but for the one that it began with."""
+    listed = terminal("list-windows", "-a", "-F", "#{session_name} #{window_name}").splitlines()
+    return sorted(name for session, _, name in (row.partition(" ") for row in listed) if session != "work")
+
+
+def new_work(team: Team) -> None:
+    """A task for each worker: the supervisor opens a window for both."""
+    services = team.services
+    news = [NewTask(title="work", assignee_id=agent_id) for agent_id in AGENTS]
+    services.task_creation.create(services.agents.get("admin"), news)
+
+
+@contextmanager
+def running(team: Team, env: Mapping[str, str], *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A command in a process of its own."""
+    environment = {**team.env, "MULTI_AGENT_MCP_ROOT": str(team.root), **env}
+    with subprocess.Popen(
+        [*COMMAND, *arguments],
+        env=environment,
+        cwd=team.base,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def killing_tmux(team: Team, moment: str) -> dict[str, str]:
+    """An environment whose tmux kills who opens the first window with it."""
+    place = team.base / "killing"
+    place.mkdir()
+    (place / "armed").touch()
+    paths = {"armed": place / "armed", "go": team.base / "go", "came": team.base / "came"}
+    script = KILLING_TMUX.format(moment=moment, tmux=shutil.which("tmux"), **paths)
+    (place / "tmux").write_text(script, encoding="utf-8")
+    (place / "tmux").chmod(0o755)
+    return {"PATH": f"{place}:{team.env['PATH']}"}
+
+
+def let_it_come(team: Team, moment: str) -> None:
+    """The call that was under way reaches tmux only now."""
+    (team.base / "go").touch()
+    wait_until(lambda: moment != "meanwhile" or (team.base / "came").exists(), "the late call comes")
+
+
+def test_inside_tmux_up_uses_that_server_and_down_leaves_everybody_elses_panes(bare: Team, terminal: Terminal) -> None:
+    plain = ["tmux", "-f", "/dev/null"]
+    subprocess.run([*plain, "new-session", "-d", "-s", "demo", "exec cat"], env=bare.env, check=True)
+    try:
+        team = bare.make(WITH_COMMANDS)
+        shell = terminal.pane("exec sh")
+        context = {item["agent_id"]: item["pane_id"] for item in team.ask("up", env=shell.env)["agents"]}
+        assert windows(terminal) == ["supervisor", "worker-a", "worker-b"]
+        registry = team.services.workspace.registry
+        for agent_id in AGENTS:
+            agent = registry.get(agent_id)
+            assert (agent.socket_path, agent.pane_id) == (terminal.socket, context[agent_id])
+        assert registry.get("admin").pane_id is None
+        shell.belongs_to(team, "worker-b")  # its human has started a server of worker-b in their own shell
+        assert sorted(team.ask("down", env=shell.env)["closed"]) == ["supervisor", "worker-a", "worker-b"]
+        assert windows(terminal) == []
+        assert shell.fact("pane_dead") == "0"
+        assert registry.get("worker-b").pane_id == shell.id
+        listed = subprocess.run([*plain, "list-panes", "-a"], env=bare.env, capture_output=True, check=True)
+        assert len(listed.stdout.splitlines()) == 1
+    finally:
+        subprocess.run([*plain, "kill-server"], env=bare.env, check=False)
+
+
+def test_a_pane_that_somebody_respawned_is_not_closed(bare: Team, terminal: Terminal) -> None:
+    team = bare.make(WITH_COMMANDS)
+    team.ask("up", "--socket", terminal.socket, "--no-supervisor")
+    pane_id = str(team.services.agents.get("worker-a").pane_id)
+    terminal("respawn-pane", "-k", "-t", pane_id, "exec sh")
+    assert team.ask("down")["closed"] == ["worker-b"]
+    assert windows(terminal) == ["worker-a"]
+
+
+def test_a_command_reaches_its_shell_as_it_stands(bare: Team, terminal: Terminal) -> None:
+    text = "~;#{pane_id} 'single' \" $HOME \\\\ \\n{}% 日本語"
+    command = f"cat <<'END' > said\n{text}\n   indented\nEND\nexec cat"
+    team = bare.make(json.dumps({"agents": [{"id": "owner", "role": "owner"}, {"id": "a", "command": command}]}))
+    (started,) = (item for item in team.ask("up", "--socket", terminal.socket, "--no-supervisor")["agents"][1:])
+    assert started["note"] == "started"
+    wait_until((team.base / "said").exists, "its command runs")
+    wait_until(lambda: (team.base / "said").read_text(encoding="utf-8") == f"{text}\n   indented\n", "as it stands")
+    assert team.ask("down")["closed"] == ["a"]
+
+
+def test_a_tmux_that_hangs_is_one_sentence_and_starts_nobody_twice(bare: Team, terminal: Terminal) -> None:
+    team = bare.make(WITH_COMMANDS)
+    command = ("up", "--socket", terminal.socket, "--no-supervisor")
+    server = int(terminal("display-message", "-p", "#{pid}"))
+    os.kill(server, signal.SIGSTOP)
+    try:
+        hung = team.run(*command)
+    finally:
+        os.kill(server, signal.SIGCONT)
+    assert (hung.code, len(hung.stderr.splitlines())) == (1, 1)
+    assert {item["note"] for item in team.ask(*command)["agents"][2:]} == {"started"}
+    assert windows(terminal) == ["worker-a", "worker-b"]
+    assert sorted(team.ask("down")["closed"]) == ["worker-a", "worker-b"]
+
+
+def test_two_projects_with_one_session_name_have_a_tmux_session_each(bare: Team, terminal: Terminal) -> None:
+    ours = bare.make(WITH_COMMANDS)
+    other_base = bare.base / "other"
+    other_base.mkdir()
+    theirs = Team(other_base, bare.env).make(WITH_COMMANDS)
+    names = {team.ask("up", "--socket", terminal.socket, "--no-supervisor")["tmux_session"] for team in (ours, theirs)}
+    assert len(names) == 2
+    assert all(name.startswith("demo-") for name in names)
+    assert windows(terminal) == ["worker-a", "worker-a", "worker-b", "worker-b"]
+    again = ours.ask("up", "--socket", terminal.socket, "--no-supervisor")
+    assert again["tmux_session"] in names
+    assert again["tmux_session"] in ours.run("up", "--socket", terminal.socket, "--no-supervisor").stdout
+    assert sorted(ours.ask("down")["closed"]) == ["worker-a", "worker-b"]
+    assert windows(terminal) == ["worker-a", "worker-b"]
+    assert {str(theirs.services.agents.get(agent_id).pane_id) for agent_id in AGENTS} == set(
+        terminal("list-panes", "-a", "-f", "#{!=:#{session_name},work}", "-F", "#{pane_id}").splitlines()
+    )
+
+
+def test_several_up_at_once_open_every_window_once(bare: Team, terminal: Terminal) -> None:
+    team = bare.make(WITH_COMMANDS)
+    command = ("up", "--socket", terminal.socket)
+    with (
+        running(team, {}, *command) as first,
+        running(team, {}, *command) as second,
+        running(team, {}, *command) as third,
+    ):
+        for process in (first, second, third):
+            assert "Traceback" not in process.communicate()[1]
+            assert process.returncode == 0
+    assert windows(terminal) == ["supervisor", "worker-a", "worker-b"]
+
+
+@pytest.mark.parametrize("moment", ["before", "after", "meanwhile"])
+def test_up_that_is_killed_while_it_opens_a_window_starts_nobody_twice(
+    bare: Team, terminal: Terminal, moment: str
+) -> None:
+    team = bare.make(WITH_COMMANDS)
+    command = ("up", "--socket", terminal.socket, "--no-supervisor")
+    with running(team, killing_tmux(team, moment), *command) as killed:
+        wait_until(lambda: killed.poll() is not None, "it is killed")
+        assert killed.returncode == -signal.SIGKILL
+        context = {item["agent_id"]: item for item in team.ask(*command)["agents"]}
+        assert context["worker-a"]["note"] == ("runs already" if moment == "after" else "started")
+        let_it_come(team, moment)
+    for agent_id in AGENTS:
+        assert team.services.agents.get(agent_id).pane_id == context[agent_id]["pane_id"]
+    team.ask(*command)
+    assert windows(terminal) == ["worker-a", "worker-b"]
+    assert sorted(team.ask("down")["closed"]) == ["worker-a", "worker-b"]
+    assert windows(terminal) == []
+
+
+@pytest.mark.parametrize("moment", ["after", "meanwhile"])
+def test_a_supervisor_that_is_killed_while_it_opens_a_window_starts_nobody_twice(
+    bare: Team, terminal: Terminal, moment: str
+) -> None:
+    team = bare.make(ON_DEMAND)
+    here = terminal.pane().env
+    new_work(team)
+    with running(team, {**here, **killing_tmux(team, moment)}, "supervise") as killed:
+        wait_until(lambda: killed.poll() is not None, "it is killed")
+    with running(team, here, "supervise") as supervisor:
+        wait_until(lambda: set(AGENTS) <= set(windows(terminal)), "both workers have their window")
+        let_it_come(team, moment)
+        assert windows(terminal) == ["worker-a", "worker-b"]
+        assert sorted(team.ask("down")["closed"]) == ["worker-a", "worker-b"]
+        wait_until(lambda: supervisor.poll() is not None, "the supervisor ends")
+    assert windows(terminal) == []
+
+
+def test_the_second_supervisor_says_who_runs_and_ends(bare: Team, terminal: Terminal) -> None:
+    team = bare.make(ON_DEMAND)
+    here = terminal.pane().env
+    with running(team, here, "supervise") as first:
+        wait_until((team.path / ".supervisor" / "running.json").exists, "the first one supervises")
+        second = team.run("supervise", env=here)
+        assert second.code == 1
+        assert second.stderr.startswith("multi-agent-mcp: already_exists: ")
+        assert f" {first.pid} " in second.stderr
+        results = team.ask("up", "--socket", terminal.socket)["agents"]
+        assert str(first.pid) in results[-1]["note"]
+        assert windows(terminal) == []
+
+
+def test_after_down_a_supervisor_elsewhere_ends_and_nothing_is_open(bare: Team, terminal: Terminal) -> None:
+    team = bare.make(ON_DEMAND)
+    here = terminal.pane().env
+    with running(team, here, "supervise") as supervisor:
+        wait_until((team.path / ".supervisor" / "running.json").exists, "it supervises")
+        new_work(team)  # it opens windows at the very moment in which they are closed
+        team.ask("down")
+        os.utime(team.path / "tasks" / "worker-a")
+        wait_until(lambda: supervisor.poll() is not None, "the supervisor ends")
+        assert supervisor.returncode == 0
+    assert windows(terminal) == []
+    assert all(team.services.missing_sessions.window(Slot(agent_id, "task")) is None for agent_id in AGENTS)

@@ -1,0 +1,52 @@
+"""The doorbell's line never holds anything an agent wrote freely."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from multi_agent_mcp.domain.delivery import UnreadMessage
+from multi_agent_mcp.domain.message import MESSAGE_TYPES
+from multi_agent_mcp.notify.line import doorbell_line, sanitized
+from multi_agent_mcp.texts import catalogue
+
+HOSTILE = ["$(reboot)", "`id`", "a;b", "x\n/exit", "\x1b[31m", "admin\u202e", "rm -rf ~", "", "a" * 65, '"', "--help"]
+
+
+def test_one_message_names_its_type_and_sender() -> None:
+    message = UnreadMessage("m", "worker-a", "task_complete")
+    assert doorbell_line(catalogue("ja"), [message]) == "[IPC] 新しいメッセージ: task_complete from worker-a"
+    assert doorbell_line(catalogue("en"), [message]) == "[IPC] New message: task_complete from worker-a"
+
+
+def test_several_messages_are_one_line_with_their_number() -> None:
+    messages = [UnreadMessage(str(number), "admin", "request") for number in range(3)]
+    assert doorbell_line(catalogue("ja"), messages) == "[IPC] 新しいメッセージ: 3件"
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_a_hand_written_type_or_sender_is_not_repeated(hostile: str) -> None:
+    line = doorbell_line(catalogue("en"), [UnreadMessage("m", hostile, hostile)])
+    assert line == "[IPC] New message: request from unknown"
+
+
+@given(st.text(), st.text())
+def test_whatever_a_file_claims_the_line_is_made_of_names_and_known_words(sender: str, kind: str) -> None:
+    line = doorbell_line(catalogue("en"), [UnreadMessage("m", sender, kind)])
+    found = re.fullmatch(r"\[IPC\] New message: (\w+) from ([A-Za-z0-9][A-Za-z0-9_-]{0,63})", line)
+    assert found is not None
+    assert found[1] in MESSAGE_TYPES
+
+
+@given(st.text())
+def test_a_sanitized_line_holds_nothing_a_terminal_obeys(text: str) -> None:
+    line = sanitized(text)
+    assert not re.search("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]", line)
+    assert len(line) == len(text)
+
+
+def test_harmless_text_is_kept() -> None:
+    assert sanitized("[IPC] 新しいメッセージ: 3件 🎉") == "[IPC] 新しいメッセージ: 3件 🎉"

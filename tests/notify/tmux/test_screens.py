@@ -1,0 +1,221 @@
+"""Every captured screen of the real hosts is taken for what it is (docs/hosts.md, Telling the states apart)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.notify.tmux.profiles import Profiles, load_profiles
+from multi_agent_mcp.notify.tmux.screens import Screen, classify, parsed, shape_of, tag_of
+from multi_agent_mcp.system.foreground import Foreground, Process
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "hosts"
+SCREENS = sorted(path.relative_to(FIXTURES).as_posix()[: -len(".meta.txt")] for path in FIXTURES.glob("*/*.meta.txt"))
+STATES = {
+    "idle": "idle",
+    "idle_fresh": "idle",
+    "npm_shim_idle": "idle",
+    "busy_thinking": "busy",
+    "busy_tool": "busy",
+    "busy_queued": "busy",
+    "busy_queued_tab": "busy",
+    "idle_draft": "draft",
+    "idle_draft_multiline": "draft",
+    "busy_draft": "draft",
+    "slash_menu": "slash_menu",
+    "bash_mode": "bash_mode",
+    "copy_mode": "copy_mode",
+    "ctrl_c_once": "exiting",
+    "transcript_mode": "transcript",
+    "picker_model": "picker",
+    "exited_dead_pane": "pane_dead",
+}
+META = re.compile(
+    r"cmd=(?P<command>\S+) .*mode=(?P<mode>\d) .*cur=(?P<x>\d+),(?P<y>\d+) cursor_flag=(?P<flag>\d) .*"
+    r"dead=(?P<dead>\d) title=(?P<title>.*) path="
+)
+
+
+@pytest.fixture(scope="module")
+def profiles() -> Profiles:
+    return load_profiles()
+
+
+def process(*arguments: str) -> Process:
+    """One that was started with these arguments and has not renamed itself."""
+    return Process(1, "1", Path(arguments[0].lstrip("-")).name, arguments)
+
+
+def _facts(name: str) -> dict[str, str]:
+    found = META.search((FIXTURES / f"{name}.meta.txt").read_text(encoding="utf-8"))
+    assert found is not None
+    return found.groupdict()
+
+
+def screen(name: str, *, attributes: bool) -> Screen:
+    """A fixture as the classifier sees it; without attributes it has only the plain text to go by."""
+    facts = _facts(name)
+    suffix = ".ansi.txt" if attributes else ".txt"
+    rows, solid = parsed((FIXTURES / f"{name}{suffix}").read_text(encoding="utf-8").split("\n"))
+    return Screen(
+        rows=rows,
+        solid=solid if attributes else None,
+        cursor_x=int(facts["x"]),
+        cursor_y=int(facts["y"]),
+        cursor_flag=facts["flag"] == "1",
+        title=facts["title"],
+        dead=facts["dead"] == "1",
+        in_mode=facts["mode"] == "1",
+    )
+
+
+@pytest.mark.parametrize("attributes", [True, False], ids=["ansi", "plain"])
+@pytest.mark.parametrize("name", SCREENS)
+def test_every_captured_screen_is_taken_for_what_it_is(profiles: Profiles, name: str, attributes: bool) -> None:
+    host, _, state = name.partition("/")
+    expected = STATES.get(state, "dialog")
+    assert classify(profiles.named[host], screen(name, attributes=attributes)).state == expected
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in SCREENS if STATES.get(name.partition("/")[2]) not in ("idle", "busy")]
+)
+@pytest.mark.parametrize("hidden", ["title", "mode"])
+def test_nothing_else_is_idle_or_busy_even_without_its_title_or_its_mode(
+    profiles: Profiles, name: str, hidden: str
+) -> None:
+    if hidden == "mode" and "copy_mode" in name:
+        pytest.skip("copy mode shows nothing of its own: only tmux knows")
+    seen = screen(name, attributes=True)
+    seen = replace(seen, title="") if hidden == "title" else replace(seen, in_mode=False, dead=False)
+    if not (hidden == "title" and seen.in_mode):
+        assert classify(profiles.named[name.partition("/")[0]], seen).state not in ("idle", "busy")
+
+
+@pytest.mark.parametrize("name", ["claude/idle_draft", "claude/idle_draft_multiline", "codex/idle_draft"])
+def test_a_draft_with_the_cursor_at_its_beginning_is_a_draft(profiles: Profiles, name: str) -> None:
+    seen = screen(name, attributes=True)
+    row = next(number for number, text in enumerate(seen.rows) if re.match("^[❯›].(half|line)", text))
+    at_home = replace(seen, cursor_x=2, cursor_y=row)
+    assert classify(profiles.named[name.partition("/")[0]], at_home).state == "draft"
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_a_screen_of_the_other_host_is_never_typed_into(profiles: Profiles, name: str) -> None:
+    other = {"claude": "codex", "codex": "claude"}[name.partition("/")[0]]
+    assert classify(profiles.named[other], screen(name, attributes=True)).state not in ("idle", "busy")
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_the_foreground_command_names_the_host(profiles: Profiles, name: str) -> None:
+    host, _, state = name.partition("/")
+    leader = process("node", "/usr/bin/codex") if state == "npm_shim_idle" else process(host)
+    for declared in (None, "plain", host):
+        found = profiles.describing(
+            Agent(id="x", host=declared), _facts(name)["command"], Foreground(leader, (leader,))
+        )
+        assert state == "exited_dead_pane" or (found is not None and found.name == host)
+    other = Agent(id="x", host={"claude": "codex", "codex": "claude"}[host])
+    assert profiles.describing(other, _facts(name)["command"], Foreground(leader, (leader,))) is None
+
+
+def test_what_an_agent_writes_about_dialogs_is_no_dialog(profiles: Profiles) -> None:
+    seen = screen("claude/idle", attributes=True)
+    talk = (" Do you want to proceed?", " ❯ 1. Yes", " Esc to cancel")
+    rows = (*talk, *seen.rows[3:])
+    assert classify(profiles.named["claude"], replace(seen, rows=rows, solid=rows)).state == "idle"
+
+
+def test_our_own_line_is_known_however_it_was_wrapped_and_only_alone() -> None:
+    assert tag_of("[IPC] 新しいメッセージ: request\n  from admin #k3x9") == "k3x9"
+    assert tag_of("[IPC] 新しいメッセージ: request from admin #k3x9 and more") is None
+    assert tag_of("hi [IPC] 新しいメッセージ: request from admin #k3x9") is None
+    assert tag_of("[IPC] New messages: 3") is None
+
+
+def test_the_shape_of_a_screen_keeps_no_word_and_no_number() -> None:
+    assert shape_of(["── Name 12 ──", "❯ ls -la 秘密", ""]) == "── xxxx 99 ──\n❯ xx -xx xx\n"
+
+
+def test_a_profile_is_mended_by_a_file_and_a_broken_file_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "claude.yaml").write_text("submit: {idle: [C-m]}\n", encoding="utf-8")
+    (tmp_path / "codex.yaml").write_text("gates: ['(?i)x']\n", encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text("commands: [mine]\ncomposer: {prompt: '^> ', above: '^$', below: '^$'}\n")
+    profiles = load_profiles(tmp_path)
+    assert profiles.named["claude"].submit == {"idle": ("C-m",)}
+    assert profiles.named["claude"].composer is not None
+    assert profiles.named["codex"] == load_profiles().named["codex"]
+    leader = process("mine")
+    found = profiles.describing(Agent(id="x"), "mine", Foreground(leader, (leader,)))
+    assert found is not None
+    assert found.name == "mine"
+
+
+@pytest.mark.parametrize("host", [None, "gemini", "copilot", "opencode", "generic", "shell", 5, ["claude"]])
+def test_a_host_without_a_profile_is_described_by_none(profiles: Profiles, host: Any) -> None:
+    for command, script in {"node": "gemini", "MainThread": "copilot", "opencode": ""}.items():
+        leader = process(command, *([f"/usr/bin/{script}"] if script else []))
+        assert profiles.describing(Agent(id="x", host=host), command, Foreground(leader, (leader,))) is None
+
+
+def test_what_is_never_typed_into_can_be_added_to_and_not_taken_away(tmp_path: Path) -> None:
+    (tmp_path / "shell.yaml").write_text("never: false\ncommands: []\n", encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text("never: true\ncommands: [mine]\n", encoding="utf-8")
+    profiles = load_profiles(tmp_path)
+    assert {name for name in ("bash", "mine", "tee") if profiles.forbids(process(name), [])} == {"bash", "mine"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "forbidden"),
+    [
+        (["bash"], True),
+        (["-zsh"], True),
+        (["bash", "--norc", "-i"], True),
+        (["bash", "--rcfile", "x"], True),
+        (["bash", "-i", "agent.sh"], True),
+        (["sh", "-s"], True),
+        (["sh", "-"], True),
+        (["bash", "agent.sh"], False),
+        (["bash", "-lc", "agent"], False),
+        (["sh", "-e", "agent.sh"], False),
+        (["busybox", "sh"], True),
+        (["python3.11"], True),
+        (["python3", "-q"], True),
+        (["python3", "-i", "agent.py"], True),
+        (["python3", "-W", "ignore"], True),
+        (["python3", "-Wignore", "agent.py"], False),
+        (["python3", "-u", "script.py"], False),
+        (["python3", "-m", "agent"], False),
+        (["python3", "-m", "IPython"], True),
+        (["python3", "/usr/bin/ipython3"], True),
+        (["node"], True),
+        (["node", "--no-warnings", "agent.js"], False),
+        (["vim.basic", "agent.py"], True),
+        (["less"], True),
+        (["tee", "vi"], False),
+    ],
+)
+def test_a_shell_or_an_interpreter_is_a_prompt_unless_it_was_given_something_to_run(
+    profiles: Profiles, arguments: list[str], forbidden: bool
+) -> None:
+    plain = process(*arguments)
+    renamed = replace(plain, arguments=("agent", *plain.arguments[1:]))
+    assert [profiles.forbids(seen, [seen.identity]) is not None for seen in (plain, renamed)] == [forbidden, forbidden]
+
+
+def test_what_hands_keys_on_to_elsewhere_is_typed_into_only_if_it_is_the_registered_program(profiles: Profiles) -> None:
+    for name in ("ssh", "sudo", "su", "docker", "kubectl", "script", "tmux: client"):
+        seen = process(name, "agent")
+        assert profiles.forbids(seen, []) is not None
+        assert profiles.forbids(seen, [seen.identity]) is None
+
+
+def test_a_program_that_has_given_itself_a_title_is_no_prompt(profiles: Profiles) -> None:
+    titled = Process(1, "1", "node", ("claude",), renamed=True)
+    assert profiles.forbids(titled, []) is None
+    assert profiles.forbids(replace(titled, renamed=False), []) is not None

@@ -1,0 +1,298 @@
+"""Task operations from a chat: only on a superior's request, checked in order, written down
+(docs/protocol.md, Chat-session operations)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.errors import (
+    AgentNotAssignedToProject,
+    AgentNotFound,
+    InvalidArguments,
+    InvalidId,
+    InvalidStatusTransition,
+    Refusal,
+    TaskNotFound,
+    Unauthorized,
+)
+from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
+from tests.services.support import read, send, syncs
+from tests.services.tasks_support import UNKNOWN, again, moved, new, notices, running, snapshot
+
+# Owner
+#   ├─ manager-dev ── worker-frontend-01, worker-frontend-02
+#   └─ manager-qa ─── worker-qa-01
+TREE = (
+    Agent(id="manager-dev", role="admin", parent_id="owner"),
+    Agent(id="worker-frontend-01", parent_id="manager-dev"),
+    Agent(id="worker-frontend-02", parent_id="manager-dev"),
+    Agent(id="manager-qa", role="admin", parent_id="owner"),
+    Agent(id="worker-qa-01", parent_id="manager-qa"),
+)
+STRANGER = Team(agents=(Agent(id="stranger", role="owner"),))
+HIERARCHY: list[tuple[str, str, type[Refusal] | None]] = [
+    ("worker-frontend-01", "owner", None),
+    ("worker-frontend-01", "manager-dev", None),
+    ("worker-frontend-01", "worker-frontend-02", Unauthorized),
+    ("worker-frontend-01", "worker-qa-01", Unauthorized),
+    ("worker-frontend-01", "manager-qa", Unauthorized),
+    ("worker-frontend-01", "worker-frontend-01", Unauthorized),
+    ("worker-frontend-01", "nobody", AgentNotFound),
+    ("worker-frontend-01", "stranger", AgentNotAssignedToProject),
+    ("worker-frontend-01", "../owner", InvalidId),
+    ("manager-dev", "owner", None),
+    ("manager-dev", "manager-dev", Unauthorized),
+    ("manager-dev", "worker-frontend-01", Unauthorized),
+    ("manager-dev", "manager-qa", Unauthorized),
+    ("owner", "manager-dev", Unauthorized),
+    ("owner", "owner", Unauthorized),
+]
+"""Who calls, who is named as requester, and what comes of it."""
+
+
+@pytest.fixture(autouse=True)
+def tree(services: Services) -> None:
+    """An Owner, Managers and Workers, and an agent of another session directory."""
+    add_missing(services.agents, Team(agents=TREE))
+    create_session(services.workspace.root, "elsewhere", STRANGER, "en")
+    add_missing(open_session(services.workspace.root, "elsewhere").agents, STRANGER)
+
+
+def start(services: Services, caller: str, task: Task | str, requester: str) -> tuple[Task, str]:
+    task_id = task if isinstance(task, str) else task.id
+    return services.chat_task_operations.start(services.agents.get(caller), task_id, requester)
+
+
+def update(
+    services: Services, caller: str, task: Task | str, requester: str, reason: str | None = None, **updates: Any
+) -> tuple[Task, list[str]]:
+    task_id = task if isinstance(task, str) else task.id
+    return services.chat_task_operations.update(services.agents.get(caller), task_id, requester, updates, reason)
+
+
+def audit(services: Services) -> list[dict[str, Any]]:
+    files = sorted((services.workspace.path / "audit").glob("*.jsonl"))
+    return [json.loads(line) for path in files for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize(("caller", "requester", "refusal"), HIERARCHY)
+def test_only_a_strict_superior_in_this_session_is_a_requester(
+    services: Services, caller: str, requester: str, refusal: type[Refusal] | None
+) -> None:
+    task = new(services, assignee_id=caller, by="owner")
+    attempts: list[Callable[[], object]] = [
+        lambda: update(services, caller, task, requester, description="new"),
+        lambda: start(services, caller, task, requester),
+    ]
+    for attempt in attempts:
+        if refusal is None:
+            attempt()
+        else:
+            before = snapshot(services)
+            with pytest.raises(refusal):
+                attempt()
+            assert snapshot(services) == before
+
+
+def test_who_was_removed_asks_for_nothing_any_more(services: Services) -> None:
+    task = new(services, assignee_id="worker-frontend-01", by="owner")
+    services.agents.remove("manager-dev")
+    with pytest.raises(AgentNotFound):
+        start(services, "worker-frontend-01", task, "manager-dev")
+
+
+def test_a_hierarchy_with_a_cycle_is_an_error_and_never_hangs(services: Services) -> None:
+    task = new(services, assignee_id="worker-frontend-01", by="owner")
+    services.workspace.registry.update("manager-dev", parent_id="worker-frontend-02")
+    services.workspace.registry.update("worker-frontend-02", parent_id="manager-dev")
+    with pytest.raises(InvalidArguments):
+        start(services, "worker-frontend-01", task, "owner")
+
+
+@pytest.mark.parametrize("operation", [start, update])
+def test_the_checks_come_in_order(services: Services, operation: Callable[..., object]) -> None:
+    caller, others = "worker-frontend-01", new(services, assignee_id="worker-qa-01", by="owner")
+    for requester, task, refusal in (
+        ("nobody", UNKNOWN, AgentNotFound),
+        ("stranger", UNKNOWN, AgentNotAssignedToProject),
+        ("worker-qa-01", UNKNOWN, Unauthorized),
+        ("manager-dev", UNKNOWN, TaskNotFound),
+        ("manager-dev", "../x", InvalidId),
+        ("worker-qa-01", others, Unauthorized),
+        ("manager-dev", others, Unauthorized),
+    ):
+        with pytest.raises(refusal) as refused:
+            operation(services, caller, task, requester)
+        by_requester = requester == "worker-qa-01"
+        if refusal is Unauthorized:
+            assert ("requester_id" in refused.value.values) == by_requester
+
+
+def test_each_refusal_has_the_documented_words(services: Services) -> None:
+    japanese = open_session(services.workspace.root, "demo", language="ja")
+    caller = "worker-frontend-01"
+    mine = new(services, assignee_id=caller, by="owner")
+    others = new(services, assignee_id="worker-qa-01", by="owner")
+    nobodys = new(services, assignee_id=None, by="owner")
+    attempts: dict[str, Callable[[], object]] = {
+        "この操作には上位者からの依頼が必要です。依頼者: worker-qa-01 は上位者ではありません。": lambda: start(
+            japanese, caller, mine, "worker-qa-01"
+        ),
+        "自分に割り当てられたタスクのみ開始できます。タスク担当者: worker-qa-01": lambda: start(
+            japanese, caller, others, "manager-dev"
+        ),
+        "自分に割り当てられたタスクのみ開始できます。タスク担当者: 未割当": lambda: start(
+            japanese, caller, nobodys, "manager-dev"
+        ),
+        "このタスクの修正権限がありません": lambda: update(japanese, caller, others, "manager-dev", title="x"),
+    }
+    for words, attempt in attempts.items():
+        with pytest.raises(Unauthorized) as refused:
+            attempt()
+        assert japanese.texts.sentence(refused.value) == words
+
+
+class TestStart:
+    """`start_task_from_chat`."""
+
+    def test_it_is_written_down_who_asked_and_in_which_conversation(
+        self, services: Services, worker_a: Agent, admin: Agent
+    ) -> None:
+        conversation, _ = services.conversations.begin(admin, worker_a, "please begin")
+        task = new(services)
+        started, previous = start(services, "worker-a", task, "admin")
+        assert (previous, started.status, started.status_changed_by) == ("todo", "in_progress", "worker-a")
+        assert started.started_from_conversation_id == conversation.id
+        assert started.history[-1] == {
+            "at": "2026-11-21T21:46:01.123456Z",
+            "by": "worker-a",
+            "requester_id": "admin",
+            "conversation_id": conversation.id,
+            "status": ["todo", "in_progress"],
+        }
+        assert again(services, task) == started
+        (entry,) = audit(services)
+        assert entry == {
+            "at": "2026-11-21T21:46:01.123456Z",
+            "tool": "start_task_from_chat",
+            "agent_id": "worker-a",
+            "task_id": task.id,
+            "requester_id": "admin",
+            "conversation_id": conversation.id,
+        }
+
+    def test_a_requester_who_never_wrote_is_allowed_and_flagged(self, services: Services) -> None:
+        send(services, "admin", "worker-a")
+        start(services, "worker-a", new(services), "owner")
+        start(services, "worker-a", new(services), "admin")
+        assert [(entry["requester_id"], entry.get("mismatch")) for entry in audit(services)] == [
+            ("owner", True),
+            ("admin", None),
+        ]
+
+    def test_a_message_that_was_read_and_archived_counts_as_written(self, services: Services) -> None:
+        send(services, "owner", "worker-a")
+        read(services, "worker-a")
+        services.workspace.mailbox("worker-a").archive_read(keep=0, above=0)
+        start(services, "worker-a", new(services), "owner")
+        assert "mismatch" not in audit(services)[0]
+
+    def test_only_the_assignee_starts_not_the_creator(self, services: Services) -> None:
+        task = new(services, assignee_id="worker-a", by="admin")
+        with pytest.raises(Unauthorized):
+            start(services, "admin", task, "owner")
+
+    def test_what_cannot_begin_says_why_and_is_not_audited(self, services: Services) -> None:
+        waiting = new(services, dependencies=(new(services).id,))
+        done = moved(services, new(services), "in_progress", "done")
+        for task in (waiting, done):
+            with pytest.raises(InvalidStatusTransition):
+                start(services, "worker-a", task, "admin")
+            assert again(services, task) == task
+        assert audit(services) == []
+
+
+class TestUpdate:
+    """`update_task_from_chat`."""
+
+    @pytest.mark.parametrize(
+        "updates",
+        [
+            {"title": "新しい題"},
+            {"description": "新しい要件..."},
+            {"priority": "urgent"},
+            {"status": "in_progress"},
+            {"title": "a", "description": "b", "priority": "low", "status": "cancelled"},
+        ],
+    )
+    def test_what_is_given_is_changed_and_named(self, services: Services, updates: dict[str, str]) -> None:
+        task = new(services)
+        changed, fields = update(services, "worker-a", task, "admin", **updates)
+        assert fields == list(updates)
+        assert {name: getattr(changed, name) for name in updates} == updates
+        assert again(services, task) == changed
+        assert {entry["requester_id"] for entry in changed.history[1:]} == {"admin"}
+        (entry,) = audit(services)
+        assert (entry["tool"], entry["updated_fields"], entry["mismatch"]) == ("update_task_from_chat", fields, True)
+
+    def test_a_task_is_blocked_with_a_reason_by_its_assignee_without_an_interrupt(self, services: Services) -> None:
+        task = running(services)
+        changed, fields = update(services, "worker-a", task, "admin", "no key", status="blocked")
+        assert (changed.status, changed.blocked_reason, changed.interrupt_id) == ("blocked", "no key", None)
+        assert fields == ["status", "blocked_reason"]
+        assert notices(services, "worker-a") == []
+        assert update(services, "worker-a", task, "admin", "lost key")[0].blocked_reason == "lost key"
+
+    def test_a_creator_who_blocks_it_interrupts_the_assignee(self, services: Services) -> None:
+        task = running(services, by="admin")
+        changed, _ = update(services, "admin", task, "owner", "stop", status="blocked")
+        assert [notice.id for notice in notices(services, "worker-a")] == [changed.interrupt_id]
+
+    @pytest.mark.parametrize(
+        ("updates", "reason", "refusal"),
+        [
+            ({}, None, InvalidArguments),
+            ({}, "why", InvalidArguments),
+            ({"status": "todo"}, "why", InvalidArguments),
+            ({"title": " "}, None, InvalidArguments),
+            ({"priority": "loud"}, None, InvalidArguments),
+            ({"status": "sleeping"}, None, InvalidArguments),
+            ({"status": "done"}, None, InvalidStatusTransition),
+            ({"status": "blocked"}, "\udc80", InvalidArguments),
+        ],
+    )
+    def test_what_makes_no_sense_changes_nothing(
+        self, services: Services, updates: dict[str, str], reason: str | None, refusal: type[Refusal]
+    ) -> None:
+        task = new(services)
+        before = snapshot(services)
+        with pytest.raises(refusal):
+            update(services, "worker-a", task, "admin", reason, **updates)
+        assert snapshot(services) == before
+
+    @pytest.mark.parametrize("path", [("in_progress", "done"), ("cancelled",)])
+    def test_what_is_over_is_not_edited(self, services: Services, path: tuple[str, ...]) -> None:
+        task = moved(services, new(services), *path)
+        with pytest.raises(InvalidStatusTransition):
+            update(services, "worker-a", task, "admin", description="late")
+
+    def test_a_superior_of_the_assignee_who_did_not_make_it_may_not(self, services: Services) -> None:
+        task = new(services, assignee_id="worker-a", by="worker-a")
+        with pytest.raises(Unauthorized):
+            update(services, "admin", task, "owner", title="x")
+
+
+def test_a_line_of_the_audit_log_is_on_the_disk_when_the_call_is_answered(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = syncs(monkeypatch)
+    services.audit("start_task_from_chat", agent_id="worker-a")
+    (log,) = (services.workspace.path / "audit").glob("*.jsonl")
+    assert {log, log.parent} <= set(synced)

@@ -1,0 +1,170 @@
+"""`doctor` looks and changes nothing; `prune` deletes only what is over, old and asked for."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.services.doctor.finding import Finding
+from multi_agent_mcp.services.doctor.pruning import Pruning
+from tests.conftest import Clock
+from tests.services.support import by_hand, read, send, unread
+
+MONTH = timedelta(days=30)
+
+
+def examine(services: Services, pane: str | None = None) -> list[Finding]:
+    return services.doctor(lambda _: pane).examine()
+
+
+def problems(services: Services) -> set[tuple[str, str]]:
+    return {(finding.check, finding.subject) for finding in examine(services) if finding.level == "problem"}
+
+
+def notes(services: Services) -> set[tuple[str, str]]:
+    return {(finding.check, finding.subject) for finding in examine(services) if finding.level == "note"}
+
+
+def test_a_fresh_session_has_no_problem(services: Services) -> None:
+    assert problems(services) == set()
+    assert notes(services) == {("panes", "admin"), ("panes", "worker-a"), ("panes", "worker-b")}
+
+
+def test_looking_changes_nothing(services: Services) -> None:
+    send(services, "admin", "worker-a")
+    before = {path: path.stat().st_mtime_ns for path in services.workspace.path.rglob("*") if path.is_file()}
+    examine(services)
+    after = {path: path.stat().st_mtime_ns for path in services.workspace.path.rglob("*") if path.is_file()}
+    assert after == before
+
+
+def test_keys_that_are_missing_or_open_are_problems(services: Services) -> None:
+    services.workspace.key_path("admin").unlink()
+    services.workspace.key_path("owner").chmod(0o644)
+    assert problems(services) == {("keys", "admin"), ("modes", "secrets/owner.key")}
+
+
+def test_a_broken_hierarchy_is_a_problem_for_everybody_below(services: Services) -> None:
+    services.agents.registry.update("admin", parent_id="worker-a")
+    assert problems(services) == {("hierarchy", name) for name in ("admin", "worker-a", "worker-b")}
+
+
+def test_without_an_owner_there_is_a_problem(services: Services) -> None:
+    services.agents.remove("owner")
+    assert ("registry", "agents.json") in problems(services)
+
+
+def test_quarantined_files_and_mailboxes_of_nobody_are_problems(services: Services) -> None:
+    by_hand(services, "worker-a", "bad.md", "no front matter")
+    assert unread(services, "worker-a") == 0
+    (services.workspace.path / "ipc" / "ghost").mkdir()
+    assert problems(services) == {("files", "ipc/worker-a/quarantine/bad.md"), ("files", "ipc/ghost")}
+
+
+def test_a_registry_that_was_restored_is_worth_a_note_and_a_lost_one_is_a_problem(services: Services) -> None:
+    path = services.workspace.path / "agents.json"
+    path.write_text("{")
+    assert ("registry", "agents.json.damaged") in notes(services)
+    for lost in services.workspace.path.glob("agents.json*"):
+        lost.write_text("{")
+    assert any(finding.level == "problem" and "registry_lost" in finding.finding for finding in examine(services))
+
+
+def test_a_dead_session_and_a_waiting_owner_are_worth_a_note(services: Services, owner: Agent) -> None:
+    session = services.sessions.open("worker-a")
+    services.workspace.sessions.update(session.record.id, lambda found: replace(found, pid_started_at="earlier"))
+    services.assignments.send(owner, "admin", "Build", "x")
+    assert {("sessions", "worker-a"), ("waiting", "owner")} <= notes(services)
+
+
+def test_a_pane_that_cannot_be_rung_is_worth_a_note(services: Services) -> None:
+    services.agents.registry.update("worker-a", pane_id="%3", socket_path="/nowhere")
+    (finding,) = (item for item in examine(services, "pane_gone") if item.subject == "worker-a")
+    assert (finding.level, finding.finding) == ("note", "pane %3: pane_gone")
+
+
+def grow_old(services: Services, years: float = 3) -> None:
+    past = (datetime.now(UTC) - timedelta(days=365 * years)).timestamp()
+    for path in services.workspace.path.rglob("*"):
+        os.utime(path, (past, past))
+
+
+def prunable(services: Services) -> dict[str, str]:
+    found = Pruning(services.workspace).prunable(datetime.now(UTC), MONTH)
+    return {str(item.path.relative_to(services.workspace.path)): item.kind for item in found}
+
+
+@pytest.fixture
+def lived_in(services: Services, owner: Agent, clock: Clock) -> Services:
+    """A session with some of everything: archived, read and unread mail, tasks, sessions, a released lock."""
+    send(services, "admin", "worker-a", "archived", idempotency_key="k")
+    read(services, "worker-a")
+    services.workspace.mailbox("worker-a").archive_read(keep=0, above=0)
+    clock.advance(1)
+    send(services, "admin", "worker-a", "read")
+    read(services, "worker-a")
+    clock.advance(1)
+    send(services, "admin", "worker-a", "unread")
+    services.assignments.send(owner, "admin", "Build", "x")
+    services.owner_waits.release("owner")
+    services.sessions.open("worker-a").end()
+    services.sessions.open("worker-b")
+    return services
+
+
+def test_what_is_over_and_old_can_be_pruned_and_nothing_else(lived_in: Services) -> None:
+    (lived_in.workspace.path / ".tmp" / "1.abc.tmp").write_text("half writ")
+    grow_old(lived_in)
+    found = prunable(lived_in)
+    assert sorted(found.values()) == ["claims", "ipc", "owner_wait", "scratch", "sessions"]
+    assert sum("/archive/" in name for name in found) == 2
+
+
+def test_what_is_recent_is_not_prunable(lived_in: Services) -> None:
+    assert prunable(lived_in) == {}
+
+
+def test_pruning_looks_while_others_send(services: Services) -> None:
+    """Their scratch files are there for a moment, and gone when they are looked at."""
+    done, scratch = threading.Event(), services.workspace.files.scratch
+
+    def sending() -> None:
+        while not done.is_set():
+            paths = [scratch / f"{number}.tmp" for number in range(200)]
+            for path in paths:
+                path.touch()
+            for path in paths:
+                path.unlink()
+
+    sender = threading.Thread(target=sending)
+    sender.start()
+    try:
+        for _ in range(100):
+            assert prunable(services) == {}
+    finally:
+        done.set()
+        sender.join()
+
+
+def test_pruning_deletes_just_what_was_found(lived_in: Services) -> None:
+    grow_old(lived_in)
+    pruning = Pruning(lived_in.workspace)
+    before = set(_files(lived_in))
+    found = pruning.prunable(datetime.now(UTC), MONTH)
+    assert before - set(_files(lived_in)) == set()
+    pruning.delete(found)
+    pruning.delete(found)
+    assert before - set(_files(lived_in)) == {item.path for item in found}
+    assert unread(lived_in, "worker-a") == 1
+    assert len(lived_in.workspace.tasks.all()) == 1
+
+
+def _files(services: Services) -> list[Path]:
+    return [path for path in services.workspace.path.rglob("*") if path.is_file()]

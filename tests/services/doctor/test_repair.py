@@ -1,0 +1,228 @@
+"""`doctor --repair` mends what it can and loses nothing that can be read; `--verify` looks at every signature."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.hooks.waiter import waiter_lock
+from multi_agent_mcp.services.doctor.doctor import Doctor
+from multi_agent_mcp.services.doctor.finding import Finding
+from multi_agent_mcp.services.tasks.creation import NewTask
+from tests.services.support import by_hand, contents, mail, read, send, unread
+from tests.services.tasks_support import UNKNOWN
+
+
+@pytest.fixture
+def doctor(services: Services) -> Doctor:
+    return services.doctor(lambda _: None)
+
+
+def found(doctor: Doctor, check: str, *, verify: bool = False) -> list[Finding]:
+    return [finding for finding in doctor.examine(verify=verify) if finding.check == check]
+
+
+def mended(doctor: Doctor, check: str) -> list[Finding]:
+    """Repairs, and checks that the finding is gone."""
+    assert found(doctor, check)
+    done = [finding for finding in doctor.repair(doctor.examine()) if finding.check == check]
+    assert found(doctor, check) == []
+    return done
+
+
+def everything(services: Services) -> dict[str, bytes]:
+    """Whatever can be read: messages, tasks, notifications, quarantined files."""
+    return {path.name: path.read_bytes() for path in services.workspace.path.rglob("*.md")}
+
+
+def test_open_modes_are_closed(services: Services, doctor: Doctor) -> None:
+    base = services.workspace.path
+    by_hand(services, "worker-a", "note.md", "---\nsender_id: owner\n---\n\nhello\n").chmod(0o644)
+    (base / "ipc").chmod(0o755)
+    base.chmod(0o755)
+    services.workspace.key_path("owner").chmod(0o640)
+    assert {(finding.level, finding.subject) for finding in found(doctor, "modes")} == {
+        ("problem", "."),
+        ("problem", "secrets/owner.key"),
+        ("note", "."),
+    }
+    assert len(mended(doctor, "modes")) == 4
+    assert not any(path.stat().st_mode & 0o077 for path in [base, *base.rglob("*")])
+
+
+def test_too_few_rights_are_given_back(services: Services, doctor: Doctor) -> None:
+    send(services, "admin", "worker-a")
+    (path,) = mail(services)
+    path.chmod(0)
+    (finding,) = mended(doctor, "unreadable")
+    assert finding.subject == str(path.relative_to(services.workspace.path))
+    assert contents(read(services, "worker-a")) == ["hello"]
+
+
+def test_a_dead_session_is_ended_and_its_mail_is_unread_again(services: Services, doctor: Doctor) -> None:
+    send(services, "admin", "worker-a")
+    session = services.sessions.open("worker-a")
+    read(services, "worker-a", session.hold)
+    services.workspace.sessions.update(session.record.id, lambda record: replace(record, pid_started_at="earlier"))
+    (finding,) = found(doctor, "sessions")
+    assert "1 messages unconfirmed" in finding.finding
+    assert unread(services, "worker-a") == 0
+    mended(doctor, "sessions")
+    assert unread(services, "worker-a") == 1
+
+
+def test_an_execution_whose_session_is_lost_is_ended(services: Services, doctor: Doctor) -> None:
+    session = services.sessions.open("worker-a", "task")
+    execution = services.executions.begin(session.record, UNKNOWN)
+    (services.workspace.path / "sessions" / "worker-a" / f"{session.record.id}.md").write_bytes(b"")
+    (finding,) = mended(doctor, "sessions")
+    assert execution.id in finding.finding
+    assert not services.executions.get(None, execution.id).running
+
+
+def test_an_interrupt_that_nobody_was_told_of_is_written(services: Services, admin: Agent, doctor: Doctor) -> None:
+    (task,) = services.task_creation.create(admin, [NewTask(title="Build", assignee_id="worker-a")])
+    services.task_changes.set_status(admin, task.id, "blocked")
+    box = services.workspace.notices("worker-a")
+    (told,) = box.path.glob("*.md")
+    content = told.read_bytes()
+    assert found(doctor, "interrupts") == []
+    told.unlink()
+    (finding,) = mended(doctor, "interrupts")
+    assert finding.subject == task.id
+    assert told.read_bytes() == content
+
+
+def test_leftovers_of_killed_writers_go_and_fresh_ones_stay(services: Services, doctor: Doctor) -> None:
+    scratch = services.workspace.path / ".tmp"
+    old, fresh = scratch / "1.old.tmp", scratch / "2.fresh.tmp"
+    for path in (old, fresh):
+        path.write_text("half writ")
+    past = time.time() - 7200
+    os.utime(old, (past, past))
+    mended(doctor, "leftovers")
+    assert not old.exists()
+    assert fresh.exists()
+
+
+def test_a_wait_for_somebody_who_left_is_released(services: Services, owner: Agent, doctor: Doctor) -> None:
+    services.assignments.send(owner, "admin", "Build", "x")
+    (waiting,) = found(doctor, "waiting")
+    assert (waiting.level, waiting.mend) == ("note", None)  # a wait that can still end is nobody's to take away
+    services.agents.remove("admin")
+    mended(doctor, "waiting")
+    assert services.owner_waits.of("owner") is None
+
+
+@pytest.mark.parametrize("make", [lambda path: path.symlink_to("/etc"), os.mkfifo], ids=["link", "pipe"])
+def test_links_and_pipes_are_found_and_left_to_their_owner(
+    services: Services, doctor: Doctor, make: Callable[[Path], None]
+) -> None:
+    path = services.workspace.path / "tasks" / "worker-a"
+    path.parent.mkdir()
+    make(path)
+    (finding,) = found(doctor, "links")
+    assert (finding.level, finding.subject, finding.mend) == ("problem", "tasks/worker-a", None)
+    doctor.repair(doctor.examine())
+    assert os.path.lexists(path)
+
+
+def test_a_key_that_is_not_the_registered_one_is_found(services: Services, doctor: Doctor) -> None:
+    services.workspace.key_path("admin").write_text("another\n")
+    (finding,) = found(doctor, "keys")
+    assert (finding.subject, finding.finding) == ("admin", "the key is not the registered one")
+
+
+def test_a_lock_somebody_sits_on_is_found(services: Services, doctor: Doctor) -> None:
+    with services.workspace.locks.held("agents"):
+        assert [finding.subject for finding in found(doctor, "locks")] == ["agents"]
+    assert found(doctor, "locks") == []
+
+
+def test_a_lock_that_says_a_server_or_a_waiter_lives_is_no_finding(services: Services, doctor: Doctor) -> None:
+    """It was, with the advice to stop the process that holds it."""
+    server = services.doorbell.serve("worker-a", "chat")
+    assert server is not None
+    with services.workspace.locks.lock(waiter_lock("worker-a", "chat")):
+        assert len(services.workspace.locks.all_held()) == 2
+        assert found(doctor, "locks") == []
+    server.release()
+
+
+def test_repairing_loses_nothing_that_can_be_read(services: Services, owner: Agent, doctor: Doctor) -> None:
+    send(services, "admin", "worker-a")
+    services.assignments.send(owner, "admin", "Build", "x")
+    by_hand(services, "worker-b", "bad.md", "no front matter")
+    unread(services, "worker-b")
+    (services.workspace.path / "ipc" / "ghost").mkdir()
+    (services.workspace.path / "ipc" / "ghost" / "note.md").write_text("---\nsender_id: owner\n---\n\nhello\n")
+    before = everything(services)
+    doctor.repair(doctor.examine())
+    assert everything(services) == before
+    assert {finding.subject for finding in found(doctor, "files")} == {"ipc/worker-b/quarantine/bad.md", "ipc/ghost"}
+
+
+def test_a_repair_that_fails_is_told_and_the_others_are_done(services: Services) -> None:
+    def fail() -> None:
+        raise PermissionError(13, "Permission denied")
+
+    done: list[str] = []
+    findings = [
+        Finding("a", "problem", "-", "broken", "mend it", fail),
+        Finding("b", "problem", "-", "broken", "mend it", lambda: done.append("b")),
+        Finding("c", "problem", "-", "broken", "mend it"),
+    ]
+    first, second = services.doctor(lambda _: None).repair(findings)
+    assert "the repair failed" in first.finding
+    assert second.repair == "done: mend it"
+    assert done == ["b"]
+
+
+class TestVerify:
+    def verdicts(self, services: Services) -> dict[str, str]:
+        fresh = open_session(services.workspace.root, "demo", notifier=services.notifier)
+        findings = found(fresh.doctor(lambda _: None), "signatures", verify=True)
+        return {Path(finding.subject).name: finding.finding.partition(":")[0] for finding in findings}
+
+    def test_what_the_program_wrote_verifies_wherever_it_lies(self, services: Services, admin: Agent) -> None:
+        worker = services.agents.get("worker-a")
+        services.conversations.begin(admin, worker, "first words")
+        send(services, "admin", None)
+        read(services, "worker-a")
+        services.workspace.mailbox("worker-a").archive_read(keep=0, above=0)
+        assert self.verdicts(services) == {}
+
+    def test_each_kind_is_told_apart(self, services: Services) -> None:
+        for sender in ("admin", "worker-b", "owner"):
+            send(services, sender, "worker-a")
+        tampered, copied, keyless = sorted(mail(services), key=lambda path: path.read_bytes().split(b"sender_id: ")[1])
+        by_hand(services, "worker-a", "by-hand.md", "---\nsender_id: owner\n---\n\nhello\n")
+        tampered.write_bytes(tampered.read_bytes().replace(b"hello", b"goodbye"))
+        shutil.copy(copied, services.workspace.mailbox("worker-b").path / "copied.md")
+        services.agents.registry.update("worker-b", public_key=None)
+        assert self.verdicts(services) == {
+            "by-hand.md": "unsigned",
+            tampered.name: "tampered",
+            "copied.md": "misplaced",
+            keyless.name: "no_key",
+        }
+
+    def test_it_is_done_only_when_asked_for(self, services: Services) -> None:
+        by_hand(services, "worker-a", "note.md", "---\nsender_id: owner\n---\n\nhello\n")
+        assert found(services.doctor(lambda _: None), "signatures") == []
+
+    def test_an_archived_message_that_was_changed_is_found(self, services: Services) -> None:
+        send(services, "admin", "worker-a")
+        read(services, "worker-a")
+        services.workspace.mailbox("worker-a").archive_read(keep=0, above=0)
+        (path,) = mail(services)
+        path.write_bytes(path.read_bytes().replace(b"hello", b"goodbye"))
+        assert self.verdicts(services) == {path.name: "tampered"}

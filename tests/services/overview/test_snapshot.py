@@ -1,0 +1,64 @@
+"""One look at a session: who works, what is open, what was written last."""
+
+from __future__ import annotations
+
+from multi_agent_mcp.bootstrap import Services
+from tests.conftest import Clock
+from tests.services.support import read, send
+from tests.services.tasks_support import dies, moved, new, open_session, running, snapshot
+
+
+def test_agents_stand_in_tree_order_with_what_they_do(services: Services, clock: Clock) -> None:
+    task = running(services, "Build")
+    session = open_session(services, "worker-a")
+    send(services, "admin", "worker-b")
+    owner, admin, worker_a, worker_b = services.snapshots.look().agents
+    assert [owner.depth, admin.depth, worker_a.depth] == [0, 1, 2]
+    assert (worker_a.alive, worker_a.task_id, worker_a.task_title) == (True, task.id, "Build")
+    assert worker_a.active_at == clock.now
+    assert (worker_b.alive, worker_b.unread, worker_b.task_id) == (False, 1, None)
+    dies(services, session)
+    assert not services.snapshots.look().agents[2].alive
+
+
+def test_open_tasks_come_first_by_what_is_done_and_closed_ones_are_counted(services: Services) -> None:
+    waiting = new(services, "waiting")
+    urgent = new(services, "urgent", priority="urgent")
+    active = running(services, "active", "worker-b")
+    moved(services, running(services, "over", "worker-b"), "done")
+    look = services.snapshots.look()
+    assert [task.id for task in look.tasks] == [active.id, urgent.id, waiting.id]
+    assert look.counts == {"backlog": 0, "todo": 2, "in_progress": 1, "blocked": 0, "done": 1, "cancelled": 0}
+
+
+def test_an_interrupt_shows_until_it_is_read_or_its_task_goes_on(services: Services) -> None:
+    task = running(services)
+    services.task_changes.set_status(services.agents.get("owner"), task.id, "blocked", reason="wait")
+    assert services.snapshots.look().agents[2].interrupted
+    services.notifications.read("worker-a", "task")
+    assert not services.snapshots.look().agents[2].interrupted
+
+
+def test_a_waiting_owner_is_seen(services: Services) -> None:
+    services.assignments.send(services.agents.get("owner"), "admin", "Plan", "Do it.")
+    assert services.snapshots.look().agents[0].waiting_for == "admin"
+
+
+def test_messages_come_newest_first_with_the_step_they_have_reached(services: Services, clock: Clock) -> None:
+    send(services, "admin", "worker-a", "first words\nof many", message_type="request")
+    clock.advance(1)
+    read(services, "worker-a")
+    send(services, "admin", "worker-b", subject="second")
+    newest, oldest = services.snapshots.look().messages
+    assert (oldest.subject, oldest.state) == ("first words of many", "read")
+    assert (newest.subject, newest.receiver_id, newest.state) == ("second", "worker-b", "submitted")
+    assert services.snapshots.look(messages=1).messages == (newest,)
+
+
+def test_looking_changes_nothing(services: Services) -> None:
+    task = running(services)
+    send(services, "admin", "worker-a")
+    services.task_changes.set_status(services.agents.get("owner"), task.id, "blocked", reason="wait")
+    before = snapshot(services)
+    services.snapshots.look()
+    assert snapshot(services) == before

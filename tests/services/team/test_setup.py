@@ -1,0 +1,191 @@
+"""`init`: a session directory from a team.yaml."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.config import read_settings, session_names
+from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, NoSuchSession, Refusal, StorageError
+from multi_agent_mcp.notify.channels.recorder import Recorder
+from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
+from multi_agent_mcp.texts import catalogue
+
+TEAM = """
+session: demo
+language: ja
+agents:
+  - {id: owner, role: owner, type: human}
+  - {id: admin, role: admin, parent: owner}
+  - {id: worker-a, role: worker, parent: admin, command: "claude --mcp-config {mcp_config}", colour: blue}
+  - {id: worker-b, parent: admin}
+"""
+
+
+@pytest.fixture
+def team_file(tmp_path: Path) -> Path:
+    path = tmp_path / "team.yaml"
+    path.write_text(TEAM)
+    return path
+
+
+def test_the_documented_team_is_read(team_file: Path) -> None:
+    team = read_team(team_file)
+    assert (team.session, team.language) == ("demo", "ja")
+    assert [(agent.id, agent.role, agent.type, agent.parent_id) for agent in team.agents] == [
+        ("owner", "owner", "human", None),
+        ("admin", "admin", "ai", "owner"),
+        ("worker-a", "worker", "ai", "admin"),
+        ("worker-b", "worker", "ai", "admin"),
+    ]
+    assert (team.agents[2].command, team.agents[2].extra) == ("claude --mcp-config {mcp_config}", {"colour": "blue"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "agents: [",
+        "agents: {a: b}",
+        "- a",
+        "agents: [a]",
+        "agents: [{role: owner}]",
+        "agents: [{id: ../x}]",
+        "agents: [{id: 7}]",
+        "agents: [{id: a, role: king}]",
+        "agents: [{id: a, role: [owner]}]",
+        "agents: [{id: a, type: robot}]",
+        "agents: [{id: a, parent: ../b}]",
+        "agents: [{id: a, command: [ls]}]",
+        "agents: [{id: a}, {id: a}]",
+        "agents: [{id: a}]\nlanguage: fr",
+        "agents: [{id: a}]\nlimits: 5",
+        "agents: [{id: a, x: .nan}]",
+        "agents: [{id: a, x: {[1]: 2}}]",
+        "agents: [{id: a, x: {2026-11-21: 2}}]",
+        "agents:\n  - id: a\n    x: &x [*x]",
+        "\x00",
+        "agents: &a [*a]",
+    ],
+)
+def test_a_team_that_makes_no_sense_is_one_sentence(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "team.yaml"
+    path.write_text(text)
+    with pytest.raises((InvalidArguments, InvalidId)) as refusal:
+        read_team(path)
+    for language in ("ja", "en"):
+        sentence = catalogue(language).sentence(refusal.value)
+        assert "\n" not in sentence
+        assert len(sentence) < 400
+
+
+def test_a_team_file_that_is_not_there_or_no_text_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "latin.yaml").write_bytes(b"agents: [{id: a, name: \xff}]")
+    for name in ("gone.yaml", ".", "latin.yaml"):
+        with pytest.raises(InvalidArguments):
+            read_team(tmp_path / name)
+
+
+def test_a_date_of_the_users_own_is_kept_as_text(tmp_path: Path, root: Path) -> None:
+    path = tmp_path / "team.yaml"
+    path.write_text("agents: [{id: a, since: 2026-11-21}]")
+    create_session(root, "demo", read_team(path), None)
+    agents = open_session(root, "demo", notifier=Recorder()).agents
+    add_missing(agents, read_team(path))
+    assert agents.get("a").extra == {"since": "2026-11-21"}
+
+
+def test_a_session_is_made_with_its_settings(team_file: Path, root: Path) -> None:
+    path = create_session(root, "demo", read_team(team_file), None)
+    assert path == root / "demo"
+    assert session_names(root) == ["demo"]
+    assert read_settings(path / "session.yaml").language == "ja"
+
+
+def test_the_given_language_wins_over_the_teams(team_file: Path, root: Path) -> None:
+    path = create_session(root, "demo", read_team(team_file), "en")
+    assert read_settings(path / "session.yaml").language == "en"
+
+
+def test_a_second_init_adds_agents_and_keeps_settings_keys_and_mail(team_file: Path, root: Path) -> None:
+    team = read_team(team_file)
+    create_session(root, "demo", replace(team, agents=team.agents[:2]), "en")
+    services = open_session(root, "demo", notifier=Recorder())
+    assert add_missing(services.agents, replace(team, agents=team.agents[:2])) == ["owner", "admin"]
+    key = services.agents.stored_key("admin")
+    (services.workspace.path / "ipc" / "admin" / "note.md").write_text("---\nid: a\n---\n\nx")
+    create_session(root, "demo", team, "ja")
+    again = open_session(root, "demo", notifier=Recorder())
+    assert add_missing(again.agents, team) == ["worker-a", "worker-b"]
+    assert again.settings.language == "en"
+    assert again.agents.stored_key("admin") == key
+    assert len(again.workspace.mailbox("admin").unread()) == 1
+
+
+def test_a_second_init_brings_commands_up_to_date(team_file: Path, root: Path) -> None:
+    team = read_team(team_file)
+    create_session(root, "demo", team, None)
+    agents = open_session(root, "demo", notifier=Recorder()).agents
+    add_missing(agents, team)
+    changed = tuple(replace(agent, command="codex") if agent.id == "worker-a" else agent for agent in team.agents)
+    add_missing(agents, replace(team, agents=changed))
+    assert agents.get("worker-a").command == "codex"
+    assert agents.get("worker-a").parent_id == "admin"
+
+
+@pytest.mark.parametrize(("session", "refusal"), [("../x", InvalidId), ("", InvalidId), ("a/b", InvalidId)])
+def test_a_session_name_cannot_leave_the_root(
+    team_file: Path, root: Path, session: str, refusal: type[Refusal]
+) -> None:
+    with pytest.raises(refusal):
+        create_session(root, session, read_team(team_file), None)
+    assert not root.exists()
+
+
+def test_a_file_where_the_root_should_be_is_a_storage_error(team_file: Path, root: Path) -> None:
+    root.write_text("in the way")
+    with pytest.raises(StorageError):
+        create_session(root, "demo", read_team(team_file), None)
+
+
+def test_a_team_whose_ids_differ_in_case_only_is_refused(team_file: Path) -> None:
+    team_file.write_text(TEAM + "  - {id: Worker-B, parent: admin}\n")
+    with pytest.raises(InvalidArguments, match=r"Worker-B.*worker-b"):
+        read_team(team_file)
+
+
+def test_a_second_init_adds_nobody_whose_id_differs_from_a_known_one_in_case_only(
+    team_file: Path, tmp_path: Path
+) -> None:
+    team = read_team(team_file)
+    create_session(tmp_path, "demo", team, None)
+    agents = open_session(tmp_path, "demo", notifier=Recorder()).agents
+    add_missing(agents, team)
+    renamed = replace(team, agents=tuple(replace(agent, id=agent.id.upper()) for agent in team.agents))
+    with pytest.raises(AlreadyExists, match="owner"):
+        add_missing(agents, renamed)
+    assert list(agents.all()) == ["owner", "admin", "worker-a", "worker-b"]
+
+
+def test_a_session_whose_name_differs_from_another_one_in_case_only_is_refused(team_file: Path, tmp_path: Path) -> None:
+    team = read_team(team_file)
+    create_session(tmp_path, "demo", team, None)
+    with pytest.raises(AlreadyExists, match="demo"):
+        create_session(tmp_path, "Demo", team, None)
+    assert session_names(tmp_path) == ["demo"]
+
+
+def test_a_session_is_opened_by_its_exact_name_where_the_file_system_does_not_mind_the_case(
+    team_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_session(tmp_path, "demo", read_team(team_file), None)
+    (tmp_path / "Demo").symlink_to("demo")
+    real_listing = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: [name for name in real_listing(path) if name != "Demo"])
+    assert (tmp_path / "Demo" / "session.yaml").is_file()
+    with pytest.raises(NoSuchSession):
+        open_session(tmp_path, "Demo", notifier=Recorder())

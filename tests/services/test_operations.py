@@ -1,0 +1,188 @@
+"""What several files hold together is carried out as a whole, by whoever finds it undone
+(docs/protocol.md, Operations)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.errors import InvalidStatusTransition, StorageError
+from multi_agent_mcp.services import operations as undertakings
+from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.store.intents import Intent
+from tests.services import forks
+from tests.services.support import send
+from tests.services.tasks_support import again, inbox, new, notices, running
+
+
+def left_by_the_dead(services: Services, intent: Intent) -> None:
+    """The intent as a killed process leaves it."""
+    path = services.workspace.intents.path / f"{intent.id}.json"
+    record = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**record, "pid": 2**22 + 1, "pid_started_at": "0"}), encoding="utf-8")
+
+
+def written(services: Services, kind: str, facts: Mapping[str, Any]) -> Intent:
+    intent = services.workspace.intents.write(kind, facts)
+    services.workspace.intents.rest(intent)
+    left_by_the_dead(services, intent)
+    return intent
+
+
+def intents(services: Services) -> list[Path]:
+    return sorted(services.workspace.intents.path.glob("*"))
+
+
+def test_nothing_is_left_of_an_operation_that_came_through(services: Services, admin: Agent) -> None:
+    send(services, "admin", None, "hear")
+    services.task_creation.create(admin, [NewTask(title="one"), NewTask(title="two")])
+    assert intents(services) == []
+    assert services.operations.finish() == 0
+
+
+def test_what_a_living_process_is_at_is_left_to_it(services: Services) -> None:
+    services.workspace.intents.write("send", {"messages": [], "conversation_id": None})
+    assert services.operations.finish() == 0
+    assert len(intents(services)) == 1
+
+
+def test_a_cascade_that_was_cut_off_is_completed_by_the_next_reader(services: Services, owner: Agent) -> None:
+    top = running(services, "top", "admin")
+    children = [running(services, name, "worker-b", parent=top.id) for name in ("wall", "roof")]
+    change = {"by": "owner", "at": "2026-11-21T21:46:01.123456Z", "reason": "stop"}
+    facts = {"task_id": top.id, "children": [child.id for child in children], "change": change, "fields": {}}
+    intent = written(services, "block_family", facts)
+    services.task_changes.set_status(owner, children[0].id, "blocked", "stop")  # as far as it got
+    assert forks.context(services.workspace.root).operations.finish() == 1
+    assert [again(services, task).status for task in (top, *children)] == ["blocked"] * 3
+    assert sorted(str(notice.task_id) for notice in notices(services, "worker-b")) == sorted(c.id for c in children)
+    assert again(services, top).history[-1]["intent_id"] == intent.id
+    assert intents(services) == []
+
+
+def test_a_subtask_that_was_reopened_after_its_cascade_stays_open(services: Services, owner: Agent) -> None:
+    top = running(services, "top", "admin")
+    part = running(services, "part", "worker-b", parent=top.id)
+    change = {"by": "owner", "at": "2026-11-21T21:46:01.123456Z"}
+    facts = {"task_id": top.id, "children": [part.id], "change": change, "fields": {}}
+    intent = written(services, "block_family", facts)
+    services.task_changes.apply_block(intent)  # killed just before the intent was removed
+    services.task_changes.set_status(owner, part.id, "in_progress")
+    assert services.operations.finish() == 1
+    assert again(services, part).status == "in_progress"
+    assert again(services, top).status == "blocked"
+
+
+def test_an_intent_that_makes_no_sense_any_more_is_dropped(services: Services, owner: Agent) -> None:
+    task = running(services)
+    change = {"by": "admin", "at": "2026-11-21T21:46:01.123456Z"}
+    facts = {"task_id": task.id, "children": [], "change": change, "fields": {}}
+    written(services, "block_family", facts)
+    services.task_changes.set_status(owner, task.id, "done")
+    assert services.operations.finish() == 1
+    assert again(services, task).status == "done"
+    assert intents(services) == []
+
+
+def test_an_intent_nobody_knows_or_can_read_stays_and_blocks_nobody(services: Services) -> None:
+    written(services, "of_the_future", {})
+    written(services, "send", {"messages": "none of ours"})
+    for number, text in enumerate(("{", "[" * 100_000, '{"pid": 1e999, "kind": "send", "facts": {}}')):
+        (services.workspace.intents.path / f"int_00000000000{number}.json").write_text(text, encoding="utf-8")
+    assert services.operations.finish() == 0
+    assert len(intents(services)) == 5
+    send(services, "admin", "worker-a", "still here")
+
+
+def test_a_broadcast_whose_first_copy_was_read_meanwhile_is_completed_without_a_second_one(services: Services) -> None:
+    letters = services.messages.compose(services.agents.get("admin"), Draft(content="hear"))
+    written(services, "send", letters.facts)
+    services.outbox.store(letters.messages[:1], None)
+    box = services.workspace.mailbox(letters.messages[0].receiver_id)
+    box.mark_read([name for name, _ in box.unread()], services.clock())
+    box.archive_read(keep=0, above=0)
+    assert services.operations.finish() == 1
+    copies = [len(list(services.workspace.mailbox(message.receiver_id).history())) for message in letters.messages]
+    assert copies == [1, 1, 1]
+
+
+def test_a_refused_operation_leaves_no_intent_and_nothing_else(services: Services, owner: Agent) -> None:
+    top = running(services, "top", "admin")
+    part = running(services, "part", "worker-b", parent=top.id)
+    services.task_changes.set_status(owner, top.id, "done")
+    with pytest.raises(InvalidStatusTransition):
+        services.task_changes.set_status(owner, top.id, "blocked")
+    assert intents(services) == []
+    assert again(services, part) == part
+
+
+def test_a_batch_the_disk_refuses_leaves_nothing(services: Services, admin: Agent) -> None:
+    tasks = services.workspace.path / "tasks"
+    (tasks / "worker-a").parent.mkdir(exist_ok=True)
+    (tasks / "worker-b").write_text("in the way", encoding="utf-8")
+    items = [NewTask(title="one", assignee_id="worker-a"), NewTask(title="two", assignee_id="worker-b")]
+    with pytest.raises(StorageError):
+        services.task_creation.create(admin, items)
+    assert services.workspace.tasks.all("worker-a") == []
+    assert intents(services) == []
+
+
+def test_a_change_the_disk_refuses_halfway_is_finished_once_it_allows_it(services: Services, owner: Agent) -> None:
+    task = running(services)
+    shelf = services.workspace.path / "tasks" / "worker-b"
+    shelf.write_text("in the way", encoding="utf-8")
+    with pytest.raises(StorageError):
+        services.task_changes.assign(owner, task.id, "worker-b")
+    assert len(intents(services)) == 1
+    shelf.unlink()
+    assert services.operations.finish() == 1
+    assert [found.id for found in services.workspace.tasks.all("worker-b")] == [task.id]
+    assert [notice.task_id for notice in notices(services, "worker-a")] == [task.id]
+    assert services.operations.finish() == 0
+
+
+def test_an_approval_that_was_cut_off_reaches_the_requester_once(services: Services) -> None:
+    task, _ = services.approvals.request(services.agents.get("worker-a"), NewTask(title="Test"))
+    services.approvals.decide(services.agents.get("admin"), task.id, approve=True)
+    assert [kind for kind, _, _ in inbox(services, "worker-a")] == ["task_approved"]
+    assert new(services, "other").status == "todo"
+
+
+def test_doctor_names_what_was_cut_off_and_its_repair_carries_it_out(services: Services) -> None:
+    letters = services.messages.compose(services.agents.get("admin"), Draft(content="hear"))
+    intent = written(services, "send", letters.facts)
+    doctor = services.doctor(lambda _: None)
+    (finding,) = [item for item in doctor.examine() if item.check == "undertakings"]
+    assert (finding.level, finding.subject) == ("problem", intent.id)
+    doctor.repair([finding])
+    assert [item for item in doctor.examine() if item.check == "undertakings"] == []
+    assert inbox(services, "worker-a") == [("request", "admin", "hear")]
+
+
+def test_every_kind_has_somebody_who_carries_it_out(services: Services) -> None:
+    kinds = {value.name for value in vars(undertakings).values() if isinstance(value, undertakings.Kind)}
+    assert kinds == set(services.operations.handlers)
+
+
+def test_words_that_the_disk_refuses_are_said_once_when_they_are_said_again(services: Services) -> None:
+    initiator, target = services.agents.get("worker-a"), services.agents.get("worker-b")
+    conversation, _ = services.conversations.begin(initiator, target, "hello")
+    mailbox = services.workspace.mailbox("worker-b").path
+    mailbox.rename(mailbox.with_name("elsewhere"))
+    mailbox.write_text("in the way", encoding="utf-8")
+    with pytest.raises(StorageError):
+        services.conversations.say(initiator, conversation.id, Draft(content="again"))
+    mailbox.unlink()
+    mailbox.with_name("elsewhere").rename(mailbox)
+    services.conversations.say(initiator, conversation.id, Draft(content="again"))
+    services.operations.finish()
+    assert [content for _, _, content in inbox(services, "worker-b")] == ["again", "hello"]
+    spoken = services.conversations.messages_of(conversation.id)
+    assert sorted(message.content for message in spoken) == ["again", "hello"]

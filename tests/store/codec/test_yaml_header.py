@@ -1,0 +1,58 @@
+"""The quick way to write a header writes what PyYAML writes."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.store.codec.yaml_header import dump, dump_slowly
+
+KEYS = st.sampled_from(
+    ["id", "sender_id", "created_at", "signature", "metadata", "y", "no", "null", "x y", "", "w" * 100, "long " * 26]
+)
+MOMENTS = st.datetimes(timezones=st.just(UTC)).map(format_time)
+WORDS = st.text(alphabet="abefnostuxyNOTYE0129_-.:+~ \u017f\u212a", max_size=12)
+IDS = st.uuids().map(str) | st.integers(0, 2**256 - 1).map(lambda number: f"v1:{number:064x}")
+VALUES: st.SearchStrategy[Any] = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    WORDS,
+    IDS,
+    MOMENTS,
+    st.text(),
+    st.lists(WORDS).map(" ".join),
+    st.just({}),
+    st.just([]),
+    st.just(uuid.UUID(int=1).hex),
+)
+
+
+@given(st.dictionaries(KEYS | st.text(), VALUES | st.dictionaries(WORDS, VALUES)))
+def test_any_header_is_written_as_pyyaml_writes_it(header: dict[str, Any]) -> None:
+    assert dump(header) == dump_slowly(header)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("y", "Y", "n", "N", "yes", "No", "ON", "oFF", "true", "FALSE", "null", "Null", "NULL", "None"),
+        *("nan", "inf", "e1", "1e1", "0x1", "a:b", "-", "~", "="),
+    ],
+)
+def test_every_word_of_yaml_is_quoted_as_pyyaml_quotes_it(word: str) -> None:
+    assert dump({"subject": word}) == dump_slowly({"subject": word})
+
+
+@pytest.mark.parametrize(
+    "value", [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)]
+)
+def test_the_ends_of_time_are_written_alike(value: datetime) -> None:
+    text = format_time(value)
+    assert dump({"created_at": text}) == dump_slowly({"created_at": text}) == f"created_at: '{text}'"

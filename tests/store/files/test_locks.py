@@ -1,0 +1,122 @@
+"""Locks between processes: one holds, the others wait or are refused, and anybody may ask who."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.store.files import locks as locks_module
+from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.files.locks import Mutex, OrderViolated
+from tests.store.support import in_processes, put
+
+
+@contextmanager
+def held_elsewhere(files: Files, name: str) -> Iterator[None]:
+    """Another process's hold of a lock."""
+    lock = files.locks.lock(name)
+    with lock:
+        yield
+
+
+def test_a_lock_keeps_others_out_and_is_refused_after_a_while(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks_module, "LOCK_SECONDS", 0.02)
+    with held_elsewhere(files, "agents"), pytest.raises(StorageError) as refusal, files.locks.held("agents"):
+        pytest.fail("two held the lock")
+    assert refusal.value.key == "error.lock_timeout"
+    with files.locks.held("agents"):
+        pass
+
+
+def test_locks_of_different_names_do_not_meet(files: Files) -> None:
+    with files.locks.held("mailbox-b"), files.locks.held("notifications-a"):
+        assert files.locks.all_held() == ["mailbox-b", "notifications-a"]
+    assert files.locks.all_held() == []
+
+
+def test_a_lock_directory_that_cannot_be_made_is_a_storage_error(files: Files) -> None:
+    put(files.locks.path, "in the way")
+    with pytest.raises(StorageError), files.locks.held("agents"):
+        pytest.fail("there was no lock")
+
+
+def _count_up(base: Path, times: int) -> None:
+    files = Files(base)
+    for _ in range(times):
+        with files.locks.held("agents"):
+            number = int((base / "counter").read_text())
+            files.replace(base / "counter", str(number + 1).encode(), durable=False)
+
+
+def test_a_lock_holds_between_processes(files: Files) -> None:
+    put(files.base / "counter", "0")
+    in_processes(_count_up, (files.base, 50), (files.base, 50), (files.base, 50))
+    assert (files.base / "counter").read_text() == "150"
+
+
+def test_an_error_inside_a_lock_gives_the_lock_back(files: Files) -> None:
+    with pytest.raises(ZeroDivisionError), files.locks.held("agents"):
+        _ = 1 / 0
+    assert not files.locks.is_held("agents")
+    with files.locks.held("agents"):
+        pass
+
+
+def test_a_lock_taken_out_of_order_fails_whoever_takes_it(files: Files) -> None:
+    with files.locks.held("mailbox-a"), files.locks.held("owner-wait-o"), Mutex("session"):
+        pass
+    with Mutex("session"), pytest.raises(OrderViolated, match="mailbox-a was taken while mutex:session was held"):
+        files.locks.held("mailbox-a").__enter__()
+    with files.locks.held("mailbox-a"), pytest.raises(OrderViolated):  # nobody holds two of a kind
+        files.locks.held("mailbox-b").__enter__()
+    with files.locks.held("mailbox-a"):
+        pass
+
+
+def test_a_mutex_may_be_taken_again_by_its_thread_and_another_of_its_kind_may_not() -> None:
+    mutex = Mutex("folder")
+    with mutex, mutex:
+        pass
+    with mutex, pytest.raises(OrderViolated):
+        Mutex("folder").__enter__()
+
+
+def test_every_thread_has_an_order_of_its_own(files: Files) -> None:
+    done: list[str] = []
+
+    def other() -> None:
+        with files.locks.held("intents"):
+            done.append("intents")
+
+    thread = threading.Thread(target=other)
+    with files.locks.held("agents"):
+        thread.start()
+        thread.join()
+    assert done == ["intents"]
+
+
+def test_a_lock_that_the_table_does_not_name_is_refused(files: Files) -> None:
+    with pytest.raises(OrderViolated, match="not in ORDER"):
+        files.locks.held("something-new").__enter__()
+
+
+def test_a_process_that_a_test_has_started_is_ended_by_a_wrong_order(initialised: Path) -> None:
+    code = f"""
+from pathlib import Path
+from multi_agent_mcp.bootstrap import open_session
+locks = open_session(Path({str(initialised)!r}), "demo").workspace.locks
+with locks.held("agents"), locks.held("mailbox-a"):
+    print("went on")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == -signal.SIGABRT
+    assert done.stdout == ""
+    assert "the lock mailbox-a was taken while agents was held" in done.stderr

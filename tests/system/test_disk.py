@@ -1,0 +1,66 @@
+"""fsync, and what stands for it where fsync(2) is not enough."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.store.files.durable_files import Files
+
+F_FULLFSYNC = 51
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the kernel was asked for, in order: macOS knows F_FULLFSYNC."""
+    asked: list[str] = []
+    real_fsync = os.fsync
+
+    def full(descriptor: int, command: int, *rest: Any) -> int:
+        asked.append("F_FULLFSYNC" if command == F_FULLFSYNC else str(command))
+        return 0
+
+    def plain(descriptor: int) -> None:
+        asked.append("fsync")
+        real_fsync(descriptor)
+
+    monkeypatch.setattr(fcntl, "F_FULLFSYNC", F_FULLFSYNC, raising=False)
+    monkeypatch.setattr(fcntl, "fcntl", full)
+    monkeypatch.setattr(os, "fsync", plain)
+    return asked
+
+
+def test_where_fsync_stops_at_the_drives_cache_the_drive_is_flushed(files: Files, synced: list[str]) -> None:
+    files.base.mkdir(exist_ok=True)
+    files.create(files.base / "note.md", b"x")
+    assert "fsync" not in synced
+    assert synced.count("F_FULLFSYNC") >= 2, "the file and the name"
+
+
+def test_a_file_system_that_knows_no_full_flush_gets_fsync(
+    files: Files, synced: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> int:
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+    monkeypatch.setattr(fcntl, "fcntl", refused)
+    files.create(files.base / "note.md", b"x")
+    assert synced.count("fsync") >= 2
+
+
+def test_a_disk_that_fails_to_flush_is_a_storage_error(
+    files: Files, synced: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(fcntl, "fcntl", broken)
+    with pytest.raises(StorageError):
+        files.create(files.base / "note.md", b"x")
+    assert not Path(files.base / "note.md").exists()

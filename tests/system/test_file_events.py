@@ -1,0 +1,66 @@
+"""File events: what is put into a watched directory is told."""
+
+from __future__ import annotations
+
+import queue
+from pathlib import Path
+from typing import Any
+
+import pytest
+from watchdog import observers
+
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.inbox import Inbox
+from multi_agent_mcp.system.file_events import TreeWatch, Watch
+from tests.store.support import mailbox, message, put
+
+PATIENCE_SECONDS = 20.0
+
+
+def test_a_delivered_message_is_told_with_its_directory(files: Files) -> None:
+    told: queue.Queue[Path] = queue.Queue()
+    inbox: Inbox[Message] = mailbox(files)
+    with Watch([inbox.path, files.base / "other"], told.put):
+        inbox.deliver(message(1))
+        assert told.get(timeout=PATIENCE_SECONDS) == inbox.path
+
+
+def test_a_file_written_by_hand_is_told_and_others_are_not(files: Files) -> None:
+    told: queue.Queue[Path] = queue.Queue()
+    first, second = files.base / "first", files.base / "second"
+    with Watch([first, second], told.put):
+        put(first / ".hidden.md", "x")
+        put(first / "x.tmp", "x")
+        put(second / "note.md", "x")
+        assert told.get(timeout=PATIENCE_SECONDS) == second
+
+
+def test_an_archived_message_is_told_as_gone(files: Files) -> None:
+    told: queue.Queue[Path] = queue.Queue()
+    inbox: Inbox[Message] = mailbox(files)
+    inbox.deliver(message(1))
+    inbox.mark_read([name for name, _ in inbox.unread()], message(2).created_at)
+    with Watch([inbox.path], told.put):
+        assert inbox.archive_read(keep=0, above=0) == 1
+        assert told.get(timeout=PATIENCE_SECONDS) == inbox.path
+
+
+class RealPaths(observers.Observer):  # type: ignore[misc, valid-type]
+    """Names what changed as FSEvents does: by its real path, whatever path was watched."""
+
+    def schedule(self, handler: Any, path: str, **options: Any) -> Any:
+        return super().schedule(handler, str(Path(path).resolve()), **options)
+
+
+@pytest.mark.parametrize("observer", [observers.Observer, RealPaths])
+def test_what_changes_below_a_root_behind_a_link_is_told(
+    files: Files, monkeypatch: pytest.MonkeyPatch, observer: type
+) -> None:
+    monkeypatch.setattr(observers, "Observer", observer)
+    told: queue.Queue[Path] = queue.Queue()
+    (files.base / "real").mkdir(parents=True)
+    (files.base / "link").symlink_to("real")
+    with TreeWatch(files.base / "link" / "session", told.put):
+        put(files.base / "real" / "session" / "note.md", "x")
+        assert told.get(timeout=PATIENCE_SECONDS) == Path("note.md")

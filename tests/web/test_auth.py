@@ -1,0 +1,161 @@
+"""Who may come in: the link, the cookie, and the checks before every request."""
+
+from __future__ import annotations
+
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.support import Team
+from tests.web.support import Visitor, Web
+
+
+def test_the_link_opens_the_console_once(web: Web) -> None:
+    path = web.link.removeprefix(web.address)
+    assert web.stranger().get(path).status == 303
+    again = web.stranger().get(path)
+    assert again.status == 403
+    assert "set-cookie" not in again.headers
+
+
+def test_a_look_at_the_link_does_not_use_it_up(web: Web) -> None:
+    reply = web.stranger().head(web.link.removeprefix(web.address))
+    assert (reply.status, reply.headers["allow"]) == (405, "GET")
+    assert web.visitor().see("/session")["session"] == "demo"
+
+
+def test_a_cookie_is_for_our_pages_and_our_server_only(web: Web) -> None:
+    cookie = web.stranger().get(web.link.removeprefix(web.address)).headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+
+
+@pytest.mark.parametrize("ticket", ["", "x", "%C3%A9", "%00", "..%2f", "A" * 5000])
+def test_a_guessed_ticket_is_refused_and_leaves_the_true_one_good(web: Web, ticket: str) -> None:
+    assert web.stranger().get(f"/open?ticket={ticket}").status == 403
+    assert web.visitor().see("/session")["session"] == "demo"
+
+
+@pytest.mark.parametrize("path", ["/", "/messages", "/api/session", "/api/tasks", "/api/events", "/timeline.svg"])
+def test_without_a_cookie_nothing_is_shown(web: Web, path: str) -> None:
+    reply = web.stranger().get(path)
+    assert reply.status == 401
+    assert "worker-a" not in reply.text
+
+
+def test_a_browser_asks_each_time_whether_its_copy_of_a_module_is_still_right(visitor: Visitor) -> None:
+    first = visitor.get("/static/core.js")
+    assert first.headers["cache-control"] == "no-cache"
+    assert visitor.get("/static/core.js", If_None_Match=first.headers["etag"]).status == 304
+
+
+@pytest.mark.parametrize("cookie", ["", "x", "1.2.3", "9999999999.abc." + "0" * 64])
+def test_a_made_up_cookie_is_refused(web: Web, visitor: Visitor, cookie: str) -> None:
+    (name,) = visitor.cookies
+    assert Visitor(web.address, {name: cookie}).get("/api/session").status == 401
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:80", ""])
+def test_a_name_that_was_bound_to_our_address_is_refused(visitor: Visitor, host: str) -> None:
+    assert visitor.get("/api/session", Host=host).status == 421
+
+
+def test_the_other_names_of_this_machine_are_ours(web: Web, visitor: Visitor) -> None:
+    for name in ("localhost", "[::1]"):
+        assert visitor.get("/api/session", Host=f"{name}:{web.port}").status == 200
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", "https://127.0.0.1"])
+def test_a_change_that_another_site_asks_for_is_refused(team: Team, visitor: Visitor, origin: str) -> None:
+    reply = visitor.post("/api/tasks", {"title": "planted"}, Origin=origin)
+    assert reply.status == 403
+    assert team.services.workspace.tasks.all() == []
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_what_another_site_fetches_is_refused(visitor: Visitor, site: str) -> None:
+    assert visitor.get("/api/messages", Sec_Fetch_Site=site).status == 403
+
+
+@pytest.mark.parametrize("token", ["", "x", "é", "0" * 64])
+def test_a_change_without_the_pages_token_is_refused(team: Team, visitor: Visitor, token: str) -> None:
+    visitor.token = None
+    header = {"X-CSRF-Token": token.encode().decode("latin-1")} if token else {}
+    reply = visitor.post("/api/tasks", {"title": "planted"}, **header)
+    assert reply.status == 403
+    assert reply.json["success"] is False
+    assert team.services.workspace.tasks.all() == []
+
+
+def test_the_token_of_one_browser_is_not_good_for_another(web: Web, visitor: Visitor) -> None:
+    web.stop()
+    web.start()
+    other = web.visitor()
+    other.token = visitor.token
+    assert other.post("/api/tasks", {"title": "planted"}).status == 403
+
+
+def test_a_change_is_no_get_request(visitor: Visitor) -> None:
+    assert visitor.get("/api/tasks/tsk_000000000000/status?status=done").status == 405
+
+
+def test_an_open_page_stays_open_when_the_server_is_killed_and_started_again(web: Web, visitor: Visitor) -> None:
+    web.stop(signal.SIGKILL)
+    web.start()
+    assert visitor.see("/session")["me"]["id"] == "owner"
+    assert visitor.act("/tasks", {"title": "still here"})["task"]["title"] == "still here"
+
+
+def test_deleting_the_key_shuts_every_browser_out(team: Team, web: Web, visitor: Visitor) -> None:
+    web.stop()
+    (team.path / ".console" / "key").unlink()
+    web.start()
+    assert visitor.get("/api/session").status == 401
+
+
+def test_the_key_is_the_owners_alone(team: Team, web: Web) -> None:
+    assert web.link
+    key = team.path / ".console" / "key"
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
+
+
+def test_a_browser_is_told_to_run_nothing_but_our_own_files(visitor: Visitor) -> None:
+    policy = visitor.get("/").headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self'" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+
+
+def test_every_asset_is_in_the_package(visitor: Visitor) -> None:
+    for page in ("/", "/agents", "/messages", "/conversations", "/timeline", "/executions", "/health"):
+        text = visitor.get(page).text
+        assert "http://" not in text.replace("http://www.w3.org/", "")
+        assert "https://" not in text
+
+
+def test_it_ends_at_once_on_a_signal_although_a_page_listens(web: Web, visitor: Visitor) -> None:
+    with visitor.listen() as events:
+        next(events)
+        assert web.stop(signal.SIGINT) in (0, -signal.SIGINT)
+
+
+def test_nothing_listens_but_on_this_machine(web: Web) -> None:
+    table = [line.split()[1] for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
+    assert f"0100007F:{web.port:04X}" in table
+    assert f"00000000:{web.port:04X}" not in table
+
+
+def test_a_taken_port_is_one_sentence(team: Team, web: Web) -> None:
+    ran = team.run("web", "--port", str(web.port))
+    assert ran.code == 1
+    assert ran.stderr.startswith("multi-agent-mcp: storage_error:")
+
+
+def test_an_unknown_agent_cannot_be_acted_as(team: Team) -> None:
+    ran = team.run("web", "--as", "nobody")
+    assert ran.code == 1
+    assert "agent_not_found" in ran.stderr
