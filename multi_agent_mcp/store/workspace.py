@@ -23,11 +23,11 @@ from multi_agent_mcp.errors import (
     TaskNotFound,
 )
 from multi_agent_mcp.store.collection import Collection
+from multi_agent_mcp.store.delivery_log import DeliveryLog
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.store.intents import Intents
-from multi_agent_mcp.store.journal import Journal
 from multi_agent_mcp.store.registry import Registry
 from multi_agent_mcp.system.disk import make_directory, storage_errors
 
@@ -59,7 +59,6 @@ class Workspace:
         self.locks = self.files.locks
         self._mailboxes: dict[str, Mailbox] = {}
         self._notices: dict[str, Notices] = {}
-        self._doorbells: dict[str, Journal] = {}
 
     @property
     def settings_path(self) -> Path:
@@ -203,9 +202,8 @@ class Workspace:
         """Which process supervises this session."""
         return self.path / ".supervisor" / "running.json"
 
-    def doorbells(self, agent_id: AgentId | str) -> Journal:
-        """What happened to this agent's doorbell; derived, may be deleted."""
-        if agent_id not in self._doorbells:
-            path = self.path / ".doorbell" / f"{agent_id}.jsonl"
-            self._doorbells[agent_id] = Journal(self.files, path, rotates=True)
-        return self._doorbells[agent_id]
+    def delivery_log(self, agent_id: AgentId | str) -> DeliveryLog:
+        """What happened to this agent's doorbell."""
+        return DeliveryLog(self.files, self.path / ".doorbell" / f"{agent_id}.jsonl")
+
+    doorbells = delivery_log
