@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from functools import cached_property, partial
 from pathlib import Path
 
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
 from multi_agent_mcp.domain.execution import Execution
-from multi_agent_mcp.domain.ids import AgentId, SessionName
+from multi_agent_mcp.domain.ids import AgentId, SessionName, differing_in_case
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
@@ -16,6 +17,7 @@ from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import (
+    AlreadyExists,
     ConversationNotFound,
     DelegationNotFound,
     ExecutionNotFound,
@@ -28,6 +30,8 @@ from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.store.intents import Intents
+from multi_agent_mcp.store.keys import KeyFile
+from multi_agent_mcp.store.record import Record
 from multi_agent_mcp.store.registry import Registry
 from multi_agent_mcp.system.disk import make_directory, storage_errors
 
@@ -70,6 +74,19 @@ class Workspace:
 
     def key_path(self, agent_id: AgentId | str) -> Path:
         return self.path / "secrets" / f"{agent_id}.key"
+
+    def key(self, agent_id: AgentId | str) -> KeyFile:
+        """An agent's own key."""
+        return KeyFile(self.files, self.key_path(agent_id))
+
+    def make(self) -> None:
+        """Makes the session's directory. Raises `AlreadyExists` for a name that differs from that of another session
+        in case only."""
+        with storage_errors(self.path):
+            make_directory(self.root)
+            if (other := differing_in_case(self.session, os.listdir(self.root))) is not None:  # noqa: PTH208
+                raise AlreadyExists("differs_in_case", name=self.session, known=other)
+            make_directory(self.path)
 
     def mailbox(self, agent_id: AgentId | str) -> Mailbox:
         """Raises `InvalidId`: a hand-written file may name anything as an agent."""
@@ -193,14 +210,14 @@ class Workspace:
     def released_waits(self) -> Directory[OwnerWait]:
         return Directory(self.files, self.path / "owner_wait" / "archive", OwnerWait)
 
-    def window_path(self, agent_id: str, purpose: str) -> Path:
-        """What `up` or the supervisor opened for an agent's session; derived, may be deleted."""
-        return self.path / ".supervisor" / f"{agent_id}-{purpose}.json"
+    def window(self, agent_id: str, purpose: str) -> Record:
+        """What `up` or the supervisor opened for an agent's session."""
+        return Record(self.files, self.path / ".supervisor" / f"{agent_id}-{purpose}.json")
 
     @property
-    def supervision_path(self) -> Path:
+    def supervision(self) -> Record:
         """Which process supervises this session."""
-        return self.path / ".supervisor" / "running.json"
+        return Record(self.files, self.path / ".supervisor" / "running.json")
 
     def delivery_log(self, agent_id: AgentId | str) -> DeliveryLog:
         """What happened to this agent's doorbell."""
