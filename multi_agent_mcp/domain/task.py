@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.change import Change
-from multi_agent_mcp.domain.entity import EPOCH, Entity
+from multi_agent_mcp.domain.entity import EPOCH, Identified
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.errors import InvalidStatusTransition, Unauthorized
 
@@ -39,7 +39,7 @@ TRANSITIONS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task(Entity):
+class Task(Identified):
     BODY: ClassVar[str | None] = "description"
 
     id: str

@@ -81,13 +81,6 @@ class EntityFiles(Generic[E]):
         """As `Files.remove`."""
         self.files.remove(self.path / name, sync=sync)
 
-    def mtime(self) -> int:
-        """The directory's own modification time in nanoseconds; 0 while there is none."""
-        try:
-            return self.path.stat().st_mtime_ns
-        except FileNotFoundError:
-            return 0
-
     def require_inside(self) -> None:
         """Raises `StorageError` when a symbolic link on the way here leads out of the session's directory."""
         with storage_errors(self.path):

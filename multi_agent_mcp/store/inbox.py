@@ -14,8 +14,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
+from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.domain.times import format_time, stamp
 from multi_agent_mcp.store.addresses import OUR_NAME, STAMP_LENGTH, Addresses, file_names, fitting
@@ -24,18 +25,7 @@ from multi_agent_mcp.store.files.containment import is_own_directory
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.system.disk import spelled, sync_directory
 
-
-class Readable(Protocol):
-    @property
-    def id(self) -> str: ...
-    @property
-    def created_at(self) -> datetime: ...
-    @property
-    def read_at(self) -> datetime | None: ...
-    def mark_read(self, at: datetime | None) -> Any: ...
-
-
-R = TypeVar("R", bound=Any)  # an Entity that is Readable; Python has no intersection types
+R = TypeVar("R", bound=Readable)
 
 # Only what is surely a time: `none` or `NULL`, written by hand, must not hide a message.
 _READ = re.compile(rb"^read_at:[ \t]*['\"]?(?P<closed>\d{4}-\d\d-\d\dT[^'\"\r\n]*)", re.MULTILINE)
@@ -136,7 +126,7 @@ class Inbox(Generic[R]):
 
     def addresses(self, *, fresh: bool = False) -> Addresses[R]:
         """What names each file. Without `fresh` an id that was edited in place just now is not seen."""
-        return Addresses(self.folders(), fresh=fresh)
+        return Addresses(self.directories(), fresh=fresh)
 
     def order(self, path: Path, entity: R) -> Position:
         """Where a file stands in `newest_first`, reversed."""
@@ -144,12 +134,14 @@ class Inbox(Generic[R]):
 
     def find_all(self, wanted: Callable[[R], bool], like: str) -> list[tuple[Path, R]]:
         """Every entity whose id begins like `like` and that `wanted` accepts (the copies of a broadcast)."""
-        named = [(folder, name) for folder in self.folders() for name in fitting(file_names(folder.path), like)]
+        named = [
+            (directory, name) for directory in self.directories() for name in fitting(file_names(directory.path), like)
+        ]
         named += [(self.hot, name) for name in file_names(self.path) if not OUR_NAME.fullmatch(name)]
         return [
-            (folder.path / name, entity)
-            for folder, name in dict.fromkeys(named)
-            if (entity := folder.load(name)) is not None and wanted(entity)
+            (directory.path / name, entity)
+            for directory, name in dict.fromkeys(named)
+            if (entity := directory.load(name)) is not None and wanted(entity)
         ]
 
     def history(self) -> Iterator[R]:
@@ -201,19 +193,19 @@ class Inbox(Generic[R]):
             return []
         return sorted((item for item in archive.iterdir() if is_own_directory(item)), reverse=True)
 
-    def folders(self) -> Iterator[Directory[R]]:
+    def directories(self) -> Iterator[Directory[R]]:
         """The hot directory and the archive's months, newest first."""
         yield self.hot
         for month in self._months():
             yield Directory(self.files, month, self._entity_type, **self._defaults)
 
     def _archived(self) -> Iterator[tuple[Path, R]]:
-        for folder in self.folders():
-            if folder is self.hot:
+        for directory in self.directories():
+            if directory is self.hot:
                 continue
-            names = sorted(file_names(folder.path), reverse=True)
+            names = sorted(file_names(directory.path), reverse=True)
             for _, same_second in groupby(names, key=lambda name: name[:STAMP_LENGTH]):
-                found = [(folder.path / name, entity) for name in same_second if (entity := folder.load(name))]
+                found = [(directory.path / name, entity) for name in same_second if (entity := directory.load(name))]
                 yield from sorted(found, key=self._order, reverse=True)
 
     def _order(self, item: tuple[Path, R]) -> Position:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -14,15 +15,15 @@ from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.ids import differing_in_case
 from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, InvalidId, StorageError
 from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.system.file_status import Signature, is_settled, signature
 
 logger = logging.getLogger(__name__)
 
 _FIELDS = [spec.name for spec in fields(Agent) if spec.name != "extra"]
-Signature = tuple[int, int, int]
 
 
 class Registry:
-    """The agents of a session. Reads are cached by the file's signature; updates merge fields under a lock.
+    """The agents of a session. Reads are remembered by the file's signature; updates merge fields under a lock.
 
     Every update is written to `agents.json.bak` first. A file that cannot be parsed any more (cut off by an editor or
     a full disk) is kept as `agents.json.damaged` and restored from there, said aloud.
@@ -36,13 +37,13 @@ class Registry:
 
     def all(self) -> Mapping[str, Agent]:
         """Agent id → agent, removed ones included (their history still names them)."""
-        signature = self._signature()
-        if signature is not None and self._cached is not None and self._cached[0] == signature:
+        found, looked_at = self._signature(), time.time_ns()
+        if found is not None and self._cached is not None and self._cached[0] == found:
             return self._cached[1]
         records = self._read_or_restore()
         agents = {key: _agent(key, record) for key, record in records["agents"].items() if _is_name(key)}
-        if (current := self._signature()) == signature and current is not None:
-            self._cached = (current, agents)
+        if found is not None and is_settled(found[0], looked_at) and self._signature() == found:
+            self._cached = found, agents
         return agents
 
     def active(self) -> Mapping[str, Agent]:
@@ -118,10 +119,9 @@ class Registry:
 
     def _signature(self) -> Signature | None:
         try:
-            status = self.path.stat()
+            return signature(self.path.stat())
         except OSError:
             return None
-        return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _parse(data: bytes | None) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""The folder tree of one session (docs/format.md, The tree): which entity lies where."""
+"""The directory tree of one session (docs/format.md, The tree): which entity lies where."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Workspace:
             self.files,
             self.path / "tasks",
             Task,
-            shelf=lambda task: task.assignee_id or UNASSIGNED,
+            partition=lambda task: task.assignee_id or UNASSIGNED,
             missing=lambda task_id: TaskNotFound(task_id=task_id),
             closed=_FINISHED_TASK,
             grouped=_PART_OF,
@@ -152,8 +152,8 @@ class Workspace:
             self.files,
             self.path / "sessions",
             AgentSession,
-            shelf=lambda session: session.agent_id,
-            shelf_field="agent_id",
+            partition=lambda session: session.agent_id,
+            partition_field="agent_id",
             missing=lambda _: InvalidSession(),
             closed=_ENDED,
         )
@@ -164,8 +164,8 @@ class Workspace:
             self.files,
             self.path / "delegations",
             Delegation,
-            shelf=lambda delegation: delegation.agent_id,
-            shelf_field="agent_id",
+            partition=lambda delegation: delegation.agent_id,
+            partition_field="agent_id",
             missing=lambda delegation_id: DelegationNotFound(delegation_id=delegation_id),
         )
 
@@ -176,7 +176,7 @@ class Workspace:
             self.files,
             self.path / "conversations",
             Conversation,
-            shelf=lambda conversation: conversation.id,
+            partition=lambda conversation: conversation.id,
             missing=lambda conversation_id: ConversationNotFound(conversation_id=conversation_id),
             file_name="conversation.md",
         )
@@ -190,8 +190,8 @@ class Workspace:
             self.files,
             self.path / "executions",
             Execution,
-            shelf=lambda execution: execution.agent_id,
-            shelf_field="agent_id",
+            partition=lambda execution: execution.agent_id,
+            partition_field="agent_id",
             missing=lambda execution_id: ExecutionNotFound(execution_id=execution_id),
             closed=_COMPLETED,
             grouped=_FOR_TASK,
@@ -199,8 +199,8 @@ class Workspace:
 
     def execution_log(self, execution: Execution) -> Path:
         """Where its log lies; beside the execution, whatever path a hand-written file names."""
-        shelf = self.executions.folder(execution.agent_id).path
-        return shelf / "logs" / f"{execution.id}.log"
+        partition = self.executions.directory(execution.agent_id).path
+        return partition / "logs" / f"{execution.id}.log"
 
     @cached_property
     def owner_waits(self) -> Directory[OwnerWait]:

@@ -45,7 +45,7 @@ class Pruning:
             for path, status in tree.find(pattern)
             if status.st_mtime < (time.time() - SCRATCH_SECONDS if kind == "scratch" else border)
         ]
-        ended = {path for partition in self.workspace.sessions.shelves() for path in self._ended(partition)}
+        ended = {path for partition in self.workspace.sessions.partitions() for path in self._ended(partition)}
         return found + [
             Prunable(path, "sessions", status.st_size)
             for path, status in tree.find("sessions/*/*.md")
@@ -58,5 +58,5 @@ class Pruning:
 
     def _ended(self, partition: str) -> Iterator[Path]:
         """The files of ended agent sessions, by their names: a hand-written header may hold any id."""
-        directory = self.workspace.sessions.folder(partition)
+        directory = self.workspace.sessions.directory(partition)
         return (directory.path / name for name, entry in directory.entries().items() if entry.closed)

@@ -1,8 +1,8 @@
 """The ways to write a file: `create` and `replace`, both whole or not at all and durable, and `relocate`.
 
 A new content is written to a scratch directory on the same file system, fsynced, put in place atomically, and the
-directory is fsynced (docs/protocol.md, Durability). The scratch directory keeps half-written files out of the folders
-that people `ls` and other processes watch; whatever a killed process leaves there is nobody's.
+directory is fsynced (docs/protocol.md, Durability). The scratch directory keeps half-written files out of those that
+people `ls` and other processes watch; what a killed process leaves there was never acknowledged.
 
 Exclusive is what link(2) is. Where a file system knows no hard links (FAT, some network mounts) the file is renamed
 into place instead, under a lock, if the name is free. An `O_EXCL` placeholder to rename over would be exclusive for

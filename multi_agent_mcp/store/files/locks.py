@@ -64,7 +64,7 @@ ORDER = (
     Level("agents", "agents.json, between read and replace"),
     Level("journal-{name}", "a journal while it begins anew"),
     Level("mutex:session", "this process's own session, in memory and in its file"),
-    Level("mutex:folder", "the index of a directory"),
+    Level("mutex:directory", "the index of a directory"),
     Level("place-{stripe}", "a name, where the file system has no hard links"),
     Level("mutex:quarantine", "which files set aside an agent was told of"),
     Level("mutex:intents", "which intents this process is at"),
