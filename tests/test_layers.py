@@ -72,7 +72,7 @@ DOORS = {"cli", "web", "server"}
 
 FILE_CALLS = {
     "unlink", "write_text", "write_bytes", "read_text", "read_bytes", "mkdir", "rmdir", "iterdir", "glob", "rglob",
-    "symlink_to", "hardlink_to", "rename", "rmtree", "read_file", "sync_directory", "make_directory", "write_all",
+    "symlink_to", "hardlink_to", "rename", "rmtree", "read_file", "sync_directory", "make_directory", "write_new",
 }  # fmt: skip
 """Calls that read or change files."""
 TOUCH_FILES = {

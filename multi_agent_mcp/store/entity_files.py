@@ -1,4 +1,4 @@
-"""The entity files of one directory, one by one: read leniently, set aside when nobody can, written whole."""
+"""The entity files of one directory, one by one: read leniently, set aside when unreadable, written whole."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EMPTY_FILE_GRACE_SECONDS = 5.0
 
 class EntityFiles(Generic[E]):
     """Files of one type by their names. `defaults` stand in for keys a hand-written file leaves out; what `place` says
-    a file may leave out as well, but not contradict: it does not belong here then. With `identity` a file's name (its
+    a file may leave out as well, but not contradict: then it does not belong here. With `identity` a file's name (its
     stem) says which id the entity has, whatever stands in it: it is found by its name."""
 
     def __init__(

@@ -1,6 +1,7 @@
-"""Claims: the same idempotency key from the same sender stands for the same messages, once.
+"""Idempotency keys: the same key from the same sender stands for the same messages, which are stored once.
 
-A key is remembered for `REMEMBERED_DAYS`; who makes a new claim sweeps away the sender's older ones, once a day.
+`.claims/{sender_id}/{digest}.json` remembers a key for `REMEMBERED_DAYS`; a new claim removes the sender's older ones,
+once a day.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Mailboxes and notifications are inboxes. The hot directory stays small: what has been read is moved on to the archive
 (never deleted), so counting and listing cost the same after ten messages and after ten thousand.
 
-A file is its path: an id is what a file says of itself, and two of them may say the same.
+A file is identified by its path: an id is only what the file says, and two files may say the same.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def file_name(entity: Readable) -> str:
 class Inbox(Generic[R]):
     """The inbox of one agent. Marking read happens under the lock `{lock}` and is durable when it returns.
 
-    `held` says which files were handed out and not confirmed yet (see `reference`): they are not archived, so that they
-    can be given back.
+    `held` returns the files that were handed out and not confirmed yet (see `reference`): they are not archived, so
+    that they can be made unread again.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Inbox(Generic[R]):
         return any(entity is not None and entity.id in ids and entity.read_at is None for entity in likely)
 
     def mark_read(self, names: list[str], at: datetime | None) -> None:
-        """Sets `read_at` of these files; whoever calls holds the lock. `at` None makes them unread again."""
+        """Sets `read_at` of these files; the caller holds the lock. `at` None makes them unread again."""
         changed = False
         for name in names:
             entity = self.hot.load(name)
@@ -106,7 +106,7 @@ class Inbox(Generic[R]):
             sync_directory(self.path)
 
     def give_back(self, held: Iterable[str]) -> list[R]:
-        """Makes unread again the files with these references; whoever calls holds the lock. When they were read does
+        """Makes unread again the files with these references; the caller holds the lock. When they were read does
         not matter: a clock may have been set back. Earlier versions noted ids: then it is every file with one of them,
         archived ones too. Returns what is unread now, as it was."""
         held = set(held)

@@ -1,7 +1,7 @@
-"""Intents: what is to be done as a whole although it takes several files, written down before the first of them.
+"""Intents: operations that change several files as a whole, written down before the first of them is changed.
 
-`.intents/{intent_id}.json` is the one file that holds together what must not come apart: an operation is there as soon
-as its intent is, and whoever finds the intent of a process that died carries it out. It is removed when all is done.
+An operation is decided as soon as its `.intents/{intent_id}.json` exists. A process that finds the intent of one that
+died applies it. It is removed when all is done.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Intent:
     """`facts` say all there is to do, ids and times included, so that doing it twice does nothing twice. `again` is
-    true for one that somebody else may have begun."""
+    true for one that another process may have begun to apply."""
 
     id: str
     kind: str
@@ -45,7 +45,7 @@ class Intents:
         self._mutex = Mutex("intents")
 
     def write(self, kind: str, facts: Mapping[str, Any]) -> Intent:
-        """Durable when it returns: from now on it will be carried out, by this process or by another one."""
+        """Durable when it returns: it will be applied, by this process or by another one."""
         intent = Intent(new_id("int"), kind, facts)
         record = {"kind": kind, "facts": facts, "pid": os.getpid(), "pid_started_at": own_start()}
         with self._mutex:
@@ -63,12 +63,12 @@ class Intents:
         self.rest(intent)
 
     def rest(self, intent: Intent) -> None:
-        """This process is not at it any more: should it still be there, it was left behind."""
+        """This process no longer works on it: if its file is still there, it was left behind."""
         with self._mutex:
             self._under_way.discard(intent.id)
 
     def left_behind(self) -> list[Intent]:
-        """What nobody is at: its process died, or gave up on a disk that refused."""
+        """Intents that no process is at: theirs died, or gave up on a disk that refused."""
         names = [name for name in self.files.names(self.path) if name.endswith(".json")]
         return [intent for name in names if (intent := self._left(name.removesuffix(".json"))) is not None]
 

@@ -1,4 +1,4 @@
-"""A file of JSON lines that is only appended to: the doorbell's diary, the audit log."""
+"""A file of JSON lines that is only appended to: the delivery log, the audit log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Journal:
             self._rotate()
 
     def _rotate(self) -> None:
-        """Of several who found it full only one moves it: the next would move what was begun anew over it."""
+        """Of several processes that find it full one moves it: the next would overwrite it with what was just begun."""
         with self.files.locks.held(f"journal-{self.path.stem}"), storage_errors(self.path):
             if self.path.exists() and self.path.stat().st_size > ROTATE_BYTES:
                 self.files.move(self.path, self._older)

@@ -1,4 +1,4 @@
-"""Where files go that nobody can read: `quarantine/` beside the others, each with its reason
+"""Files that cannot be read are moved to `quarantine/` beside the others, each with its reason
 (docs/protocol.md, Files)."""
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Quarantine:
         except StorageError:
             if not os.path.lexists(path):
                 return  # another reader has set it aside
-            # Linux lets nobody link to a stranger's file (fs.protected_hardlinks), but rename it one may.
+            # Linux refuses hard links to another user's file (fs.protected_hardlinks), but not to rename it.
             placed = self.path / f"{Path(os.fsdecode(name)).stem}.{secrets.token_hex(4)}{path.suffix}"
             self.files.move(path, placed)
         self.files.replace(placed.with_name(f"{placed.name}{REASON_SUFFIX}"), f"{reason}\n".encode())
 
     def take_news(self) -> int:
-        """How many files were set aside, by whichever process, since the last call. Never raises."""
+        """How many files were set aside, by any process, since the last call. Never raises."""
         told_path = self.path / ".told"
         with self._mutex, suppress(StorageError):
             names = (name for name in self.files.names(self.path) if name.endswith(REASON_SUFFIX))

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
-from multi_agent_mcp.domain.ids import differing_in_case
-from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, InvalidId, StorageError
+from multi_agent_mcp.domain.ids import differing_in_case, is_name
+from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, StorageError
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.system.file_status import Signature, is_settled, signature
 
@@ -41,7 +40,9 @@ class Registry:
         if found is not None and self._cached is not None and self._cached[0] == found:
             return self._cached[1]
         records = self._read_or_restore()
-        agents = {key: _agent(key, record) for key, record in records["agents"].items() if _is_name(key)}
+        agents = {key: _agent(key, record) for key, record in records["agents"].items() if is_name(key)}
+        for key in records["agents"].keys() - agents.keys():
+            logger.warning("agents.json names an agent that cannot be one: %r", key)
         if found is not None and is_settled(found[0], looked_at) and self._signature() == found:
             self._cached = found, agents
         return agents
@@ -136,15 +137,6 @@ def _parse(data: bytes | None) -> dict[str, Any] | None:
     if not isinstance(agents, dict) or not all(isinstance(record, dict) for record in agents.values()):
         return None
     return records
-
-
-def _is_name(key: str) -> bool:
-    try:
-        parse_agent_id(key)
-    except InvalidId:
-        logger.warning("agents.json names an agent that cannot be one: %r", key)
-        return False
-    return True
 
 
 def _agent(key: str, record: Mapping[str, Any]) -> Agent:

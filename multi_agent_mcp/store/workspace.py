@@ -6,8 +6,10 @@ import os
 import re
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TypeVar
 
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
+from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.ids import AgentId, SessionName, differing_in_case
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
@@ -48,6 +50,7 @@ _NOT_CONVERSATION = re.compile(r"(?!conversation\.md$).+")
 _ENDED = re.compile(rb"^ended_at: '?(?P<closed>[0-9][^'\r\n]*)", re.MULTILINE)
 _COMPLETED = re.compile(rb"^completed_at: '?(?P<closed>[0-9][^'\r\n]*)", re.MULTILINE)
 
+R = TypeVar("R", bound=Readable)
 Mailbox = Inbox[Message]
 Notices = Inbox[Notification]
 
@@ -92,29 +95,19 @@ class Workspace:
         """Raises `InvalidId`: a hand-written file may name anything as an agent."""
         if agent_id not in self._mailboxes:
             path = self.path / "ipc" / parse_agent_id(agent_id)
-            self._mailboxes[agent_id] = Inbox(
-                self.files,
-                path,
-                Message,
-                lock=f"mailbox-{agent_id}",
-                held=partial(self._unconfirmed, agent_id),
-                receiver_id=agent_id,
-            )
+            self._mailboxes[agent_id] = self._inbox(path, Message, f"mailbox-{agent_id}", receiver_id=agent_id)
         return self._mailboxes[agent_id]
 
     def notices(self, agent_id: AgentId | str) -> Notices:
         """As `mailbox`."""
         if agent_id not in self._notices:
             path = self.path / "notifications" / parse_agent_id(agent_id)
-            self._notices[agent_id] = Inbox(
-                self.files,
-                path,
-                Notification,
-                lock=f"notifications-{agent_id}",
-                held=partial(self._unconfirmed, agent_id),
-                target_agent_id=agent_id,
-            )
+            lock = f"notifications-{agent_id}"
+            self._notices[agent_id] = self._inbox(path, Notification, lock, target_agent_id=agent_id)
         return self._notices[agent_id]
+
+    def _inbox(self, path: Path, entity_type: type[R], lock: str, **defaults: str) -> Inbox[R]:
+        return Inbox(self.files, path, entity_type, lock=lock, held=partial(self._unconfirmed, path.name), **defaults)
 
     def _unconfirmed(self, agent_id: str) -> frozenset[str]:
         """What the agent's sessions were handed and have not confirmed."""

@@ -24,12 +24,11 @@ from multi_agent_mcp.store.files.containment import Containment, read_file
 from multi_agent_mcp.store.files.locks import Locks
 from multi_agent_mcp.system.disk import (
     FILE_MODE,
-    make_directory,
+    in_directory,
     make_private,
     storage_errors,
     sync_directory,
-    sync_file,
-    write_all,
+    write_new,
 )
 
 WITHOUT_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -140,11 +139,7 @@ class Files:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is not waited for
         with storage_errors(path):
             self.containment.require(path.parent)
-            try:
-                descriptor = os.open(path, flags, FILE_MODE)
-            except FileNotFoundError:
-                make_directory(path.parent)
-                descriptor = os.open(path, flags, FILE_MODE)
+            descriptor = in_directory(path.parent, lambda: os.open(path, flags, FILE_MODE))
             try:
                 make_private(descriptor)
                 os.write(descriptor, line.rstrip("\n").encode() + b"\n")
@@ -174,21 +169,9 @@ class Files:
 
     def _written(self, data: bytes, *, durable: bool = True) -> Path:
         path = self.scratch / f"{os.getpid()}.{secrets.token_hex(8)}.tmp"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         self.containment.require(self.scratch)
         try:
-            descriptor = os.open(path, flags, FILE_MODE)
-        except FileNotFoundError:
-            make_directory(self.scratch)
-            descriptor = os.open(path, flags, FILE_MODE)
-        try:
-            try:
-                make_private(descriptor)
-                write_all(descriptor, data)
-                if durable:
-                    sync_file(descriptor)
-            finally:
-                os.close(descriptor)
+            in_directory(self.scratch, lambda: write_new(path, data, durable=durable))
         except BaseException:
             path.unlink(missing_ok=True)
             raise
@@ -209,11 +192,7 @@ class Files:
                 self._rename(source, target)
 
     def _link(self, source: Path, target: Path) -> None:
-        try:
-            os.link(source, target, follow_symlinks=False)
-        except FileNotFoundError:
-            make_directory(target.parent)
-            os.link(source, target, follow_symlinks=False)
+        in_directory(target.parent, lambda: os.link(source, target, follow_symlinks=False))
 
     def _link_beside(self, source: Path, target: Path) -> Path:
         """Links under the wanted name, or under the next free one; the same file found there is an earlier attempt."""
@@ -230,8 +209,4 @@ class Files:
                 return candidate
 
     def _rename(self, source: Path, target: Path) -> None:
-        try:
-            source.replace(target)
-        except FileNotFoundError:
-            make_directory(target.parent)
-            source.replace(target)
+        in_directory(target.parent, lambda: source.replace(target))
