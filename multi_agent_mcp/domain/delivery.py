@@ -23,7 +23,7 @@ class Delivery:
     entered_after: timedelta | None = None
     """From the beginning of the ring to the Enter; what follows is only looking whether it worked."""
     left: bool = False
-    """A line of ours was left in a composer, typed but not entered: somebody must come back for it."""
+    """A line of ours was left in a composer, typed but not entered: it must be entered later."""
 
     def as_answer(self) -> dict[str, Any]:
         return {"state": self.state} if self.reason is None else {"state": self.state, "reason": self.reason}
@@ -31,7 +31,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class ChannelReport:
-    """One rung of an agent's ladder, and why it could not ring at this moment; None: it could."""
+    """A channel of an agent, and why it could not ring at this moment; None: it could."""
 
     name: str
     reason: str | None = None
@@ -39,7 +39,7 @@ class ChannelReport:
 
 @dataclass(frozen=True)
 class Ring:
-    """One doorbell that reached its recipient, from the diary: when, about which messages, the how manieth in a row."""
+    """A doorbell that reached its recipient, from the delivery log: when, about which messages, which attempt."""
 
     at: datetime
     message_ids: frozenset[str]
@@ -47,7 +47,7 @@ class Ring:
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Ring | None:
-        """From a line of the diary, which anybody may have written to; None for what makes no sense."""
+        """From an entry of the delivery log, which may be edited by hand; None for what makes no sense."""
         at, attempt = parse_time(entry.get("at")), entry.get("attempt", 1)
         if at is None or not isinstance(attempt, int):
             return None
@@ -65,14 +65,14 @@ class Ring:
 
 
 def message_ids_of(entry: Mapping[str, Any]) -> list[str]:
-    """The messages that a line of the diary is about."""
+    """The messages that an entry of the delivery log is about."""
     messages = entry.get("messages")
     return [str(message_id) for message_id in messages] if isinstance(messages, list) else []
 
 
 @dataclass(frozen=True)
 class UnreadMessage:
-    """A message nobody has read yet."""
+    """A message that is not read yet."""
 
     id: str
     sender_id: str

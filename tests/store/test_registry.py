@@ -122,6 +122,7 @@ def test_every_damaged_registry_is_kept(registry: Registry) -> None:
     for damage in (b"one", b"two"):
         registry.path.write_bytes(damage)
         assert registry.all() == {"worker-a": WORKER}
+    assert registry.damaged() == ["agents.json.1.damaged", "agents.json.damaged"]
     kept = {path.read_bytes() for path in registry.path.parent.glob("*damaged*")}
     assert kept == {b"one", b"two"}
 
