@@ -56,7 +56,7 @@ def doctor(
 
 
 def _doorbells(services: Services) -> list[Answer]:
-    """Every recipient's ladder, strongest rung first, and what its pane shows."""
+    """Every recipient's channels, strongest first, and what its pane shows."""
     try:
         agents = services.agents.all().values()
     except Refusal:
@@ -66,7 +66,7 @@ def _doorbells(services: Services) -> list[Answer]:
             "agent_id": agent.id,
             "host": agent.host,
             "screen": services.screen(agent),
-            "rungs": [{"rung": rung.name, "reason": rung.reason} for rung in services.rungs(agent)],
+            "rungs": [{"rung": channel.name, "reason": channel.reason} for channel in services.channels(agent)],
         }
         for agent in agents
     ]

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from filelock import Timeout
 
-from multi_agent_mcp.hooks import state_file as state_file
+from multi_agent_mcp.hooks import state_file
 from multi_agent_mcp.hooks.answers import Hooks
 from multi_agent_mcp.store.files.locks import WAITER
 from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.system.process import host_of, is_alive, started_at
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 PREDECESSOR_SECONDS = 5.0
 PROBE_SECONDS = 0.1
 CONNECTED_AFTER = timedelta(seconds=2)
@@ -75,11 +75,11 @@ class Waiter:
                     if not self._is_connected():
                         time.sleep(PROBE_SECONDS)
                         continue
-                    line, due = self.hooks.doorbell(self.agent_id, self.purpose)
+                    line, decision = self.hooks.wake(self.agent_id, self.purpose)
                     if line is not None:
                         return line
-                    pause = due.after.total_seconds() if due.after else LOOK_SECONDS
-                    changes.wait(seen, min(pause, LOOK_SECONDS))
+                    pause = decision.after.total_seconds() if decision.after else POLL_SECONDS
+                    changes.wait(seen, min(pause, POLL_SECONDS))
             finally:
                 self.armed_path.unlink(missing_ok=True)
         return None

@@ -1,4 +1,4 @@
-"""The rungs that need no key: a waiter in the host, and Codex's own queue."""
+"""The channels that press no key: a waiter in the host, and Codex's own queue."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.notify.channel import HOOK, Channel
 from multi_agent_mcp.notify.line import sanitized
 from multi_agent_mcp.notify.tmux.values import number
 from multi_agent_mcp.system.process import is_alive
@@ -19,11 +20,11 @@ CODEX_SECONDS = 5.0
 _THREAD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{7,127}")
 
 
-class HookChannel:
+class HookChannel(Channel):
     """A waiter that the host runs in the background (Claude Code's `asyncRewake`) watches the mailbox and wakes the
     model itself. While `{session}/.hooks/{agent_id}.armed` names a living process there is nothing else to do."""
 
-    name = "hook"
+    name = HOOK
 
     def __init__(self, session: Path) -> None:
         self._armed = session / ".hooks"
@@ -40,10 +41,10 @@ class HookChannel:
     def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - the waiter words its own line
         """`rung` while a waiter lives, else `stored`."""
         reason = self.check(agent)
-        return Delivery("rung", "hook") if reason is None else Delivery("stored", reason)
+        return Delivery("rung", HOOK) if reason is None else Delivery("stored", reason)
 
 
-class CodexQueue:
+class CodexQueue(Channel):
     """`codex queue`: the line goes to the thread without a key; drafts stay, dialogs are waited out
     (docs/hosts.md, Waking without keys)."""
 

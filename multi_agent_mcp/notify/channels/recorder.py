@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.notify.channel import Channel
 
 
 @dataclass
-class Recorder:
+class Recorder(Channel):
     """Remembers every ring and answers with `outcome`."""
 
     outcome: Delivery = field(default_factory=lambda: Delivery("submitted"))

@@ -19,7 +19,7 @@ from libtmux import exc
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.notify.channel import LINE_GONE
+from multi_agent_mcp.notify.channel import LINE_GONE, Channel
 from multi_agent_mcp.notify.line import sanitized
 from multi_agent_mcp.notify.tmux import conditions as gates
 from multi_agent_mcp.notify.tmux.client import GONE, PANE_ID, Tmux
@@ -59,7 +59,7 @@ _TAG_LETTERS = "23456789bcdfghjkmnpqrstvwxz"  # no vowels: no words
 Keep = Callable[[str, Screen], None]
 
 
-class TmuxNotifier:
+class TmuxNotifier(Channel):
     """Rings an agent in its registered pane. `keep` is handed the screens of known hosts that nobody has described."""
 
     name = "tmux"

@@ -22,7 +22,7 @@ class UnknownScreens:
         self.files = files
         self.path = path
 
-    def keep(self, host: str, screen: Screen) -> None:
+    def save(self, host: str, screen: Screen) -> None:
         """Never raises: a screen that cannot be kept must not keep a message from being stored."""
         path = self.path / f"{host}-{_fingerprint(screen)}.txt"
         if path.exists() or len(list(self.path.glob("*.txt"))) >= MOST_KEPT:
