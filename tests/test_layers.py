@@ -81,6 +81,7 @@ TOUCH_FILES = {
     "config": "session.yaml, before there is a session",
     "texts": "the catalogue in the package",
     "notify.tmux.profiles": "profiles of hosts in the package and beside the sessions",
+    "notify.tmux.windows": "the directory of a tmux server's socket",
     "hooks.state_file": "the hook's own state: `hook` cannot wait for what `store` imports",
     "cli.timeline": "the picture, where its user wants it",
     "cli.demo": "the demo's own temporary directories",
@@ -90,10 +91,7 @@ TOUCH_FILES = {
 KNOWN_BREACHES: dict[str, set[str]] = {
     "files": {
         "__main__",
-        "hooks.waiter",
-        "notify.channels.keyless",
         "notify.tmux.unknown_screens",
-        "notify.tmux.windows",
         "server.stdio",
         "services.chat.conversations",
         "services.doctor.pruning",

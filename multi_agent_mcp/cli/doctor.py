@@ -33,8 +33,8 @@ def doctor(
 
     Exit code 1 when there is a problem, 0 when there is none (notes are none).
     """
-    from multi_agent_mcp.notify.tmux.client import probe
     from multi_agent_mcp.notify.tmux.profiles import load_profiles  # libtmux takes 70 ms to import
+    from multi_agent_mcp.notify.tmux.snapshot import probe
 
     with session_context(root, session, as_json=as_json) as context:
         services = context.services
@@ -73,7 +73,7 @@ def _doorbells(services: Services) -> list[Answer]:
 
 
 def _lines(services: Services, left: list[Finding], repaired: list[Finding], doorbells: list[Answer]) -> Iterator[str]:
-    from multi_agent_mcp.notify.reasons import meaning
+    from multi_agent_mcp.notify.wording import meaning
 
     for finding in repaired:
         yield f"repaired: {finding.check} {finding.subject}: {finding.finding} ({finding.repair})"

@@ -1,4 +1,4 @@
-"""How far a message got, honestly: `stored → rung → submitted → read`, and when to ring again
+"""How far a message got: `stored → rung → submitted → read`, and when to ring again
 (docs/protocol.md, Delivery states, When to ring)."""
 
 from __future__ import annotations

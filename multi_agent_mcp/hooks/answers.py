@@ -23,7 +23,7 @@ from multi_agent_mcp.hooks import state_file
 from multi_agent_mcp.hooks.state import HookState, Unread, ids
 from multi_agent_mcp.notify.channel import HOOK, Notifier
 from multi_agent_mcp.notify.doorbell import Doorbell
-from multi_agent_mcp.notify.line import doorbell_line
+from multi_agent_mcp.notify.wording import doorbell_line
 from multi_agent_mcp.services.notices.notifications import Notifications
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.store.workspace import Workspace
@@ -133,7 +133,7 @@ class Hooks:
         return "\n\n".join([*parts, self.texts("notification.interrupt")])
 
     def _unread(self, agent_id: str, purpose: str) -> Unread:
-        """The unread mail and notifications, without what the agent's other living session is to be told."""
+        """The unread mail and notifications, without what the agent's other living session announces."""
         notices: Sequence[Mapping[str, Any]] = ()
         if self.notifications.pending(agent_id, purpose).some:
             notices = self.notifications.read(agent_id, purpose, mark_as_read=False)

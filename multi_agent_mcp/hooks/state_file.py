@@ -2,7 +2,7 @@
 
 A host runs `hook` twice for every tool call, nearly always with nothing to say. So one small file says which events
 have something to say as long as three directories do not change, and which files were unread then: should a directory
-have changed, a look at the heads of the others tells whether one of them is news. This module imports nothing that
+have changed, the heads of the other files tell whether one of them is unread. This module imports nothing that
 the interpreter does not load quickly: pathlib and dataclasses alone take longer than the whole question.
 """
 
@@ -16,8 +16,6 @@ from typing import Any
 RACY_NS = 50_000_000
 """A directory that changed less than this before it was looked at may change again within the same tick of the
 kernel's clock; see `Folder`."""
-
-
 HEAD_BYTES = 4096
 
 
@@ -28,7 +26,7 @@ def state_path(session_path: str, agent_id: str, purpose: str, suffix: str = "js
 
 
 def seen_now(session_path: str, agent_id: str) -> list[int]:
-    """When the directories that decide what an agent is told last changed: its mail, notifications and tasks."""
+    """When the directories that decide about announcements last changed: an agent's mail, notifications and tasks."""
     return [_changed(f"{session_path}/{kind}/{agent_id}") for kind in ("ipc", "notifications", "tasks")]
 
 
@@ -49,8 +47,8 @@ def read_state(session_path: str, agent_id: str, purpose: str) -> dict[str, Any]
 
 
 def surely_silent(session_path: str, agent_id: str, purpose: str, event: str, host_session: str | None) -> bool:
-    """Whether this event surely has nothing to say: what `hook` saw when it last looked is no news for this event, and
-    nothing was added since. A session of the host that is not known yet is news."""
+    """Whether this event surely has nothing to say: what `hook` saw at its last run was announced, and
+    nothing was added since. A session of the host that is not known yet has to be noted."""
     state = read_state(session_path, agent_id, purpose)
     try:
         (*boxes, tasks), speaks, unread = state["seen"], state["speaks"], state["unread"]
@@ -60,10 +58,10 @@ def surely_silent(session_path: str, agent_id: str, purpose: str, event: str, ho
         if tasks != tasks_now:
             return False
         paths = (f"{session_path}/ipc/{agent_id}", f"{session_path}/notifications/{agent_id}")
-        looks = zip(paths, boxes, boxes_now, unread, strict=True)
-        return not any(_added(path, set(names)) for path, before, after, names in looks if before != after)
+        found = zip(paths, boxes, boxes_now, unread, strict=True)
+        return not any(_added(path, set(names)) for path, before, after, names in found if before != after)
     except (KeyError, TypeError, ValueError, OSError):
-        return False  # spoilt by hand, or about to be made
+        return False  # damaged by hand, or not made yet
 
 
 def _added(directory: str, known: set[str]) -> bool:

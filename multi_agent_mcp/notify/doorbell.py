@@ -23,7 +23,7 @@ from multi_agent_mcp.domain.message import Message, reading_order
 from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.notify.channel import HOOK, LINE_GONE, Notifier
-from multi_agent_mcp.notify.line import doorbell_line
+from multi_agent_mcp.notify.wording import doorbell_line
 from multi_agent_mcp.store.files.locks import SERVING
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.disk import storage_errors
@@ -106,13 +106,13 @@ class Doorbell:
             return delivery, decision
 
     def ring_from_waiter(
-        self, agent_id: str, purpose: str, told: Ring | None, waiter: Notifier
+        self, agent_id: str, purpose: str, announced: Ring | None, waiter: Notifier
     ) -> tuple[Delivery | None, Due[UnreadMessage]]:
-        """The same for a waiter of the agent's host, which wakes the agent itself. `told` is the last announcement that
-        the host's hooks made. A ring that was left to a waiter has not happened yet, so it does not count here."""
+        """The same for a waiter of the agent's host, which wakes the agent itself. `announced` is the last announcement
+        that the host's hooks made. A ring that was left to a waiter has not happened yet, so it does not count here."""
         with self.workspace.locks.held(f"doorbell-{agent_id}"):
             elsewhere = self._last_ring(agent_id, lambda entry: entry.get("reason") != HOOK)
-            return self._ring_if_due(self._agent(agent_id), purpose, [told, elsewhere], waiter)
+            return self._ring_if_due(self._agent(agent_id), purpose, [announced, elsewhere], waiter)
 
     def finish(
         self, agent_id: str, purpose: str | None = None, place: Mapping[str, Any] | None = None
@@ -132,7 +132,7 @@ class Doorbell:
             return delivery
 
     def meant_for(self, agent_id: str, purpose: str | None, items: Sequence[Item]) -> list[Item]:
-        """Without what the agent's other living session is to be told. None: a sender, who rings for everything."""
+        """Without what the agent's other living session announces. None: a sender, who rings for everything."""
         other = {"task": "chat", "chat": "task"}.get(purpose or "")
         if other is None or not self.workspace.locks.is_held(_serving(agent_id, other)):
             return list(items)
@@ -196,8 +196,8 @@ class Doorbell:
         log = self.workspace.delivery_log(agent.id)
         about = [item.id for item in decision.items]
         if delivery.state == "stored":
-            if news := log.without_deferral(about, delivery.reason):
-                self._record_deferral(agent.id, news, delivery.reason)
+            if unrecorded := log.without_deferral(about, delivery.reason):
+                self._record_deferral(agent.id, unrecorded, delivery.reason)
             return
         if delivery.reason == HOOK and self._left_to_waiter(agent.id, about):
             return

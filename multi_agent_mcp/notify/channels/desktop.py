@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.notify.channel import Channel
-from multi_agent_mcp.notify.line import sanitized
+from multi_agent_mcp.notify.wording import sanitized
 
 CALL_SECONDS = 5.0
 

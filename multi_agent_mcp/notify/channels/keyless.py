@@ -12,8 +12,8 @@ from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.notify.channel import HOOK, Channel
-from multi_agent_mcp.notify.line import sanitized
-from multi_agent_mcp.notify.tmux.values import number
+from multi_agent_mcp.notify.wording import sanitized
+from multi_agent_mcp.store.pid_file import PidFile
 from multi_agent_mcp.system.process import is_alive
 
 CODEX_SECONDS = 5.0
@@ -22,23 +22,19 @@ _THREAD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{7,127}")
 
 class HookChannel(Channel):
     """A waiter that the host runs in the background (Claude Code's `asyncRewake`) watches the mailbox and wakes the
-    model itself. While `{session}/.hooks/{agent_id}.armed` names a living process there is nothing else to do."""
+    model itself. While `{session}/.hooks/{agent_id}.armed` names a living process the ring is left to it."""
 
     name = HOOK
 
     def __init__(self, session: Path) -> None:
-        self._armed = session / ".hooks"
+        self._hooks = session / ".hooks"
 
     def check(self, agent: Agent) -> str | None:
         """`no_hook` while no waiter lives: none was set up, or the host is not running."""
-        try:
-            words = (self._armed / f"{agent.id}.armed").read_text(encoding="utf-8").split()
-        except (OSError, UnicodeDecodeError):
-            return "no_hook"
-        pid = number(words[0]) if words else None
+        pid = PidFile(self._hooks / f"{agent.id}.armed").read()
         return None if pid is not None and pid > 1 and is_alive(pid, None) else "no_hook"
 
-    def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - the waiter words its own line
+    def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - the waiter makes its own line
         """`rung` while a waiter lives, else `stored`."""
         reason = self.check(agent)
         return Delivery("rung", HOOK) if reason is None else Delivery("stored", reason)

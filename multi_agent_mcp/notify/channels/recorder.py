@@ -1,4 +1,4 @@
-"""A doorbell that only writes down what it would have rung; for tests and for panes that are not to be typed into."""
+"""A channel that only records what it would have rung: for tests, and for agents that no human or program plays."""
 
 from __future__ import annotations
 

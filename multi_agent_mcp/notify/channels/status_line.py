@@ -9,7 +9,8 @@ from libtmux import exc
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.notify.channel import Channel
-from multi_agent_mcp.notify.tmux.client import GONE, Tmux, probe
+from multi_agent_mcp.notify.tmux.client import Tmux
+from multi_agent_mcp.notify.tmux.snapshot import GONE, probe
 
 OPTION = "@ipc_unread"
 

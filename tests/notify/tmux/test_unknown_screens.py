@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from multi_agent_mcp.notify.tmux.screens import Screen
-from multi_agent_mcp.notify.tmux.unknown_screens import MOST_KEPT, UnknownScreens
+from multi_agent_mcp.notify.tmux.unknown_screens import MOST_SAVED, UnknownScreens
 from multi_agent_mcp.store.files.durable_files import Files
 
 
@@ -24,6 +24,6 @@ def test_a_screen_is_kept_once_per_shape_and_redacted(files: Files) -> None:
 
 def test_no_more_than_fifty_screens_are_kept(files: Files) -> None:
     unknown = UnknownScreens(files, files.base / "unknown_screens")
-    for number in range(MOST_KEPT + 5):
+    for number in range(MOST_SAVED + 5):
         unknown.save("codex", Screen(rows=("-+" * (number + 1),)))
-    assert len(_kept(files)) == MOST_KEPT
+    assert len(_kept(files)) == MOST_SAVED
