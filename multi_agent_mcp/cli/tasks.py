@@ -180,7 +180,7 @@ def log(
             answer = {"execution": as_plain(page.execution), "log_content": page.lines, "total_lines": page.total}
             context.show(answer, page.lines)
             return
-        shelves = [agent] if agent is not None else context.services.workspace.executions.shelves()
+        shelves = [agent] if agent is not None else context.services.workspace.executions.partitions()
         found = [item for shelf in shelves for item in context.services.workspace.executions.all(shelf)]
         found.sort(key=lambda item: (item.started_at, item.id))
         context.show({"executions": [as_plain(item) for item in found]}, _execution_lines(found))

@@ -46,7 +46,7 @@ class Agent:
 
     @property
     def removed(self) -> bool:
-        """Removed agents keep their record and their files, but nobody can write to them any more."""
+        """Removed agents keep their record and their files, but cannot be written to any more."""
         return self.status == "removed"
 
 
@@ -73,8 +73,8 @@ def is_superior(candidate: str, of: str, agents: Mapping[str, Agent]) -> bool:
 
 
 def in_tree_order(agents: Mapping[str, Agent]) -> list[tuple[Agent, int]]:
-    """Everybody with their depth, each right below their superior. Whoever has none here (or stands in a cycle) begins
-    a tree of their own: this is for looking, and looking never fails."""
+    """All agents with their depth, each below its superior. One without a superior here (or in a cycle) is the root of
+    a tree of its own: this is for display, which never fails."""
     below: dict[str | None, list[Agent]] = {}
     for agent in agents.values():
         below.setdefault(agent.parent_id if agent.parent_id in agents else None, []).append(agent)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import ClassVar
 
-from multi_agent_mcp.domain.entity import EPOCH, Entity
+from multi_agent_mcp.domain.entity import EPOCH, Identified
 from multi_agent_mcp.errors import ConversationNotActive, NotParticipant
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conversation(Entity):
+class Conversation(Identified):
     """`pending` until the other side reads or answers, then `active`, then `ended`."""
 
     id: str
@@ -58,7 +58,7 @@ class Conversation(Entity):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Delegation(Entity):
+class Delegation(Identified):
     """A task session's wish that its chat session talk to somebody. `taken_by` is the chat session that took it;
     should that die before it started the conversation, the delegation is offered again."""
 

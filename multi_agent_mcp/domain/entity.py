@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -23,3 +23,20 @@ class Entity:
     """Keys that are not written while they are None."""
 
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Identified(Entity):
+    """An entity with an id. No dataclass, like `Readable`: which field comes where is what its subclasses say."""
+
+    id: str
+
+
+class Readable(Identified):
+    """An entity that is read once: a message, a notification."""
+
+    created_at: datetime
+    read_at: datetime | None
+
+    def mark_read(self, at: datetime | None) -> Self:
+        """Read at `at`; None makes it unread again (its reader died before it could act)."""
+        return replace(self, read_at=at)  # type: ignore[call-arg]  # it is a field of every subclass

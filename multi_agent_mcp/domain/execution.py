@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
-from multi_agent_mcp.domain.entity import EPOCH, Entity
+from multi_agent_mcp.domain.entity import EPOCH, Identified
 
 ExecutionStatus = Literal["running", "completed", "failed"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Execution(Entity):
+class Execution(Identified):
     """`log_file_path` is relative to the session directory; `duration_seconds` is set when it is over."""
 
     id: str

@@ -33,8 +33,13 @@ def differing_in_case(name: str, others: Iterable[str]) -> str | None:
     return next((other for other in others if other != name and other.lower() == name.lower()), None)
 
 
+def is_name(value: object) -> bool:
+    """Whether an agent or a session can be called so."""
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+
+
 def _name(value: object) -> str:
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
+    if not isinstance(value, str) or not is_name(value):
         raise InvalidId(value=repr(value)[:80])
     return value
 

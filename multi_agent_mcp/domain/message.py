@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Literal, get_args
 
-from multi_agent_mcp.domain.entity import EPOCH, Entity
+from multi_agent_mcp.domain.entity import EPOCH, Readable
 
 MessageType = Literal[
     "task_assign",
@@ -31,7 +31,7 @@ REPORT_TYPES = frozenset({"task_progress", "task_complete", "task_failed"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Message(Entity):
+class Message(Readable):
     """A file in the receiver's mailbox. `read_at` None means unread; `content` is the body, byte for byte;
     `signature` is None in a hand-written file."""
 
@@ -49,10 +49,6 @@ class Message(Entity):
     metadata: Mapping[str, Any] = field(default_factory=dict)
     signature: str | None = None
     content: str = ""
-
-    def mark_read(self, at: datetime | None) -> Message:
-        """Read at `at`; None makes it unread again (its reader died before it could act)."""
-        return replace(self, read_at=at)
 
 
 def reading_order(message: Message) -> tuple[bool, datetime, str]:

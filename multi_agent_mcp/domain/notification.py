@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
-from multi_agent_mcp.domain.entity import EPOCH, Entity
+from multi_agent_mcp.domain.entity import EPOCH, Readable
 
 
 @dataclass(frozen=True, kw_only=True)
-class Notification(Entity):
+class Notification(Readable):
     """One file; scope is the agent, the session directory and the purpose of the agent session it is meant for."""
 
     BODY: ClassVar[str | None] = "instruction"
@@ -26,9 +26,6 @@ class Notification(Entity):
     created_at: datetime = EPOCH
     read_at: datetime | None = None
     instruction: str = ""
-
-    def mark_read(self, at: datetime | None) -> Notification:
-        return replace(self, read_at=at)
 
     def meant_for(self, purpose: str) -> bool:
         """Whether an agent session with this purpose is told; no target purpose (or `both`) means every session."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from multi_agent_mcp.domain.ids import is_name
+
 HIDDEN = (
     (0x00, 0x08),  # C0 controls but tab and newline
     (0x0B, 0x1F),
@@ -25,7 +27,6 @@ HIDDEN = (
 )
 """First and last code points of what is replaced. The console's pages are told it too (`web/pages.py`)."""
 _HIDDEN = re.compile("[" + "".join(rf"\U{first:08x}-\U{last:08x}" for first, last in HIDDEN) + "]")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 def sanitize(text: str, instead: str = "�") -> str:
@@ -44,4 +45,4 @@ def display_id(name: str | None) -> str:
     like `a` makes an `admin`."""
     if name is None:
         return "-"
-    return name if _NAME.fullmatch(name) else ascii(name[:64])
+    return name if is_name(name) else ascii(name[:64])

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from multi_agent_mcp.domain.entity import EPOCH, Entity
+from multi_agent_mcp.domain.entity import EPOCH, Identified
 
 SESSION_LIFETIME = timedelta(seconds=3600)
 
 
 @dataclass(frozen=True, kw_only=True)
-class AgentSession(Entity):
+class AgentSession(Identified):
     """`state` is `active`, `ended` or `expired`. `unconfirmed` are the files handed out in the last answers
     (paths in the session directory; ids in files of earlier versions): should this process die before its next call,
     they are unread again for the agent's next server."""

@@ -6,16 +6,17 @@ A transition returns a new task and knows no files; what is not allowed raises `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, ClassVar, Literal, get_args
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.change import Change
-from multi_agent_mcp.domain.entity import EPOCH, Entity
+from multi_agent_mcp.domain.entity import EPOCH, Identified
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.errors import InvalidStatusTransition, Unauthorized
+from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Unauthorized
 
 TaskStatus = Literal["backlog", "todo", "in_progress", "blocked", "done", "cancelled"]
 TaskPriority = Literal["low", "medium", "high", "urgent"]
@@ -39,7 +40,7 @@ TRANSITIONS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task(Entity):
+class Task(Identified):
     BODY: ClassVar[str | None] = "description"
 
     id: str
@@ -176,7 +177,7 @@ class Task(Entity):
         return replace(self, **fields).recorded(change, edited=sorted(fields)) if fields else self
 
     def assigned(self, assignee_id: str | None, change: Change) -> Task:
-        """Handed to another agent (None: to nobody). Work that had begun waits again, in `todo`; an interrupt was meant
+        """Handed to another agent, or to none. Work that had begun waits again, in `todo`; an interrupt was meant
         for the agent that had it."""
         self.require_open()
         task = self.move_to("todo", change) if self.status == "in_progress" else self
@@ -214,6 +215,14 @@ class Task(Entity):
             created_at=self.status_changed_at or self.updated_at,
             instruction=instruction,
         )
+
+
+def require_no_cycle(dependencies: Mapping[str, Sequence[str]]) -> None:
+    """Raises `InvalidArguments` when a task would have to wait for itself; task id → the ids it waits for."""
+    try:
+        TopologicalSorter(dependencies).prepare()
+    except CycleError as error:
+        raise InvalidArguments("dependency_cycle", cycle=" → ".join(map(str, error.args[1]))) from error
 
 
 def priority_rank(priority: str) -> int:

@@ -1,4 +1,4 @@
-"""One picture of a session as a value: who did what, when. Drawn by `web.timeline`, told as text by `timeline`."""
+"""One picture of a session as a value: who did what, when. Drawn by `web.timeline`, printed by `timeline`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from multi_agent_mcp.domain.task import FINAL, Task
 from multi_agent_mcp.domain.times import json_values, parse_time
 
 OTHERS = ""
-"""The lane of whoever is not registered, and of tasks that nobody has."""
+"""The lane of agents that are not registered, and of tasks without an assignee."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class Bar:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """An interrupt: who made it (None: not to be told), when, and when its agent read it."""
+    """An interrupt: who made it (None: unknown), when, and when its agent read it."""
 
     notification_id: str
     agent_id: str

@@ -19,7 +19,7 @@ def now() -> datetime:
 
 def format_time(moment: datetime) -> str:
     """`2026-11-21T21:46:01.123456Z`."""
-    # Not strftime: on Linux its %Y writes the year 999 with three digits, which nobody can read again.
+    # Not strftime: on Linux its %Y writes the year 999 with three digits, which cannot be read again.
     return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 

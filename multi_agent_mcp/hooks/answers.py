@@ -156,10 +156,10 @@ class Hooks:
 
     def _seen(self, agent_id: str) -> dict[str, Any]:
         """What the state file is compared with the next time; see `state_file.surely_silent`."""
-        changed = state_file.seen_now(str(self.workspace.path), agent_id)
+        settled = state_file.settled_now(str(self.workspace.path), agent_id)
         boxes = (self.workspace.mailbox(agent_id), self.workspace.notices(agent_id))
         unread = [sorted(name for name, _ in box.unread()) for box in boxes]
-        return {"seen": state_file.trustworthy(changed), "unread": unread}
+        return {"seen": settled, "unread": unread}
 
     def _state(self, agent_id: str, purpose: str) -> HookState:
         return HookState.of(state_file.read_state(str(self.workspace.path), agent_id, purpose))

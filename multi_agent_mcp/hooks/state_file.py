@@ -13,9 +13,8 @@ import os
 import time
 from typing import Any
 
-RACY_NS = 50_000_000
-"""A directory that changed less than this before it was looked at may change again within the same tick of the
-kernel's clock; see `Folder`."""
+from multi_agent_mcp.system.file_status import careful, is_settled, modified_at
+
 HEAD_BYTES = 4096
 
 
@@ -27,19 +26,19 @@ def state_path(session_path: str, agent_id: str, purpose: str, suffix: str = "js
 
 def seen_now(session_path: str, agent_id: str) -> list[int]:
     """When the directories that decide about announcements last changed: an agent's mail, notifications and tasks."""
-    return [_changed(f"{session_path}/{kind}/{agent_id}") for kind in ("ipc", "notifications", "tasks")]
+    return [modified_at(f"{session_path}/{kind}/{agent_id}") for kind in ("ipc", "notifications", "tasks")]
 
 
-def trustworthy(seen: list[int]) -> list[int | None]:
-    """`seen`, with None for a directory that changed so lately that a further change could look the same."""
-    now = time.time_ns()
-    return [changed if now - changed > RACY_NS else None for changed in seen]
+def settled_now(session_path: str, agent_id: str) -> list[int | None]:
+    """As `seen_now`, with None for a directory that changed so lately that a further change could look the same."""
+    looked_at = time.time_ns()
+    return [changed if is_settled(changed, looked_at) else None for changed in seen_now(session_path, agent_id)]
 
 
 def read_state(session_path: str, agent_id: str, purpose: str) -> dict[str, Any]:
     """The remembered state; empty when there is none that can be read."""
     try:
-        with open(state_path(session_path, agent_id, purpose), "rb", opener=_careful) as file:
+        with open(state_path(session_path, agent_id, purpose), "rb", opener=careful) as file:
             state = json.load(file)
     except (OSError, ValueError, RecursionError):
         return {}
@@ -73,18 +72,6 @@ def _added(directory: str, known: set[str]) -> bool:
 
 def _is_read(path: str) -> bool:
     """As we write it. What anybody else wrote is looked at by somebody who knows better."""
-    with open(path, "rb", opener=_careful) as file:
+    with open(path, "rb", opener=careful) as file:
         header, _, _ = file.read(HEAD_BYTES).partition(b"\n---")
     return b"\nread_at: '2" in header or b"\nread_at: 2" in header
-
-
-def _careful(path: str, flags: int) -> int:
-    """As `enclosure.careful`, whose module takes longer to import: no link is followed, no pipe waited for."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
-
-
-def _changed(directory: str) -> int:
-    try:
-        return os.stat(directory).st_mtime_ns  # noqa: PTH116 - pathlib takes longer to import than all of this
-    except OSError:
-        return 0

@@ -19,7 +19,7 @@ from filelock import Timeout
 from multi_agent_mcp.hooks import state_file
 from multi_agent_mcp.hooks.answers import Hooks
 from multi_agent_mcp.store.files.locks import WAITER
-from multi_agent_mcp.store.pid_file import PidFile
+from multi_agent_mcp.store.record import Record
 from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.system.process import host_of, is_alive, started_at
 
@@ -56,7 +56,8 @@ class Waiter:
         self.host = host
         self.connected = not beginning
         self.began = time.monotonic()
-        self.armed = PidFile(Path(state_file.state_path(str(self.workspace.path), agent_id, purpose, "armed")))
+        armed_path = Path(state_file.state_path(str(self.workspace.path), agent_id, purpose, "armed"))
+        self.armed = Record(self.workspace.files, armed_path)
 
     def wait(self) -> str | None:
         """Returns the doorbell's line when the agent is to be woken; None when another waiter of this host waits
@@ -69,7 +70,7 @@ class Waiter:
         changes = Changes()
         mailbox = self.workspace.mailbox(self.agent_id)
         with Watch([mailbox.path], lambda _: changes.notify()):
-            self.armed.write(self.workspace.files)
+            self.armed.write(os.getpid(), durable=False)
             try:
                 while self.host.lives():
                     seen = changes.count
@@ -115,7 +116,7 @@ class Waiter:
     def _predecessor(self) -> int | None:
         """The host of the waiter that is armed; None when that is not known (yet)."""
         pid = self.armed.read()
-        return None if pid is None else host_of(pid)
+        return host_of(pid) if isinstance(pid, int) else None
 
 
 def waiter_lock(agent_id: str, purpose: str) -> str:

@@ -184,8 +184,8 @@ class Binding:
         return [
             workspace.mailbox(agent_id).path,
             workspace.notices(agent_id).path,
-            workspace.tasks.folder(agent_id).path,
-            workspace.delegations.folder(agent_id).path,
+            workspace.tasks.directory(agent_id).path,
+            workspace.delegations.directory(agent_id).path,
         ]
 
     def _directory_changed(self, directory: Path) -> None:

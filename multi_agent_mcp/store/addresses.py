@@ -7,29 +7,30 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
+from multi_agent_mcp.domain.entity import Identified
 from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.system.disk import spelled, storage_errors
 
-R = TypeVar("R", bound=Any)  # an Entity with an id; Python has no intersection types
+R = TypeVar("R", bound=Identified)
 
 OUR_NAME = re.compile(r"\d{8}_\d{6}_[0-9a-f]{8}(\.\d+)?\.md")
 STAMP_LENGTH = 15
 
 
 class Addresses(Generic[R]):
-    """The files of an inbox as they are at one moment: `folders` are the hot directory and its archive.
+    """The files of an inbox as they are at one moment: `directories` are the hot directory and its archive.
 
     An id stands for the first file that bears it, in this order: the hot directory before the archive and newer months
     before older ones, names that we gave before others, then by name.
     """
 
-    def __init__(self, folders: Iterable[Directory[R]], *, fresh: bool) -> None:
-        self._hot, *self._months = folders
+    def __init__(self, directories: Iterable[Directory[R]], *, fresh: bool) -> None:
+        self._hot, *self._months = directories
         self._fresh = fresh
-        self._names = cache(lambda folder: file_names(folder.path))
+        self._names = cache(lambda directory: file_names(directory.path))
 
     def find(self, named: str) -> tuple[Path, R] | None:
         """The file with this path in the inbox (`note.md`, `archive/2026-11/….md`), else the first with this id."""
@@ -39,21 +40,20 @@ class Addresses(Generic[R]):
 
     def of(self, path: Path, entity: R) -> str:
         """What `find` finds this very file by: its id, or its path if another file is found by that id."""
-        entity_id: str = entity.id
-        alone = path.parent == self._hot.path and fitting(self._names(self._hot), entity_id) == [path.name]
-        if alone and not entity_id.endswith(".md"):
-            return entity_id  # nearly always
-        found = self.find(entity_id)
-        return entity_id if found is not None and found[0] == path else self._within(path)
+        alone = path.parent == self._hot.path and fitting(self._names(self._hot), entity.id) == [path.name]
+        if alone and not entity.id.endswith(".md"):
+            return entity.id  # nearly always
+        found = self.find(entity.id)
+        return entity.id if found is not None and found[0] == path else self._within(path)
 
     def _at(self, named: str) -> tuple[Path, R] | None:
         last = named.rpartition("/")[2]
-        for folder in (self._hot, *self._months):
-            for name in self._names(folder):
-                if spelled(name) != last or self._within(folder.path / name) != named:
+        for directory in (self._hot, *self._months):
+            for name in self._names(directory):
+                if spelled(name) != last or self._within(directory.path / name) != named:
                     continue
-                if (entity := folder.load(name)) is not None:
-                    return folder.path / name, entity
+                if (entity := directory.load(name)) is not None:
+                    return directory.path / name, entity
         return None
 
     def _within(self, path: Path) -> str:
@@ -61,10 +61,10 @@ class Addresses(Generic[R]):
 
     def _bearers(self, entity_id: str) -> Iterator[tuple[Path, R]]:
         """Where we named the files ourselves only those are looked at that may have this id."""
-        for folder, name in self._likely(entity_id):
-            entity = folder.load(name)
+        for directory, name in self._likely(entity_id):
+            entity = directory.load(name)
             if entity is not None and entity.id == entity_id:
-                yield folder.path / name, entity
+                yield directory.path / name, entity
 
     def _likely(self, entity_id: str) -> Iterator[tuple[Directory[R], str]]:
         ours = sorted(fitting(self._names(self._hot), entity_id))

@@ -1,9 +1,6 @@
 """One directory of entity files, indexed in memory.
 
-The index is trusted only as far as the directory's own modification time: every atomic change (link, rename, unlink)
-moves it, so one stat(2) tells that nothing has happened since the last look, however many files there are. A scan
-that began less than `RACY_NS` after the last change is not trusted, because a further change within one tick of the
-kernel's clock would show the same time (the problem git calls "racy").
+The index is trusted as long as the directory's own modification time stays the same; see `file_status.is_settled`.
 """
 
 from __future__ import annotations
@@ -23,19 +20,16 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.entity_files import EntityFiles
-from multi_agent_mcp.store.files.containment import careful
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.files.locks import Mutex
 from multi_agent_mcp.system.disk import storage_errors
+from multi_agent_mcp.system.file_status import Signature, careful, is_settled, modified_at, signature
 
 E = TypeVar("E", bound=Entity)
 
 logger = logging.getLogger(__name__)
 
-RACY_NS = 50_000_000
 PEEK_BYTES = 4096
-
-Signature = tuple[int, int, int]
 
 
 class Entry(NamedTuple, Generic[E]):
@@ -84,12 +78,12 @@ class Directory(EntityFiles[E]):
         self._seen_mtime = -1
         self._trusted = False
         self._passed_over: set[str] = set()
-        self._mutex = Mutex("folder")
+        self._mutex = Mutex("directory")
 
     def entries(self, *, fresh: bool = False) -> dict[str, Entry[E]]:
         """File name → entry. `fresh` looks at every file even if the directory did not change (edits in place)."""
         with self._mutex:
-            mtime = self.mtime()
+            mtime = modified_at(self.path)
             if fresh or not self._trusted or mtime != self._seen_mtime:
                 self._scan(mtime)
             return self._index
@@ -130,15 +124,19 @@ class Directory(EntityFiles[E]):
             self.entries(fresh=True)
             return sorted(self._passed_over)
 
+    def is_unchanged(self, mtime: int, looked_at: int) -> bool:
+        """Whether what was read from `looked_at` on, when `mtime` was the modification time, may be remembered."""
+        return is_settled(mtime, looked_at) and modified_at(self.path) == mtime
+
     def _scan(self, mtime: int) -> None:
         began = time.time_ns()
         self._passed_over.clear()
         index: dict[str, Entry[E]] = {}
-        for name, signature in self._listing():
+        for name, found in self._listing():
             known = self._index.get(name)
-            if known is not None and known.signature == signature:
+            if known is not None and known.signature == found:
                 index[name] = known
-            elif (entry := self._entry(name, signature)) is not None:
+            elif (entry := self._entry(name, found)) is not None:
                 index[name] = entry
         self.version += index != self._index
         self._index = index
@@ -146,7 +144,7 @@ class Directory(EntityFiles[E]):
         self._closed_counts = Counter(entry.closed for entry in index.values() if entry.closed)
         self._group_counts = Counter((entry.group, entry.closed) for entry in index.values() if entry.group)
         self._seen_mtime = mtime
-        self._trusted = began - mtime > RACY_NS and self.mtime() == mtime and not self._passed_over
+        self._trusted = not self._passed_over and self.is_unchanged(mtime, began)
 
     def _listing(self) -> Iterator[tuple[str, Signature]]:
         self.require_inside()
@@ -157,18 +155,18 @@ class Directory(EntityFiles[E]):
                         with contextlib.suppress(FileNotFoundError):
                             status = item.stat(follow_symlinks=False)
                             if stat.S_ISREG(status.st_mode):
-                                yield item.name, (status.st_mtime_ns, status.st_size, status.st_ino)
+                                yield item.name, signature(status)
         except FileNotFoundError:
-            return  # the folder is made by the first file put into it
+            return  # the directory is made by the first file put into it
 
     def _is_ours(self, name: str) -> bool:
         if not name.endswith(".md") or name.startswith("."):
             return False
         return self._named is None or self._named.fullmatch(name) is not None
 
-    def _entry(self, name: str, signature: Signature) -> Entry[E] | None:
-        if self._closed is not None and (found := self._peek(name, self._closed)):
-            return Entry(signature, None, *found)
+    def _entry(self, name: str, found: Signature) -> Entry[E] | None:
+        if self._closed is not None and (closed := self._peek(name, self._closed)):
+            return Entry(found, None, *closed)
         try:
             entity = self.load(name)
         except StorageError as error:
@@ -179,8 +177,8 @@ class Directory(EntityFiles[E]):
             self._passed_over.add(name)
             return None
         if entity is None:
-            return Entry(signature, None, "") if (self.path / name).exists() else None
-        return Entry(signature, entity, "")
+            return Entry(found, None, "") if (self.path / name).exists() else None
+        return Entry(found, entity, "")
 
     def _peek(self, name: str, closed: re.Pattern[bytes]) -> tuple[str, str] | None:
         """What closed a file and what it belongs to; None for one that is open as far as its header tells."""

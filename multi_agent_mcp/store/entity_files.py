@@ -1,4 +1,4 @@
-"""The entity files of one directory, one by one: read leniently, set aside when nobody can, written whole."""
+"""The entity files of one directory, one by one: read leniently, set aside when unreadable, written whole."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EMPTY_FILE_GRACE_SECONDS = 5.0
 
 class EntityFiles(Generic[E]):
     """Files of one type by their names. `defaults` stand in for keys a hand-written file leaves out; what `place` says
-    a file may leave out as well, but not contradict: it does not belong here then. With `identity` a file's name (its
+    a file may leave out as well, but not contradict: then it does not belong here. With `identity` a file's name (its
     stem) says which id the entity has, whatever stands in it: it is found by its name."""
 
     def __init__(
@@ -77,12 +77,9 @@ class EntityFiles(Generic[E]):
         """As `Files.replace`."""
         self.files.replace(self.path / name, self.codec.encode(entity), sync=sync)
 
-    def mtime(self) -> int:
-        """The directory's own modification time in nanoseconds; 0 while there is none."""
-        try:
-            return self.path.stat().st_mtime_ns
-        except FileNotFoundError:
-            return 0
+    def remove(self, name: str, *, sync: bool = False) -> None:
+        """As `Files.remove`."""
+        self.files.remove(self.path / name, sync=sync)
 
     def require_inside(self) -> None:
         """Raises `StorageError` when a symbolic link on the way here leads out of the session's directory."""

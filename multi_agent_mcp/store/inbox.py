@@ -3,7 +3,7 @@
 Mailboxes and notifications are inboxes. The hot directory stays small: what has been read is moved on to the archive
 (never deleted), so counting and listing cost the same after ten messages and after ten thousand.
 
-A file is its path: an id is what a file says of itself, and two of them may say the same.
+A file is identified by its path: an id is only what the file says, and two files may say the same.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
+from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.domain.times import format_time, stamp
 from multi_agent_mcp.store.addresses import OUR_NAME, STAMP_LENGTH, Addresses, file_names, fitting
@@ -24,18 +25,7 @@ from multi_agent_mcp.store.files.containment import is_own_directory
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.system.disk import spelled, sync_directory
 
-
-class Readable(Protocol):
-    @property
-    def id(self) -> str: ...
-    @property
-    def created_at(self) -> datetime: ...
-    @property
-    def read_at(self) -> datetime | None: ...
-    def mark_read(self, at: datetime | None) -> Any: ...
-
-
-R = TypeVar("R", bound=Any)  # an Entity that is Readable; Python has no intersection types
+R = TypeVar("R", bound=Readable)
 
 # Only what is surely a time: `none` or `NULL`, written by hand, must not hide a message.
 _READ = re.compile(rb"^read_at:[ \t]*['\"]?(?P<closed>\d{4}-\d\d-\d\dT[^'\"\r\n]*)", re.MULTILINE)
@@ -54,8 +44,8 @@ def file_name(entity: Readable) -> str:
 class Inbox(Generic[R]):
     """The inbox of one agent. Marking read happens under the lock `{lock}` and is durable when it returns.
 
-    `held` says which files were handed out and not confirmed yet (see `reference`): they are not archived, so that they
-    can be given back.
+    `held` returns the files that were handed out and not confirmed yet (see `reference`): they are not archived, so
+    that they can be made unread again.
     """
 
     def __init__(
@@ -89,6 +79,10 @@ class Inbox(Generic[R]):
         """Puts a new file in place, exclusively; raises `FileExistsError`."""
         self.hot.create(file_name(entity), entity)
 
+    def remove(self, entity: R) -> None:
+        """Takes back what was delivered a moment ago and not acknowledged to anybody."""
+        self.hot.remove(file_name(entity))
+
     def unread(self, *, fresh: bool = False) -> list[tuple[str, R]]:
         """Names and entities not yet read, in no particular order."""
         return [(name, entity) for name, entity in self.hot.open_entities(fresh=fresh) if entity.read_at is None]
@@ -101,7 +95,7 @@ class Inbox(Generic[R]):
         return any(entity is not None and entity.id in ids and entity.read_at is None for entity in likely)
 
     def mark_read(self, names: list[str], at: datetime | None) -> None:
-        """Sets `read_at` of these files; whoever calls holds the lock. `at` None makes them unread again."""
+        """Sets `read_at` of these files; the caller holds the lock. `at` None makes them unread again."""
         changed = False
         for name in names:
             entity = self.hot.load(name)
@@ -112,7 +106,7 @@ class Inbox(Generic[R]):
             sync_directory(self.path)
 
     def give_back(self, held: Iterable[str]) -> list[R]:
-        """Makes unread again the files with these references; whoever calls holds the lock. When they were read does
+        """Makes unread again the files with these references; the caller holds the lock. When they were read does
         not matter: a clock may have been set back. Earlier versions noted ids: then it is every file with one of them,
         archived ones too. Returns what is unread now, as it was."""
         held = set(held)
@@ -132,7 +126,7 @@ class Inbox(Generic[R]):
 
     def addresses(self, *, fresh: bool = False) -> Addresses[R]:
         """What names each file. Without `fresh` an id that was edited in place just now is not seen."""
-        return Addresses(self.folders(), fresh=fresh)
+        return Addresses(self.directories(), fresh=fresh)
 
     def order(self, path: Path, entity: R) -> Position:
         """Where a file stands in `newest_first`, reversed."""
@@ -140,12 +134,14 @@ class Inbox(Generic[R]):
 
     def find_all(self, wanted: Callable[[R], bool], like: str) -> list[tuple[Path, R]]:
         """Every entity whose id begins like `like` and that `wanted` accepts (the copies of a broadcast)."""
-        named = [(folder, name) for folder in self.folders() for name in fitting(file_names(folder.path), like)]
+        named = [
+            (directory, name) for directory in self.directories() for name in fitting(file_names(directory.path), like)
+        ]
         named += [(self.hot, name) for name in file_names(self.path) if not OUR_NAME.fullmatch(name)]
         return [
-            (folder.path / name, entity)
-            for folder, name in dict.fromkeys(named)
-            if (entity := folder.load(name)) is not None and wanted(entity)
+            (directory.path / name, entity)
+            for directory, name in dict.fromkeys(named)
+            if (entity := directory.load(name)) is not None and wanted(entity)
         ]
 
     def history(self) -> Iterator[R]:
@@ -197,19 +193,19 @@ class Inbox(Generic[R]):
             return []
         return sorted((item for item in archive.iterdir() if is_own_directory(item)), reverse=True)
 
-    def folders(self) -> Iterator[Directory[R]]:
+    def directories(self) -> Iterator[Directory[R]]:
         """The hot directory and the archive's months, newest first."""
         yield self.hot
         for month in self._months():
             yield Directory(self.files, month, self._entity_type, **self._defaults)
 
     def _archived(self) -> Iterator[tuple[Path, R]]:
-        for folder in self.folders():
-            if folder is self.hot:
+        for directory in self.directories():
+            if directory is self.hot:
                 continue
-            names = sorted(file_names(folder.path), reverse=True)
+            names = sorted(file_names(directory.path), reverse=True)
             for _, same_second in groupby(names, key=lambda name: name[:STAMP_LENGTH]):
-                found = [(folder.path / name, entity) for name in same_second if (entity := folder.load(name))]
+                found = [(directory.path / name, entity) for name in same_second if (entity := directory.load(name))]
                 yield from sorted(found, key=self._order, reverse=True)
 
     def _order(self, item: tuple[Path, R]) -> Position:

@@ -1,7 +1,7 @@
-"""Intents: what is to be done as a whole although it takes several files, written down before the first of them.
+"""Intents: operations that change several files as a whole, written down before the first of them is changed.
 
-`.intents/{intent_id}.json` is the one file that holds together what must not come apart: an operation is there as soon
-as its intent is, and whoever finds the intent of a process that died carries it out. It is removed when all is done.
+An operation is decided as soon as its `.intents/{intent_id}.json` exists. A process that finds the intent of one that
+died applies it. It is removed when all is done.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from multi_agent_mcp.domain.ids import new_id
 from multi_agent_mcp.store.files.containment import read_file
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.files.locks import Mutex
-from multi_agent_mcp.system.disk import storage_errors
 from multi_agent_mcp.system.process import is_alive, own_start
 
 logger = logging.getLogger(__name__)
@@ -27,7 +26,7 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Intent:
     """`facts` say all there is to do, ids and times included, so that doing it twice does nothing twice. `again` is
-    true for one that somebody else may have begun."""
+    true for one that another process may have begun to apply."""
 
     id: str
     kind: str
@@ -46,7 +45,7 @@ class Intents:
         self._mutex = Mutex("intents")
 
     def write(self, kind: str, facts: Mapping[str, Any]) -> Intent:
-        """Durable when it returns: from now on it will be carried out, by this process or by another one."""
+        """Durable when it returns: it will be applied, by this process or by another one."""
         intent = Intent(new_id("int"), kind, facts)
         record = {"kind": kind, "facts": facts, "pid": os.getpid(), "pid_started_at": own_start()}
         with self._mutex:
@@ -60,23 +59,17 @@ class Intents:
 
     def forget(self, intent: Intent) -> None:
         """All is done, or nothing was."""
-        with storage_errors(self._file(intent.id)):
-            self._file(intent.id).unlink(missing_ok=True)
+        self.files.remove(self._file(intent.id))
         self.rest(intent)
 
     def rest(self, intent: Intent) -> None:
-        """This process is not at it any more: should it still be there, it was left behind."""
+        """This process no longer works on it: if its file is still there, it was left behind."""
         with self._mutex:
             self._under_way.discard(intent.id)
 
     def left_behind(self) -> list[Intent]:
-        """What nobody is at: its process died, or gave up on a disk that refused."""
-        try:
-            self.files.containment.require(self.path)
-            with storage_errors(self.path, FileNotFoundError), os.scandir(self.path) as found:
-                names = sorted(item.name for item in found if item.name.endswith(".json"))
-        except FileNotFoundError:
-            return []
+        """Intents that no process is at: theirs died, or gave up on a disk that refused."""
+        names = [name for name in self.files.names(self.path) if name.endswith(".json")]
         return [intent for name in names if (intent := self._left(name.removesuffix(".json"))) is not None]
 
     def _left(self, intent_id: str) -> Intent | None:

@@ -13,14 +13,16 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import chain, groupby
 from operator import attrgetter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
+from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.store.addresses import OUR_NAME, STAMP_LENGTH, file_names, fitting
-from multi_agent_mcp.store.directory import RACY_NS, Directory, Signature
+from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.inbox import Inbox, age
+from multi_agent_mcp.system.file_status import Signature, modified_at, signature
 
-R = TypeVar("R", bound=Any)  # an Entity that is Readable; Python has no intersection types
+R = TypeVar("R", bound=Readable)
 
 HEAD_CHARACTERS = 300
 
@@ -31,7 +33,7 @@ class InboxFile(NamedTuple, Generic[R]):
     """A file and the second it belongs to (empty: its name does not say)."""
 
     second: str
-    folder: Directory[R]
+    directory: Directory[R]
     name: str
 
 
@@ -44,87 +46,87 @@ class MergedInbox(Generic[R]):
 
     def everything(self, inboxes: Iterable[Inbox[R]]) -> list[InboxFile[R]]:
         """Every file, newest second first. Only those with names of their own are parsed."""
-        folders = (folder for inbox in inboxes for folder in inbox.folders())
-        return self._dated(letter for folder in folders for letter in self._listing(folder))
+        directories = (directory for inbox in inboxes for directory in inbox.directories())
+        return self._dated(file for directory in directories for file in self._listing(directory))
 
     def unread(self, inboxes: Iterable[Inbox[R]]) -> list[InboxFile[R]]:
         """As `everything`, but only what is not read; the archive holds none of it and is not looked at."""
-        return self._dated(_letter(inbox.hot, name) for inbox in inboxes for name, _ in inbox.unread(fresh=True))
+        return self._dated(_inbox_file(inbox.hot, name) for inbox in inboxes for name, _ in inbox.unread(fresh=True))
 
-    def heads(self, letters: Iterable[InboxFile[R]], before: Position | None = None) -> Iterator[R]:
-        """The heads of these letters, newest first, those below the position `before` if there is one."""
-        for second, same_second in groupby(letters, key=attrgetter("second")):
+    def heads(self, files: Iterable[InboxFile[R]], before: Position | None = None) -> Iterator[R]:
+        """The heads of these files, newest first, those below the position `before` if there is one."""
+        for second, same_second in groupby(files, key=attrgetter("second")):
             if before is None or second <= before[0]:
                 found = self._distinct(same_second)
                 found.sort(key=age, reverse=True)
                 yield from (head for head in found if before is None or (second, *age(head)) < before)
 
     def find(self, inboxes: Sequence[Inbox[R]], entity_id: str) -> tuple[InboxFile[R], R] | None:
-        """The letter with this id and its head: by its name if we named it, else among the heads of all that may be
+        """The file with this id and its head: by its name if we named it, else among the heads of all that may be
         it. What lies in an archive under a name of our form was named by its id when it was moved there; in the hot
         directory it may be somebody's copy of another file."""
-        letters = self.everything(inboxes)
-        ours = set(fitting((letter.name for letter in letters), entity_id))
+        files = self.everything(inboxes)
+        ours = set(fitting((file.name for file in files), entity_id))
         hot = {inbox.hot.path for inbox in inboxes}
-        likely = (letter for letter in letters if letter.name in ours)
-        others = (letter for letter in letters if letter.folder.path in hot or not OUR_NAME.fullmatch(letter.name))
-        for letter in chain(likely, others):
-            known = self._head(letter)
+        likely = (file for file in files if file.name in ours)
+        others = (file for file in files if file.directory.path in hot or not OUR_NAME.fullmatch(file.name))
+        for file in chain(likely, others):
+            known = self._head(file)
             if known is not None and known[1].id == entity_id:
-                return letter, known[1]
+                return file, known[1]
         return None
 
-    def _listing(self, folder: Directory[R]) -> list[InboxFile[R]]:
-        """The directory's files by name; a directory that is surely unchanged is not listed again (see `Folder`)."""
-        path, began, mtime = str(folder.path), time.time_ns(), folder.mtime()
+    def _listing(self, directory: Directory[R]) -> list[InboxFile[R]]:
+        """The directory's files by name; one that is surely unchanged is not listed again."""
+        path, began, mtime = str(directory.path), time.time_ns(), modified_at(directory.path)
         known = self._listed.get(path)
         if known is not None and known[0] == mtime:
             return known[1]
-        letters = [_letter(folder, name) for name in sorted(file_names(folder.path), reverse=True)]
-        if began - mtime > RACY_NS and folder.mtime() == mtime:
-            self._listed[path] = mtime, letters
-        return letters
+        files = [_inbox_file(directory, name) for name in sorted(file_names(directory.path), reverse=True)]
+        if directory.is_unchanged(mtime, began):
+            self._listed[path] = mtime, files
+        return files
 
-    def _dated(self, letters: Iterable[InboxFile[R]]) -> list[InboxFile[R]]:
+    def _dated(self, files: Iterable[InboxFile[R]]) -> list[InboxFile[R]]:
         """In order, with the second of those whose names do not tell it."""
         dated = []
-        for letter in letters:
-            if letter.second:
-                dated.append(letter)
-            elif (known := self._head(letter)) is not None:
-                dated.append(letter._replace(second=stamp(known[1].created_at)))
+        for file in files:
+            if file.second:
+                dated.append(file)
+            elif (known := self._head(file)) is not None:
+                dated.append(file._replace(second=stamp(known[1].created_at)))
         dated.sort(key=attrgetter("second"), reverse=True)
         return dated
 
-    def _distinct(self, letters: Iterable[InboxFile[R]]) -> list[R]:
+    def _distinct(self, files: Iterable[InboxFile[R]]) -> list[R]:
         """A file that a crash has left in the hot directory and in the archive is there twice, by the same inode."""
-        known = (self._head(letter) for letter in letters)
-        return list({signature[2]: head for signature, head in filter(None, known)}.values())
+        known = (self._head(file) for file in files)
+        return list({found[2]: head for found, head in filter(None, known)}.values())
 
-    def _head(self, letter: InboxFile[R]) -> tuple[Signature, R] | None:
+    def _head(self, file: InboxFile[R]) -> tuple[Signature, R] | None:
         """None when the file has gone, or could not be read and now lies in quarantine."""
-        path = f"{letter.folder.path}/{letter.name}"
+        path = f"{file.directory.path}/{file.name}"
         try:
             status = os.stat(path)  # noqa: PTH116 - a Path for each of 20 000 files takes longer than looking at them
         except OSError:
             return None
-        signature = status.st_mtime_ns, status.st_size, status.st_ino
+        current = signature(status)
         known = self._known.get(path)
-        if known is not None and known[0] == signature:
+        if known is not None and known[0] == current:
             return known
-        entity = letter.folder.load(letter.name)
+        entity = file.directory.load(file.name)
         if entity is None:
             return None
-        body = letter.folder.codec.body
+        body = file.directory.codec.body
         head = replace(entity, **{body: getattr(entity, body)[:HEAD_CHARACTERS]}) if body else entity
-        self._known[path] = signature, head
-        return signature, head
+        self._known[path] = current, head
+        return current, head
 
 
-def position(letter: InboxFile[R], head: R) -> Position:
-    """Where a letter stands in the order of `MergedInbox.heads`."""
-    return letter.second, head.created_at, head.id
+def position(file: InboxFile[R], head: R) -> Position:
+    """Where a file stands in the order of `MergedInbox.heads`."""
+    return file.second, head.created_at, head.id
 
 
-def _letter(folder: Directory[R], name: str) -> InboxFile[R]:
-    return InboxFile(name[:STAMP_LENGTH] if OUR_NAME.fullmatch(name) else "", folder, name)
+def _inbox_file(directory: Directory[R], name: str) -> InboxFile[R]:
+    return InboxFile(name[:STAMP_LENGTH] if OUR_NAME.fullmatch(name) else "", directory, name)

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
-from multi_agent_mcp.domain.ids import differing_in_case
-from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, InvalidId, StorageError
-from multi_agent_mcp.store.files.containment import read_file
+from multi_agent_mcp.domain.ids import differing_in_case, is_name
+from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, StorageError
 from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.system.disk import storage_errors
+from multi_agent_mcp.system.file_status import Signature, is_settled, signature
 
 logger = logging.getLogger(__name__)
 
 _FIELDS = [spec.name for spec in fields(Agent) if spec.name != "extra"]
-Signature = tuple[int, int, int]
 
 
 class Registry:
-    """The agents of a session. Reads are cached by the file's signature; updates merge fields under a lock.
+    """The agents of a session. Reads are remembered by the file's signature; updates merge fields under a lock.
 
     Every update is written to `agents.json.bak` first. A file that cannot be parsed any more (cut off by an editor or
     a full disk) is kept as `agents.json.damaged` and restored from there, said aloud.
@@ -38,13 +36,15 @@ class Registry:
 
     def all(self) -> Mapping[str, Agent]:
         """Agent id → agent, removed ones included (their history still names them)."""
-        signature = self._signature()
-        if signature is not None and self._cached is not None and self._cached[0] == signature:
+        found, looked_at = self._signature(), time.time_ns()
+        if found is not None and self._cached is not None and self._cached[0] == found:
             return self._cached[1]
         records = self._read_or_restore()
-        agents = {key: _agent(key, record) for key, record in records["agents"].items() if _is_name(key)}
-        if (current := self._signature()) == signature and current is not None:
-            self._cached = (current, agents)
+        agents = {key: _agent(key, record) for key, record in records["agents"].items() if is_name(key)}
+        for key in records["agents"].keys() - agents.keys():
+            logger.warning("agents.json names an agent that cannot be one: %r", key)
+        if found is not None and is_settled(found[0], looked_at) and self._signature() == found:
+            self._cached = found, agents
         return agents
 
     def active(self) -> Mapping[str, Agent]:
@@ -94,16 +94,21 @@ class Registry:
             if not self.path.exists() and not self._backup.exists():
                 self._write({"agents": {}})
 
+    def damaged(self) -> list[str]:
+        """The names of damaged registries that were kept."""
+        names = self.files.names(self.path.parent)
+        return [name for name in names if name.startswith(f"{self.path.name}.") and name.endswith(".damaged")]
+
     def _write(self, records: dict[str, Any]) -> None:
         data = (json.dumps(records, ensure_ascii=False, indent=2) + "\n").encode()
         self.files.replace(self._backup, data)
         self.files.replace(self.path, data)
 
     def _read_or_restore(self) -> dict[str, Any]:
-        records = _parse(self._bytes(self.path))
+        records = _parse(self.files.read(self.path))
         if records is not None:
             return records
-        backup = self._bytes(self._backup)
+        backup = self.files.read(self._backup)
         records = _parse(backup)
         if records is None or backup is None:
             raise StorageError("registry_lost", path=self.path.name)
@@ -113,20 +118,11 @@ class Registry:
         logger.warning("agents.json could not be read; it was restored from agents.json.bak")
         return records
 
-    def _bytes(self, path: Path) -> bytes | None:
-        with storage_errors(path, FileNotFoundError):
-            try:
-                self.files.containment.require(path.parent)
-                return read_file(path)[0]
-            except FileNotFoundError:
-                return None
-
     def _signature(self) -> Signature | None:
         try:
-            status = self.path.stat()
+            return signature(self.path.stat())
         except OSError:
             return None
-        return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _parse(data: bytes | None) -> dict[str, Any] | None:
@@ -141,15 +137,6 @@ def _parse(data: bytes | None) -> dict[str, Any] | None:
     if not isinstance(agents, dict) or not all(isinstance(record, dict) for record in agents.values()):
         return None
     return records
-
-
-def _is_name(key: str) -> bool:
-    try:
-        parse_agent_id(key)
-    except InvalidId:
-        logger.warning("agents.json names an agent that cannot be one: %r", key)
-        return False
-    return True
 
 
 def _agent(key: str, record: Mapping[str, Any]) -> Agent:

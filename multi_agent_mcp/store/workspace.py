@@ -1,14 +1,17 @@
-"""The folder tree of one session (docs/format.md, The tree): which entity lies where."""
+"""The directory tree of one session (docs/format.md, The tree): which entity lies where."""
 
 from __future__ import annotations
 
+import os
 import re
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TypeVar
 
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
+from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.execution import Execution
-from multi_agent_mcp.domain.ids import AgentId, SessionName
+from multi_agent_mcp.domain.ids import AgentId, SessionName, differing_in_case
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
@@ -16,6 +19,7 @@ from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import (
+    AlreadyExists,
     ConversationNotFound,
     DelegationNotFound,
     ExecutionNotFound,
@@ -28,6 +32,8 @@ from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.store.intents import Intents
+from multi_agent_mcp.store.keys import KeyFile
+from multi_agent_mcp.store.record import Record
 from multi_agent_mcp.store.registry import Registry
 from multi_agent_mcp.system.disk import make_directory, storage_errors
 
@@ -44,6 +50,7 @@ _NOT_CONVERSATION = re.compile(r"(?!conversation\.md$).+")
 _ENDED = re.compile(rb"^ended_at: '?(?P<closed>[0-9][^'\r\n]*)", re.MULTILINE)
 _COMPLETED = re.compile(rb"^completed_at: '?(?P<closed>[0-9][^'\r\n]*)", re.MULTILINE)
 
+R = TypeVar("R", bound=Readable)
 Mailbox = Inbox[Message]
 Notices = Inbox[Notification]
 
@@ -71,33 +78,36 @@ class Workspace:
     def key_path(self, agent_id: AgentId | str) -> Path:
         return self.path / "secrets" / f"{agent_id}.key"
 
+    def key(self, agent_id: AgentId | str) -> KeyFile:
+        """An agent's own key."""
+        return KeyFile(self.files, self.key_path(agent_id))
+
+    def make(self) -> None:
+        """Makes the session's directory. Raises `AlreadyExists` for a name that differs from that of another session
+        in case only."""
+        with storage_errors(self.path):
+            make_directory(self.root)
+            if (other := differing_in_case(self.session, os.listdir(self.root))) is not None:  # noqa: PTH208
+                raise AlreadyExists("differs_in_case", name=self.session, known=other)
+            make_directory(self.path)
+
     def mailbox(self, agent_id: AgentId | str) -> Mailbox:
         """Raises `InvalidId`: a hand-written file may name anything as an agent."""
         if agent_id not in self._mailboxes:
             path = self.path / "ipc" / parse_agent_id(agent_id)
-            self._mailboxes[agent_id] = Inbox(
-                self.files,
-                path,
-                Message,
-                lock=f"mailbox-{agent_id}",
-                held=partial(self._unconfirmed, agent_id),
-                receiver_id=agent_id,
-            )
+            self._mailboxes[agent_id] = self._inbox(path, Message, f"mailbox-{agent_id}", receiver_id=agent_id)
         return self._mailboxes[agent_id]
 
     def notices(self, agent_id: AgentId | str) -> Notices:
         """As `mailbox`."""
         if agent_id not in self._notices:
             path = self.path / "notifications" / parse_agent_id(agent_id)
-            self._notices[agent_id] = Inbox(
-                self.files,
-                path,
-                Notification,
-                lock=f"notifications-{agent_id}",
-                held=partial(self._unconfirmed, agent_id),
-                target_agent_id=agent_id,
-            )
+            lock = f"notifications-{agent_id}"
+            self._notices[agent_id] = self._inbox(path, Notification, lock, target_agent_id=agent_id)
         return self._notices[agent_id]
+
+    def _inbox(self, path: Path, entity_type: type[R], lock: str, **defaults: str) -> Inbox[R]:
+        return Inbox(self.files, path, entity_type, lock=lock, held=partial(self._unconfirmed, path.name), **defaults)
 
     def _unconfirmed(self, agent_id: str) -> frozenset[str]:
         """What the agent's sessions were handed and have not confirmed."""
@@ -123,7 +133,7 @@ class Workspace:
             self.files,
             self.path / "tasks",
             Task,
-            shelf=lambda task: task.assignee_id or UNASSIGNED,
+            partition=lambda task: task.assignee_id or UNASSIGNED,
             missing=lambda task_id: TaskNotFound(task_id=task_id),
             closed=_FINISHED_TASK,
             grouped=_PART_OF,
@@ -135,8 +145,8 @@ class Workspace:
             self.files,
             self.path / "sessions",
             AgentSession,
-            shelf=lambda session: session.agent_id,
-            shelf_field="agent_id",
+            partition=lambda session: session.agent_id,
+            partition_field="agent_id",
             missing=lambda _: InvalidSession(),
             closed=_ENDED,
         )
@@ -147,8 +157,8 @@ class Workspace:
             self.files,
             self.path / "delegations",
             Delegation,
-            shelf=lambda delegation: delegation.agent_id,
-            shelf_field="agent_id",
+            partition=lambda delegation: delegation.agent_id,
+            partition_field="agent_id",
             missing=lambda delegation_id: DelegationNotFound(delegation_id=delegation_id),
         )
 
@@ -159,7 +169,7 @@ class Workspace:
             self.files,
             self.path / "conversations",
             Conversation,
-            shelf=lambda conversation: conversation.id,
+            partition=lambda conversation: conversation.id,
             missing=lambda conversation_id: ConversationNotFound(conversation_id=conversation_id),
             file_name="conversation.md",
         )
@@ -173,8 +183,8 @@ class Workspace:
             self.files,
             self.path / "executions",
             Execution,
-            shelf=lambda execution: execution.agent_id,
-            shelf_field="agent_id",
+            partition=lambda execution: execution.agent_id,
+            partition_field="agent_id",
             missing=lambda execution_id: ExecutionNotFound(execution_id=execution_id),
             closed=_COMPLETED,
             grouped=_FOR_TASK,
@@ -182,8 +192,8 @@ class Workspace:
 
     def execution_log(self, execution: Execution) -> Path:
         """Where its log lies; beside the execution, whatever path a hand-written file names."""
-        shelf = self.executions.folder(execution.agent_id).path
-        return shelf / "logs" / f"{execution.id}.log"
+        partition = self.executions.directory(execution.agent_id).path
+        return partition / "logs" / f"{execution.id}.log"
 
     @cached_property
     def owner_waits(self) -> Directory[OwnerWait]:
@@ -193,14 +203,14 @@ class Workspace:
     def released_waits(self) -> Directory[OwnerWait]:
         return Directory(self.files, self.path / "owner_wait" / "archive", OwnerWait)
 
-    def window_path(self, agent_id: str, purpose: str) -> Path:
-        """What `up` or the supervisor opened for an agent's session; derived, may be deleted."""
-        return self.path / ".supervisor" / f"{agent_id}-{purpose}.json"
+    def window(self, agent_id: str, purpose: str) -> Record:
+        """What `up` or the supervisor opened for an agent's session."""
+        return Record(self.files, self.path / ".supervisor" / f"{agent_id}-{purpose}.json")
 
     @property
-    def supervision_path(self) -> Path:
+    def supervision(self) -> Record:
         """Which process supervises this session."""
-        return self.path / ".supervisor" / "running.json"
+        return Record(self.files, self.path / ".supervisor" / "running.json")
 
     def delivery_log(self, agent_id: AgentId | str) -> DeliveryLog:
         """What happened to this agent's doorbell."""

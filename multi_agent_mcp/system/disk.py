@@ -6,11 +6,14 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from multi_agent_mcp.errors import StorageError
+
+T = TypeVar("T")
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
@@ -44,11 +47,28 @@ def make_private(descriptor: int) -> None:
         os.fchmod(descriptor, FILE_MODE)
 
 
-def write_all(descriptor: int, data: bytes) -> None:
-    """os.write until everything is written (it may write less than it is given)."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+def write_new(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Writes a file that is not there yet, private to the user. Raises `FileExistsError`. With `durable=False` a power
+    cut may leave it empty."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+    try:
+        make_private(descriptor)
+        view = memoryview(data)
+        while view:  # os.write may write less than it is given
+            view = view[os.write(descriptor, view) :]
+        if durable:
+            sync_file(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def in_directory(directory: Path, write: Callable[[], T]) -> T:
+    """What `write` returns. The directory is made if `write` does not find it, which is rare."""
+    try:
+        return write()
+    except FileNotFoundError:
+        make_directory(directory)
+        return write()
 
 
 def make_directory(path: Path) -> None:

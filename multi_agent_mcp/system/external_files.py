@@ -5,22 +5,13 @@ One that is there keeps its mode; a new one is private, like everything we make:
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.system.disk import (
-    FILE_MODE,
-    make_directory,
-    make_private,
-    storage_errors,
-    sync_directory,
-    sync_file,
-    write_all,
-)
+from multi_agent_mcp.system.disk import make_directory, storage_errors, sync_directory, write_new
 
 
 @dataclass(frozen=True)
@@ -56,7 +47,7 @@ def apply_change(change: FileChange) -> Path | None:
         backup = _backed_up(path) if change.before is not None else None
         scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
         try:
-            _write(scratch, change.after)
+            write_new(scratch, change.after)
             if backup is not None:
                 shutil.copymode(path, scratch)
             scratch.replace(path)
@@ -72,19 +63,9 @@ def _backed_up(path: Path) -> Path:
     while True:
         backup = path.with_name(f"{path.name}.bak{f'.{number}' if number else ''}")
         try:
-            _write(backup, path.read_bytes())
+            write_new(backup, path.read_bytes())
         except FileExistsError:
             number += 1
         else:
             shutil.copystat(path, backup)
             return backup
-
-
-def _write(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
-    try:
-        make_private(descriptor)
-        write_all(descriptor, data)
-        sync_file(descriptor)
-    finally:
-        os.close(descriptor)

@@ -145,7 +145,7 @@ class Changes:
             self._condition.notify_all()
 
     def close(self) -> None:
-        """Nobody waits any longer."""
+        """Ends all waiting, now and later."""
         self.closed = True
         self.notify()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from multi_agent_mcp.config import child_environment
-from multi_agent_mcp.system.process import started_at
+from multi_agent_mcp.system.process import started_at, stat_fields
 
 CALL_SECONDS = 2.0
 _PROC = Path("/proc")
@@ -86,8 +86,9 @@ class Proc:
     """Linux: proc(5)."""
 
     def group(self, session_leader: int) -> list[int]:
-        group = _stat(str(session_leader))[7:8]
-        others = [path.name for path in _PROC.glob("[0-9]*") if [path.name] != group and _stat(path.name)[4:5] == group]
+        group = stat_fields(session_leader)[7:8]
+        pids = (path.name for path in _PROC.glob("[0-9]*"))
+        others = [pid for pid in pids if [pid] != group and stat_fields(pid)[4:5] == group]
         return [*map(int, group), *map(int, others)]
 
     def readers(self, pids: Sequence[int]) -> list[int]:
@@ -144,15 +145,6 @@ def foreground(session_leader: int, table: ProcessTable = SYSTEM) -> Foreground 
 def _process(pid: int, table: ProcessTable) -> Process | None:
     start = started_at(pid)
     return None if start is None else Process(pid, start, *table.command(pid))
-
-
-def _stat(pid: str) -> list[str]:
-    """`/proc/PID/stat` with its fields where proc(5) counts them, from 0 on; empty for a process that is gone."""
-    try:
-        text = (_PROC / pid / "stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return []
-    return [pid, "", *text.rpartition(")")[2].split()]
 
 
 def _reads_terminal(pid: int) -> bool:

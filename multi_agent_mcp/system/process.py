@@ -28,16 +28,23 @@ def started_at(pid: int) -> str | None:
     if pid <= 0:
         return None
     if sys.platform == "linux":
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        except OSError:
-            return None
-        return None if fields[0] in "ZX" else fields[19]
+        fields = stat_fields(pid)
+        return None if not fields or fields[2] in "ZX" else fields[21]
     printed = " ".join(_ps("lstart=", pid).split())
     try:
         return format_time(datetime.strptime(f"{printed} +0000", f"{_LSTART} %z"))
     except ValueError:  # no such process, or a ps of its own mind
         return printed or None
+
+
+def stat_fields(pid: int | str) -> list[str]:
+    """`/proc/PID/stat` with its fields where proc(5) counts them, from 0 on; empty for a process that is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    head, _, tail = text.rpartition(")")
+    return [str(pid), head.partition("(")[2], *tail.split()]
 
 
 def is_alive(pid: int, start: str | None) -> bool:
@@ -69,15 +76,10 @@ def own_start() -> str | None:
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox"})
 
 
-def parent_of(pid: int) -> int:
-    """The id of a process's parent; 0 when there is none to be known."""
-    return _parent_and_name(pid)[0]
-
-
 def host_of(pid: int) -> int:
     """The nearest ancestor that is no shell: hosts start commands through one (`sh -c …`), and some shells replace
     themselves by the command while others stay. 0 when there is none to be known."""
-    parent = parent_of(pid)
+    parent, _ = _parent_and_name(pid)
     while parent > 1:
         above, name = _parent_and_name(parent)
         if name.lstrip("-") not in SHELLS:
@@ -89,12 +91,8 @@ def host_of(pid: int) -> int:
 def _parent_and_name(pid: int) -> tuple[int, str]:
     """From proc(5) or ps(1), as `started_at`."""
     if sys.platform == "linux":
-        try:
-            text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return 0, ""
-        head, _, tail = text.rpartition(")")
-        return int(tail.split()[1]), head.partition("(")[2]
+        fields = stat_fields(pid)
+        return (int(fields[3]), fields[1]) if fields else (0, "")
     parent, _, command = _ps("ppid=,comm=", pid).strip().partition(" ")
     return int(parent or 0), Path(command.strip()).name
 

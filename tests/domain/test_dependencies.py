@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multi_agent_mcp.domain.dependencies import require_no_cycle
+from multi_agent_mcp.domain.task import require_no_cycle
 from multi_agent_mcp.errors import InvalidArguments
 
 

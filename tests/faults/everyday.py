@@ -72,5 +72,5 @@ def nothing_is_half_done(root: Path) -> None:
     for conversation in services.workspace.conversations.all():
         assert len(services.conversations.messages_of(conversation.id)) == 1
     begun = [conversation.id for conversation in services.workspace.conversations.all()]
-    assert services.workspace.conversations.shelves() == sorted(begun), "a directory of no conversation"
+    assert services.workspace.conversations.partitions() == sorted(begun), "a directory of no conversation"
     assert len(services.workspace.tasks.all("_unassigned")) % 3 == 0

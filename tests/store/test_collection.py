@@ -25,7 +25,7 @@ def collection(files: Files, kind: type[Collection[Task]] = Collection[Task]) ->
         files,
         files.base / "tasks",
         Task,
-        shelf=lambda task: task.assignee_id or "_unassigned",
+        partition=lambda task: task.assignee_id or "_unassigned",
         missing=lambda task_id: TaskNotFound(task_id=task_id),
     )
 
@@ -153,8 +153,8 @@ class Restless(Collection[Task]):
 
     mover: Collection[Task] | None = None
 
-    def shelves(self) -> list[str]:
-        shelves = super().shelves()
+    def partitions(self) -> list[str]:
+        shelves = super().partitions()
         mover, self.mover = self.mover, None
         if mover is not None:
             mover.update(TASK.id, assign("worker-a"))
@@ -179,7 +179,7 @@ def test_a_corrupt_file_hides_no_other(tasks: Collection[Task]) -> None:
     put(tasks.base / "worker-a" / "tsk_ffffffffffff.md", "no front matter")
     put(tasks.base / ".hidden" / "x.md", "not ours")
     assert tasks.all() == [TASK]
-    assert tasks.shelves() == ["worker-a"]
+    assert tasks.partitions() == ["worker-a"]
     assert (tasks.base / "worker-a" / "quarantine" / "tsk_ffffffffffff.md").exists()
 
 

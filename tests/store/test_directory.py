@@ -15,9 +15,9 @@ import pytest
 
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store import directory as folder_module
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.system import file_status
 from tests.store.support import NOON, mail_folder, message, put
 
 GOOD = "---\nid: a\n---\n\nbody"
@@ -194,7 +194,7 @@ def test_an_old_scan_is_trusted_until_the_directory_changes(folder: Directory[Me
 def test_a_scan_right_after_a_change_is_not_trusted(
     folder: Directory[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder_module, "RACY_NS", 10**18)
+    monkeypatch.setattr(file_status, "RACY_NS", 10**18)
     put(folder.path / "a.md", GOOD)
     folder.entries()
     seen = folder.path.stat()

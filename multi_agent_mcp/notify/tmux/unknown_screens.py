@@ -25,13 +25,13 @@ class UnknownScreens:
 
     def save(self, host: str, screen: Screen) -> None:
         """Never raises: a screen that cannot be saved must not prevent a message from being stored."""
-        path = self.path / f"{host}-{_fingerprint(screen)}.txt"
-        if path.exists() or len(list(self.path.glob("*.txt"))) >= MOST_SAVED:
-            return
+        name = f"{host}-{_fingerprint(screen)}.txt"
         facts = f"host={host} cursor={screen.cursor_x},{screen.cursor_y} cursor_flag={int(screen.cursor_flag)}"
         text = f"{facts} title={shape_of([screen.title])}{shape_of(screen.rows)}"
         with suppress(FileExistsError, Refusal):
-            self.files.create(path, text.encode(), sync=False)
+            saved = self.files.names(self.path)
+            if name not in saved and len(saved) < MOST_SAVED:
+                self.files.create(self.path / name, text.encode(), sync=False)
 
 
 def _fingerprint(screen: Screen) -> str:

@@ -32,18 +32,18 @@ def interrupts(patient: CheckContext) -> Iterator[Finding]:
 
 def signatures(patient: CheckContext) -> Iterator[Finding]:
     """Every message, read, unread or archived, and the copies in conversations, that does not verify."""
-    for folder, mailbox_of in _folders(patient):
-        for name in sorted(folder.entries(fresh=True)):
-            message = folder.load(name)
+    for directory, mailbox_of in _directories(patient):
+        for name in sorted(directory.entries(fresh=True)):
+            message = directory.load(name)
             if message is not None:
-                yield from _judged(patient, folder.path / name, message, mailbox_of)
+                yield from _judged(patient, directory.path / name, message, mailbox_of)
 
 
-def _folders(patient: CheckContext) -> Iterator[tuple[Directory[Message], str | None]]:
+def _directories(patient: CheckContext) -> Iterator[tuple[Directory[Message], str | None]]:
     for agent_id in patient.agents.registry.all():
-        for folder in patient.workspace.mailbox(agent_id).folders():
-            yield folder, agent_id
-    for conversation_id in patient.workspace.conversations.shelves():
+        for directory in patient.workspace.mailbox(agent_id).directories():
+            yield directory, agent_id
+    for conversation_id in patient.workspace.conversations.partitions():
         yield patient.workspace.conversation_messages(conversation_id), None
 
 

@@ -25,7 +25,7 @@ def sessions(patient: CheckContext) -> Iterator[Finding]:
             yield Finding(
                 "sessions", NOTE, session.agent_id, finding, "end it; the agent's next server does so, too", repair
             )
-    for agent_id in patient.workspace.executions.shelves():
+    for agent_id in patient.workspace.executions.partitions():
         for execution in patient.sessions.executions.orphans(agent_id):
             finding = f"{execution.id} is running, and its session {execution.session_id} is lost"
             repair = partial(patient.sessions.recover, agent_id)

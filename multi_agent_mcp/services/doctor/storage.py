@@ -20,12 +20,14 @@ def bad_sectors(patient: CheckContext) -> Iterator[Finding]:
     """Files that are passed over because the disk does not give them out."""
     workspace = patient.workspace
     agents = patient.agents.registry.all()
-    folders: list[Directory[Any]] = [workspace.tasks.folder(shelf) for shelf in workspace.tasks.shelves()]
+    directories: list[Directory[Any]] = [
+        workspace.tasks.directory(partition) for partition in workspace.tasks.partitions()
+    ]
     for agent_id in agents:
-        folders += (workspace.mailbox(agent_id).hot, workspace.notices(agent_id).hot)
-    for folder in folders:
-        for name in folder.passed_over():
-            subject = str((folder.path / name).relative_to(workspace.path))
+        directories += (workspace.mailbox(agent_id).hot, workspace.notices(agent_id).hot)
+    for directory in directories:
+        for name in directory.passed_over():
+            subject = str((directory.path / name).relative_to(workspace.path))
             yield Finding("disk", PROBLEM, subject, "the disk cannot read it", "look after the disk; it is tried again")
 
 

@@ -70,7 +70,7 @@ class MailSearch:
     def get(self, message_id: str) -> Message:
         """The whole message. Raises `MessageNotFound`."""
         letter, _ = self._find(message_id)
-        message = letter.folder.load(letter.name)
+        message = letter.directory.load(letter.name)
         if message is None:
             raise MessageNotFound(message_id=message_id)
         return message

@@ -54,7 +54,7 @@ class Interrupts:
     def repair(self, agent_id: str) -> None:
         """Ensures the interrupts of an agent's tasks and settles those that are over. One stat(2) while its task
         folder does not change."""
-        folder = self.workspace.tasks.folder(agent_id)
+        folder = self.workspace.tasks.directory(agent_id)
         folder.entries()
         if self._repaired.get(agent_id) == folder.version:
             return

@@ -6,7 +6,6 @@ A pure look at files. Killing the one who looks and starting another changes not
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -20,7 +19,6 @@ from multi_agent_mcp.services.chat.delegations import Delegations
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.services.tasks.changes import TaskChanges
 from multi_agent_mcp.services.team.agents import Agents
-from multi_agent_mcp.store.files.containment import read_file
 from multi_agent_mcp.store.workspace import Workspace
 
 FIRST_PAUSE = timedelta(seconds=1)
@@ -148,12 +146,10 @@ class MissingSessions:
             "pane": dict(window.pane),
             "earlier_sessions": sorted(window.earlier),
         }
-        self.workspace.files.replace(
-            self.workspace.window_path(post.agent_id, post.purpose), json.dumps(record).encode()
-        )
+        self.workspace.window(post.agent_id, post.purpose).write(record)
 
     def closed(self, post: Slot) -> None:
-        self.workspace.window_path(post.agent_id, post.purpose).unlink(missing_ok=True)
+        self.workspace.window(post.agent_id, post.purpose).remove()
 
     def failures_after(self, post: Slot, window: Window) -> int:
         """How many attempts in a row died, now that this window is gone: one that had a session, or that lived for a
@@ -169,14 +165,14 @@ class MissingSessions:
     def window(self, post: Slot) -> Window | None:
         """What was opened for a post."""
         try:
-            record = json.loads(read_file(self.workspace.window_path(post.agent_id, post.purpose))[0])
+            record = self.workspace.window(post.agent_id, post.purpose).read()
             opened_at = parse_time(record["opened_at"])
             if opened_at is None:
                 return None
             earlier = frozenset(map(str, record.get("earlier_sessions", ())))
             stays = record.get("stays") is True
             return Window(dict(record["pane"]), opened_at, int(record["failures"]), stays, earlier)
-        except (OSError, ArithmeticError, ValueError, KeyError, TypeError, RecursionError):
+        except (ArithmeticError, ValueError, KeyError, TypeError, AttributeError):
             return None  # derived; a damaged record is as good as none
 
     def _has_task_work(self, agent: Agent) -> bool:

@@ -5,13 +5,10 @@ Whoever asks or changes it holds the lock `WINDOWS`.
 
 from __future__ import annotations
 
-import json
 import os
 
 from multi_agent_mcp.errors import AlreadyExists
-from multi_agent_mcp.store.files.containment import read_file
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.disk import storage_errors
 from multi_agent_mcp.system.process import is_alive, own_start
 
 
@@ -20,25 +17,23 @@ class Supervision:
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
-        self._path = workspace.supervision_path
+        self._record = workspace.supervision
 
     def begin(self) -> None:
         """This process supervises from now on. Raises `AlreadyExists` when another one does."""
         if pid := self.running():
             raise AlreadyExists("supervisor_runs", pid=pid)
-        record = {"pid": os.getpid(), "pid_started_at": own_start()}
-        self.workspace.files.replace(self._path, json.dumps(record).encode())
+        self._record.write({"pid": os.getpid(), "pid_started_at": own_start()})
 
     def running(self) -> int | None:
         """The id of the process that supervises."""
         try:
-            record = json.loads(read_file(self._path)[0])
+            record = self._record.read()
             pid, start = int(record["pid"]), record["pid_started_at"]
-        except (OSError, ArithmeticError, ValueError, KeyError, TypeError, RecursionError):
+        except (ArithmeticError, ValueError, KeyError, TypeError):
             return None
         return pid if is_alive(pid, start) else None
 
     def end(self) -> None:
         """Nobody supervises any more: a process that still does ends when it looks next."""
-        with storage_errors(self._path):
-            self._path.unlink(missing_ok=True)
+        self._record.remove()

@@ -237,8 +237,7 @@ class LiveSession:
     def _replace(self, *, sync: bool) -> None:
         """Always with its content fsynced: a power cut may leave the file before, never an empty one. With `sync` the
         new one is there for good."""
-        folder = self._sessions.workspace.sessions.folder(self.record.agent_id)
-        folder.replace(f"{self.record.id}.md", self.record, sync=sync)
+        self._sessions.workspace.sessions.replace(self.record, sync=sync)
         self._written = self.record
 
 

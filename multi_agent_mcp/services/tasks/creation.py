@@ -9,11 +9,10 @@ from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.change import Change
-from multi_agent_mcp.domain.dependencies import require_no_cycle
 from multi_agent_mcp.domain.ids import entity_id, new_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.owner_wait import OwnerWait
-from multi_agent_mcp.domain.task import TASK_PRIORITIES, Task
+from multi_agent_mcp.domain.task import TASK_PRIORITIES, Task, require_no_cycle
 from multi_agent_mcp.errors import InvalidArguments, Refusal, TaskNotFound
 from multi_agent_mcp.services.mail.outbox import Outbox
 from multi_agent_mcp.services.operations import CREATE_TASKS, Operations

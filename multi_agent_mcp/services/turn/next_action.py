@@ -146,7 +146,7 @@ class NextAction:
         return max(stopped, key=lambda task: task.status_changed_at or task.updated_at)
 
     def _file(self, task: Task) -> str:
-        return str(self.workspace.tasks.folder(task.assignee_id or UNASSIGNED).path / f"{task.id}.md")
+        return str(self.workspace.tasks.directory(task.assignee_id or UNASSIGNED).path / f"{task.id}.md")
 
     def _action(self, action: str, **needed: Any) -> dict[str, Any]:
         return {"action": action, "instruction": self.texts(f"next.{action}"), **needed}

@@ -23,11 +23,6 @@ def read_file(path: Path) -> tuple[bytes, os.stat_result]:
         return file.read(), status
 
 
-def careful(path: str, flags: int) -> int:
-    """An opener for `open`: as `read_file`, for those who read only a piece."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
-
-
 def is_own_directory(path: Path) -> bool:
     """A directory, and no symbolic link to one."""
     return path.is_dir() and not path.is_symlink()

@@ -1,8 +1,8 @@
 """The ways to write a file: `create` and `replace`, both whole or not at all and durable, and `relocate`.
 
 A new content is written to a scratch directory on the same file system, fsynced, put in place atomically, and the
-directory is fsynced (docs/protocol.md, Durability). The scratch directory keeps half-written files out of the folders
-that people `ls` and other processes watch; whatever a killed process leaves there is nobody's.
+directory is fsynced (docs/protocol.md, Durability). The scratch directory keeps half-written files out of those that
+people `ls` and other processes watch; what a killed process leaves there was never acknowledged.
 
 Exclusive is what link(2) is. Where a file system knows no hard links (FAT, some network mounts) the file is renamed
 into place instead, under a lock, if the name is free. An `O_EXCL` placeholder to rename over would be exclusive for
@@ -20,16 +20,15 @@ import secrets
 import zlib
 from pathlib import Path
 
-from multi_agent_mcp.store.files.containment import Containment
+from multi_agent_mcp.store.files.containment import Containment, read_file
 from multi_agent_mcp.store.files.locks import Locks
 from multi_agent_mcp.system.disk import (
     FILE_MODE,
-    make_directory,
+    in_directory,
     make_private,
     storage_errors,
     sync_directory,
-    sync_file,
-    write_all,
+    write_new,
 )
 
 WITHOUT_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -63,6 +62,33 @@ class Files:
                 scratch.unlink(missing_ok=True)
             if sync:
                 sync_directory(directory)
+
+    def read(self, path: Path) -> bytes | None:
+        """A regular file's bytes; None when there is none. Raises `StorageError`, also for a link or a pipe."""
+        with storage_errors(path, FileNotFoundError):
+            try:
+                self.containment.require(path.parent)
+                return read_file(path)[0]
+            except FileNotFoundError:
+                return None
+
+    def names(self, directory: Path) -> list[str]:
+        """The names in a directory, sorted; none when there is no such directory. Raises `StorageError`."""
+        with storage_errors(directory, FileNotFoundError):
+            try:
+                self.containment.require(directory)
+                return sorted(os.listdir(directory))  # noqa: PTH208 - only names
+            except FileNotFoundError:
+                return []
+
+    def remove(self, path: Path, *, sync: bool = False) -> None:
+        """Removes a file, unless it has gone already. Only with `sync` a power cut does not bring it back. Raises
+        `StorageError`."""
+        with storage_errors(path):
+            self.containment.require(path.parent)
+            path.unlink(missing_ok=True)
+            if sync:
+                sync_directory(path.parent)
 
     def replace(self, path: Path, data: bytes, *, sync: bool = True, durable: bool = True) -> None:
         """Replaces a file's content atomically. With `sync=False` a power cut may leave the content it had before. With
@@ -113,11 +139,7 @@ class Files:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is not waited for
         with storage_errors(path):
             self.containment.require(path.parent)
-            try:
-                descriptor = os.open(path, flags, FILE_MODE)
-            except FileNotFoundError:
-                make_directory(path.parent)
-                descriptor = os.open(path, flags, FILE_MODE)
+            descriptor = in_directory(path.parent, lambda: os.open(path, flags, FILE_MODE))
             try:
                 make_private(descriptor)
                 os.write(descriptor, line.rstrip("\n").encode() + b"\n")
@@ -147,21 +169,9 @@ class Files:
 
     def _written(self, data: bytes, *, durable: bool = True) -> Path:
         path = self.scratch / f"{os.getpid()}.{secrets.token_hex(8)}.tmp"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         self.containment.require(self.scratch)
         try:
-            descriptor = os.open(path, flags, FILE_MODE)
-        except FileNotFoundError:
-            make_directory(self.scratch)
-            descriptor = os.open(path, flags, FILE_MODE)
-        try:
-            try:
-                make_private(descriptor)
-                write_all(descriptor, data)
-                if durable:
-                    sync_file(descriptor)
-            finally:
-                os.close(descriptor)
+            in_directory(self.scratch, lambda: write_new(path, data, durable=durable))
         except BaseException:
             path.unlink(missing_ok=True)
             raise
@@ -182,11 +192,7 @@ class Files:
                 self._rename(source, target)
 
     def _link(self, source: Path, target: Path) -> None:
-        try:
-            os.link(source, target, follow_symlinks=False)
-        except FileNotFoundError:
-            make_directory(target.parent)
-            os.link(source, target, follow_symlinks=False)
+        in_directory(target.parent, lambda: os.link(source, target, follow_symlinks=False))
 
     def _link_beside(self, source: Path, target: Path) -> Path:
         """Links under the wanted name, or under the next free one; the same file found there is an earlier attempt."""
@@ -203,8 +209,4 @@ class Files:
                 return candidate
 
     def _rename(self, source: Path, target: Path) -> None:
-        try:
-            source.replace(target)
-        except FileNotFoundError:
-            make_directory(target.parent)
-            source.replace(target)
+        in_directory(target.parent, lambda: source.replace(target))

@@ -1,7 +1,7 @@
 """Every lock of the program, in the order in which they may be taken; flock(2) between processes, a mutex within one.
 
-Who holds a lock may take only locks further down in `ORDER`. So no two can wait for each other, whoever comes first.
-The tests switch on `ORDER_CHECK`, which fails whoever takes one out of order or one that the table does not name.
+A thread that holds a lock may take only locks further down in `ORDER`, so no two can wait for each other. The tests
+switch on `ORDER_CHECK`, which fails a thread that takes one out of order, or one that the table does not name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WINDOWS = "windows"
 SERVING, WAITER = "serving", "waiter"
 LIFELONG = (f"{SERVING}-", f"{WAITER}-")
 """How the locks begin that a process holds for as long as it lives, for others to see; all others are held briefly.
-They have no place in the order: nobody waits for one longer than a moment."""
+They have no place in the order: no thread waits for one longer than a moment."""
 
 
 class Level(NamedTuple):
@@ -51,7 +51,7 @@ ORDER = (
     Level("recover-{agent}", "the ending of an agent's dead sessions"),
     Level("starting-{agent}", "the beginning of a delegated conversation"),
     Level("hooks-{agent}", "what the hooks of an agent's host were told"),
-    Level("doorbell-{agent}", "the ringing of an agent and its diary"),
+    Level("doorbell-{agent}", "the ringing of an agent and its delivery log"),
     Level("mailbox-{agent}", "which mail of an agent is read, and its archive"),
     Level("notifications-{agent}", "which notifications of an agent are read, and their archive"),
     Level("delegations-{stripe}", "a delegation, between read and replace"),
@@ -64,7 +64,7 @@ ORDER = (
     Level("agents", "agents.json, between read and replace"),
     Level("journal-{name}", "a journal while it begins anew"),
     Level("mutex:session", "this process's own session, in memory and in its file"),
-    Level("mutex:folder", "the index of a directory"),
+    Level("mutex:directory", "the index of a directory"),
     Level("place-{stripe}", "a name, where the file system has no hard links"),
     Level("mutex:quarantine", "which files set aside an agent was told of"),
     Level("mutex:intents", "which intents this process is at"),
@@ -74,7 +74,7 @@ ORDER = (
 
 
 class OrderViolated(BaseException):
-    """A lock was taken out of order. No `Exception`: nobody may answer it politely."""
+    """A lock was taken out of order. No `Exception`, so that no handler turns it into an answer."""
 
 
 class OrderCheck:
@@ -200,23 +200,23 @@ class Locks:
         )
 
     def is_held(self, name: str) -> bool:
-        """Whether somebody holds the lock `name`, asked without being in anybody's way: several may ask at once."""
+        """Whether the lock `name` is held. Asking keeps no process from taking it; several may ask at once."""
         try:
             descriptor = os.open(self._file(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
-            return False  # nobody has ever held it, or nobody can
+            return False  # it was never held, or cannot be
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         except OSError:
-            return False  # a file system without flock(2): nobody can be known to hold it
+            return False  # a file system without flock(2): who holds it cannot be known
         finally:
             os.close(descriptor)
         return False
 
     def all_held(self) -> list[str]:
-        """The names of those that somebody holds at this moment, sorted."""
+        """The names of the locks that are held at this moment, sorted."""
         return sorted(path.stem for path in self.path.glob("*.lock") if self.is_held(path.stem))
 
     def _file(self, name: str) -> str:

@@ -80,7 +80,7 @@ def reassigned(after: Aftermath) -> Iterator[str]:
     theirs = [item for item in after.services.workspace.tasks.all("worker-b") if item.id == after.told["task_id"]]
     mine = [item for item in after.services.workspace.tasks.all("worker-a") if item.id == after.told["task_id"]]
     moved = task(after).assignee_id == "worker-b"
-    yield from whole(after, assigned=int(moved), shelf=len(theirs), off_shelf=1 - len(mine), told=len(told))
+    yield from whole(after, assigned=int(moved), partition=len(theirs), off_shelf=1 - len(mine), told=len(told))
 
 
 BATCH = ("dig", "pour", "build", "paint")

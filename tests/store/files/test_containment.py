@@ -174,7 +174,7 @@ def test_no_path_is_made_of_a_name_that_is_none(services: Services, name: str) -
     attempts: list[Callable[[], object]] = [
         lambda: services.workspace.mailbox(name),
         lambda: services.workspace.notices(name),
-        lambda: services.workspace.tasks.folder(name) if len(name) < 65 else services.agents.get(name),
+        lambda: services.workspace.tasks.directory(name) if len(name) < 65 else services.agents.get(name),
     ]
     for attempt in attempts:
         with pytest.raises((InvalidId, Refusal)):

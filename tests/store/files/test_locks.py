@@ -82,11 +82,11 @@ def test_a_lock_taken_out_of_order_fails_whoever_takes_it(files: Files) -> None:
 
 
 def test_a_mutex_may_be_taken_again_by_its_thread_and_another_of_its_kind_may_not() -> None:
-    mutex = Mutex("folder")
+    mutex = Mutex("directory")
     with mutex, mutex:
         pass
     with mutex, pytest.raises(OrderViolated):
-        Mutex("folder").__enter__()
+        Mutex("directory").__enter__()
 
 
 def test_every_thread_has_an_order_of_its_own(files: Files) -> None:

@@ -1,0 +1,37 @@
+"""What a look at a file or a directory tells, and whether it may be remembered.
+
+`hook` imports this, and a host waits for it at every tool call: nothing here takes long to import, pathlib included.
+"""
+
+from __future__ import annotations
+
+import os
+
+RACY_NS = 50_000_000
+
+Signature = tuple[int, int, int]
+
+
+def signature(status: os.stat_result) -> Signature:
+    """What tells one content of a file from the next: modification time, size and inode."""
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def modified_at(path: str | os.PathLike[str]) -> int:
+    """When a directory was last changed, in nanoseconds; 0 while there is none. Every atomic change of what is in it
+    (link, rename, unlink) moves this, so one stat(2) tells that nothing has happened, however many files there are."""
+    try:
+        return os.stat(path).st_mtime_ns  # noqa: PTH116 - see above
+    except FileNotFoundError:
+        return 0
+
+
+def is_settled(modified: int, looked_at: int) -> bool:
+    """Whether what was read from `looked_at` on may be remembered for as long as the modification time stays the same.
+    A further change within one tick of the kernel's clock would show the same time (what git calls "racy")."""
+    return looked_at - modified > RACY_NS
+
+
+def careful(path: str, flags: int) -> int:
+    """An opener for `open`: no link is followed, no pipe waited for."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
