@@ -71,7 +71,7 @@ def _added(directory: str, known: set[str]) -> bool:
 
 
 def _is_read(path: str) -> bool:
-    """As we write it. What anybody else wrote is looked at by somebody who knows better."""
+    """As we write it. A header that others wrote is left to the full parser."""
     with open(path, "rb", opener=careful) as file:
         header, _, _ = file.read(HEAD_BYTES).partition(b"\n---")
     return b"\nread_at: '2" in header or b"\nread_at: 2" in header

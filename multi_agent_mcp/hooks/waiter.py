@@ -96,8 +96,8 @@ class Waiter:
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:
-        """Holds the lock that makes it the only one. A waiter of another host, which is about to notice that its host
-        has gone, is waited for; one of our own host does the work already."""
+        """Holds the lock that makes it the only one. It waits for a waiter of another host, which is about to
+        notice that its host has gone; one of our own host makes this one superfluous."""
         lock = self.workspace.locks.lock(waiter_lock(self.agent_id, self.purpose))
         deadline = time.monotonic() + PREDECESSOR_SECONDS
         while True:
