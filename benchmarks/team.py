@@ -20,6 +20,7 @@ from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.services.team import setup as teams
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
@@ -34,21 +35,12 @@ PAGE = 50
 KILOBYTE = "0123456789abcde\n" * 64
 
 
-class Silence:
-    """A doorbell for recipients that have no pane, as in life when nothing can be rung."""
-
-    name = "silence"
-
-    def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - a Notifier
-        return Delivery("stored", "no_pane")
-
-
 class Team:
     """Owner, admin and worker in `{directory}/bench`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.services = open_session(root, SESSION, notifier=Silence())
+        self.services = open_session(root, SESSION, notifier=Recorder(Delivery("stored", "no_pane")))
 
     @classmethod
     def made(cls, root: Path) -> Team:

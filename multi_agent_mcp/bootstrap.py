@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 from multi_agent_mcp.config import Settings, read_environment, read_settings, session_names
@@ -16,10 +16,8 @@ from multi_agent_mcp.domain.delivery import ChannelReport
 from multi_agent_mcp.errors import NoSuchSession
 from multi_agent_mcp.hooks.answers import Hooks
 from multi_agent_mcp.notify.channel import Notifier
-from multi_agent_mcp.notify.channels.chain import ChannelChain
-from multi_agent_mcp.notify.channels.default_chain import default_chain, pane_notifier
+from multi_agent_mcp.notify.channels.chain import ChannelChain, default_chain, pane_notifier
 from multi_agent_mcp.notify.doorbell import Doorbell
-from multi_agent_mcp.notify.line import doorbell_line
 from multi_agent_mcp.services import operations as undertakings
 from multi_agent_mcp.services.chat.conversations import Conversations
 from multi_agent_mcp.services.chat.delegations import Delegations
@@ -158,7 +156,7 @@ class Services:
 
     @cached_property
     def tracking(self) -> DeliveryTracking:
-        return DeliveryTracking(self.workspace, self.agents, self.doorbell)
+        return DeliveryTracking(self.workspace, self.agents)
 
     @cached_property
     def mail_search(self) -> MailSearch:
@@ -200,7 +198,7 @@ class Services:
 
     @cached_property
     def timeline(self) -> Timelines:
-        return Timelines(self.workspace, self.mail_search, self.doorbell, self.clock)
+        return Timelines(self.workspace, self.mail_search, self.clock)
 
     @cached_property
     def conversations(self) -> Conversations:
@@ -244,8 +242,8 @@ class Services:
     def assignments(self) -> Assignments:
         return Assignments(self.workspace, self.agents, self.messages, self.operations, self.texts, self.clock)
 
-    def rungs(self, agent: Agent) -> tuple[ChannelReport, ...]:
-        """The agent's rungs, strongest first, and why each could not ring now; see `notify.ladder.explain`."""
+    def channels(self, agent: Agent) -> tuple[ChannelReport, ...]:
+        """The agent's channels, strongest first, and why each could not ring now; see `ChannelChain.explain`."""
         return self.notifier.explain(agent) if isinstance(self.notifier, ChannelChain) else ()
 
     def doctor(self, probe: Callable[[Agent], str | None]) -> Doctor:
@@ -281,8 +279,7 @@ class Services:
 
     @cached_property
     def hooks(self) -> Hooks:
-        line = partial(doorbell_line, self.texts)
-        return Hooks(self.workspace, self.notifications, self.sessions, self.settings, self.texts, self.clock, line)
+        return Hooks(self.workspace, self.notifications, self.sessions, self.doorbell, self.texts, self.clock)
 
 
 def open_session(

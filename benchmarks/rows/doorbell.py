@@ -37,7 +37,7 @@ def _ringing(team: Team, server: Server, pane: Pane) -> Callable[[], float]:
         began = time.perf_counter()
         message = team.send()
         took = pane.visible_at(LINE) - began
-        steps = team.services.doorbell.steps
+        steps = team.services.tracking.steps
         wait_until(lambda: any(step["state"] == "submitted" for step in steps(message)))
         server.call("read_messages")
         time.sleep(IDLE_SECONDS)

@@ -34,7 +34,7 @@ def memory(bench: Bench) -> Finding:
             message = team.send()
             ours.call("send_message", content=KILOBYTE, receiver_id="worker")
             bare.call("write", content=KILOBYTE)
-            wait_until(lambda sent=message: bool(team.services.doorbell.steps(sent)))  # type: ignore[misc]
+            wait_until(lambda sent=message: bool(team.services.tracking.steps(sent)))  # type: ignore[misc]
             ours.call("read_messages")
         measured, floor = ours.resident_megabytes(), bare.resident_megabytes()
     return Finding(measured - floor, f"{measured:.1f} MB", f"{floor:.1f} MB")

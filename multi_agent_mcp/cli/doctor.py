@@ -33,8 +33,8 @@ def doctor(
 
     Exit code 1 when there is a problem, 0 when there is none (notes are none).
     """
-    from multi_agent_mcp.notify.tmux.client import probe
     from multi_agent_mcp.notify.tmux.profiles import load_profiles  # libtmux takes 70 ms to import
+    from multi_agent_mcp.notify.tmux.snapshot import probe
 
     with session_context(root, session, as_json=as_json) as context:
         services = context.services
@@ -56,7 +56,7 @@ def doctor(
 
 
 def _doorbells(services: Services) -> list[Answer]:
-    """Every recipient's ladder, strongest rung first, and what its pane shows."""
+    """Every recipient's channels, strongest first, and what its pane shows."""
     try:
         agents = services.agents.all().values()
     except Refusal:
@@ -66,14 +66,14 @@ def _doorbells(services: Services) -> list[Answer]:
             "agent_id": agent.id,
             "host": agent.host,
             "screen": services.screen(agent),
-            "rungs": [{"rung": rung.name, "reason": rung.reason} for rung in services.rungs(agent)],
+            "rungs": [{"rung": channel.name, "reason": channel.reason} for channel in services.channels(agent)],
         }
         for agent in agents
     ]
 
 
 def _lines(services: Services, left: list[Finding], repaired: list[Finding], doorbells: list[Answer]) -> Iterator[str]:
-    from multi_agent_mcp.notify.reasons import meaning
+    from multi_agent_mcp.notify.wording import meaning
 
     for finding in repaired:
         yield f"repaired: {finding.check} {finding.subject}: {finding.finding} ({finding.repair})"

@@ -101,7 +101,7 @@ def open_team(
 
 
 def _open(services: Services, windows: Windows, agent: Agent) -> Opened:
-    from multi_agent_mcp.notify.tmux.client import probe
+    from multi_agent_mcp.notify.tmux.snapshot import probe
     from multi_agent_mcp.notify.tmux.windows import USABLE
 
     command, post = command_of(services, agent), Slot(agent.id, "task")

@@ -1,13 +1,14 @@
-"""How far a message got, honestly: `stored → rung → submitted → read`, and when to ring again
+"""How far a message got: `stored → rung → submitted → read`, and when to ring again
 (docs/protocol.md, Delivery states, When to ring)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
+from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import parse_time
 
 DeliveryState = Literal["stored", "rung", "submitted", "read"]
@@ -15,15 +16,16 @@ DeliveryState = Literal["stored", "rung", "submitted", "read"]
 
 @dataclass(frozen=True)
 class Delivery:
-    """`rung`: the line stands in the pane (or a desktop notice was shown). `submitted`: it was also entered. Only the
-    recipient's own reading proves `read`. `reason` says why it got no further."""
+    """What came of one attempt to ring. `rung`: the line stands in the pane (or a desktop notice was shown).
+    `submitted`: it was also entered. Only the recipient's own reading proves `read`. `reason` says why it got no
+    further."""
 
     state: DeliveryState = "stored"
     reason: str | None = None
     entered_after: timedelta | None = None
-    """From the beginning of the ring to the Enter; what follows is only looking whether it worked."""
+    """From the beginning of the attempt to the Enter; what follows only verifies that it worked."""
     left: bool = False
-    """A line of ours was left in a composer, typed but not entered: it must be entered later."""
+    """A line of ours was left in a composer, typed but not entered: a later attempt must finish it."""
 
     def as_answer(self) -> dict[str, Any]:
         return {"state": self.state} if self.reason is None else {"state": self.state, "reason": self.reason}
@@ -31,15 +33,23 @@ class Delivery:
 
 @dataclass(frozen=True)
 class ChannelReport:
-    """A channel of an agent, and why it could not ring at this moment; None: it could."""
+    """One channel of an agent's chain, and why it could not ring at this moment; None: it could."""
 
     name: str
     reason: str | None = None
 
 
 @dataclass(frozen=True)
+class Pauses:
+    """How long a doorbell waits for the one before it: `shortest` after the first, doubling up to `longest`."""
+
+    shortest: timedelta
+    longest: timedelta
+
+
+@dataclass(frozen=True)
 class Ring:
-    """A doorbell that reached its recipient, from the delivery log: when, about which messages, which attempt."""
+    """One doorbell that reached its recipient: when, about which items, and its number in a row."""
 
     at: datetime
     message_ids: frozenset[str]
@@ -47,21 +57,22 @@ class Ring:
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Ring | None:
-        """From an entry of the delivery log, which may be edited by hand; None for what makes no sense."""
+        """From an entry of the delivery log or the hook state; None for one that makes no sense: anybody may have
+        written there."""
         at, attempt = parse_time(entry.get("at")), entry.get("attempt", 1)
         if at is None or not isinstance(attempt, int):
             return None
         return cls(at, frozenset(message_ids_of(entry)), max(attempt, 1))
 
-    def rests_for(self, now: datetime, pause: timedelta, longest: timedelta) -> timedelta:
-        """How long the next one waits while this one is outstanding: a pause that doubles from `pause` up to
-        `longest`. Zero when it is over, or when the clock was set back by more than a small step since: a ring that
-        lies in the future must not silence the next until the clock has caught up."""
-        if self.at - now > pause:
+    def rests_for(self, now: datetime, pauses: Pauses) -> timedelta:
+        """How long the next one waits while this one is outstanding. Zero when the pause is over, or when the clock
+        was set back by more than a small step since: a ring that lies in the future must not silence the next until
+        the clock has caught up."""
+        if self.at - now > pauses.shortest:
             return timedelta(0)
-        seconds = min(pause.total_seconds() * (1 << min(self.attempt - 1, 30)), longest.total_seconds())
-        remaining = timedelta(seconds=seconds) - max(now - self.at, timedelta(0))
-        return max(remaining, timedelta(0))
+        doubled = pauses.shortest.total_seconds() * (1 << min(self.attempt - 1, 30))
+        pause = timedelta(seconds=min(doubled, pauses.longest.total_seconds()))
+        return max(pause - max(now - self.at, timedelta(0)), timedelta(0))
 
 
 def message_ids_of(entry: Mapping[str, Any]) -> list[str]:
@@ -70,36 +81,62 @@ def message_ids_of(entry: Mapping[str, Any]) -> list[str]:
     return [str(message_id) for message_id in messages] if isinstance(messages, list) else []
 
 
+class UnreadItem(Protocol):
+    """Something that waits for its recipient and that a doorbell can announce."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def purpose(self) -> str:
+        """Which session of the recipient it is for: `task` or `chat`."""
+        ...
+
+
+Item = TypeVar("Item", bound=UnreadItem)
+
+
 @dataclass(frozen=True)
 class UnreadMessage:
-    """A message that is not read yet."""
+    """A message that its receiver has not read yet."""
 
     id: str
     sender_id: str
     message_type: str
 
+    @classmethod
+    def of(cls, message: Message) -> UnreadMessage:
+        return cls(message.id, message.sender_id, message.message_type)
+
     @property
     def purpose(self) -> str:
-        """Which session of the receiver is meant: words in a conversation are for the chat session."""
+        """What is said in a conversation is for the chat session."""
         return "chat" if self.message_type == "conversation" else "task"
 
 
 @dataclass(frozen=True)
-class Due:
-    """What to do about a recipient's doorbell now: ring about `messages`, or look again `after` a pause."""
+class Due(Generic[Item]):
+    """What to do about a recipient's doorbell now: ring about `items`, or decide again `after` a pause."""
 
-    messages: tuple[UnreadMessage, ...] = ()
+    items: tuple[Item, ...] = ()
     attempt: int = 1
     after: timedelta | None = None
 
 
-def due(unread: Iterable[UnreadMessage], last: Ring | None, now: datetime, pause: timedelta, longest: timedelta) -> Due:
-    """At most one doorbell is outstanding: while a message it was about is unread, the next waits for a pause that
-    doubles from `pause` up to `longest`. Nothing unread: nothing to ring about (docs/protocol.md, When to ring)."""
-    waiting = tuple(unread)
-    if not waiting:
+def due(unread: Sequence[Item], rings: Iterable[Ring | None], now: datetime, pauses: Pauses) -> Due[Item]:
+    """The one decision to ring, for servers, senders and waiters. `rings` are the last doorbells that count, of which
+    the latest does. At most one is outstanding: while an item that it announced is unread, the next waits for a pause.
+    Nothing unread: nothing to ring about (docs/protocol.md, When to ring)."""
+    last = latest(rings, now)
+    if not unread:
         return Due()
-    if last is None or not any(message.id in last.message_ids for message in waiting):
-        return Due(waiting)
-    remaining = last.rests_for(now, pause, longest)
-    return Due(after=remaining) if remaining else Due(waiting, last.attempt + 1)
+    if last is None or not any(item.id in last.message_ids for item in unread):
+        return Due(tuple(unread))
+    remaining = last.rests_for(now, pauses)
+    return Due(after=remaining) if remaining else Due(tuple(unread), last.attempt + 1)
+
+
+def latest(rings: Iterable[Ring | None], now: datetime) -> Ring | None:
+    """The latest ring. One that lies in the future is from before the clock was set back, and counts as older than
+    all others."""
+    return max(filter(None, rings), key=lambda ring: (ring.at <= now, ring.at), default=None)

@@ -2,7 +2,7 @@
 
 A host runs `hook` twice for every tool call, nearly always with nothing to say. So one small file says which events
 have something to say as long as three directories do not change, and which files were unread then: should a directory
-have changed, a look at the heads of the others tells whether one of them is news. This module imports nothing that
+have changed, the heads of the other files tell whether one of them is unread. This module imports nothing that
 the interpreter does not load quickly: pathlib and dataclasses alone take longer than the whole question.
 """
 
@@ -25,7 +25,7 @@ def state_path(session_path: str, agent_id: str, purpose: str, suffix: str = "js
 
 
 def seen_now(session_path: str, agent_id: str) -> list[int]:
-    """When the directories that decide what an agent is told last changed: its mail, notifications and tasks."""
+    """When the directories that decide about announcements last changed: an agent's mail, notifications and tasks."""
     return [modified_at(f"{session_path}/{kind}/{agent_id}") for kind in ("ipc", "notifications", "tasks")]
 
 
@@ -46,8 +46,8 @@ def read_state(session_path: str, agent_id: str, purpose: str) -> dict[str, Any]
 
 
 def surely_silent(session_path: str, agent_id: str, purpose: str, event: str, host_session: str | None) -> bool:
-    """Whether this event surely has nothing to say: what `hook` saw when it last looked is no news for this event, and
-    nothing was added since. A session of the host that is not known yet is news."""
+    """Whether this event surely has nothing to say: what `hook` saw at its last run was announced, and
+    nothing was added since. A session of the host that is not known yet has to be noted."""
     state = read_state(session_path, agent_id, purpose)
     try:
         (*boxes, tasks), speaks, unread = state["seen"], state["speaks"], state["unread"]
@@ -57,10 +57,10 @@ def surely_silent(session_path: str, agent_id: str, purpose: str, event: str, ho
         if tasks != tasks_now:
             return False
         paths = (f"{session_path}/ipc/{agent_id}", f"{session_path}/notifications/{agent_id}")
-        looks = zip(paths, boxes, boxes_now, unread, strict=True)
-        return not any(_added(path, set(names)) for path, before, after, names in looks if before != after)
+        found = zip(paths, boxes, boxes_now, unread, strict=True)
+        return not any(_added(path, set(names)) for path, before, after, names in found if before != after)
     except (KeyError, TypeError, ValueError, OSError):
-        return False  # spoilt by hand, or about to be made
+        return False  # damaged by hand, or not made yet
 
 
 def _added(directory: str, known: set[str]) -> bool:
@@ -71,7 +71,7 @@ def _added(directory: str, known: set[str]) -> bool:
 
 
 def _is_read(path: str) -> bool:
-    """As we write it. What anybody else wrote is looked at by somebody who knows better."""
+    """As we write it. A header that others wrote is left to the full parser."""
     with open(path, "rb", opener=careful) as file:
         header, _, _ = file.read(HEAD_BYTES).partition(b"\n---")
     return b"\nread_at: '2" in header or b"\nread_at: 2" in header

@@ -16,14 +16,14 @@ from pathlib import Path
 
 from filelock import Timeout
 
-from multi_agent_mcp.hooks import state_file as state_file
+from multi_agent_mcp.hooks import state_file
 from multi_agent_mcp.hooks.answers import Hooks
 from multi_agent_mcp.store.files.locks import WAITER
 from multi_agent_mcp.store.record import Record
 from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.system.process import host_of, is_alive, started_at
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 PREDECESSOR_SECONDS = 5.0
 PROBE_SECONDS = 0.1
 CONNECTED_AFTER = timedelta(seconds=2)
@@ -77,11 +77,11 @@ class Waiter:
                     if not self._is_connected():
                         time.sleep(PROBE_SECONDS)
                         continue
-                    line, due = self.hooks.doorbell(self.agent_id, self.purpose)
+                    line, decision = self.hooks.wake(self.agent_id, self.purpose)
                     if line is not None:
                         return line
-                    pause = due.after.total_seconds() if due.after else LOOK_SECONDS
-                    changes.wait(seen, min(pause, LOOK_SECONDS))
+                    pause = decision.after.total_seconds() if decision.after else POLL_SECONDS
+                    changes.wait(seen, min(pause, POLL_SECONDS))
             finally:
                 self.armed.remove()
         return None
@@ -96,8 +96,8 @@ class Waiter:
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:
-        """Holds the lock that makes it the only one. A waiter of another host, which is about to notice that its host
-        has gone, is waited for; one of our own host does the work already."""
+        """Holds the lock that makes it the only one. It waits for a waiter of another host, which is about to
+        notice that its host has gone; one of our own host makes this one superfluous."""
         lock = self.workspace.locks.lock(waiter_lock(self.agent_id, self.purpose))
         deadline = time.monotonic() + PREDECESSOR_SECONDS
         while True:
@@ -114,7 +114,7 @@ class Waiter:
             lock.release()
 
     def _predecessor(self) -> int | None:
-        """The host of the waiter that is armed; None when that is not to be known (yet)."""
+        """The host of the waiter that is armed; None when that is not known (yet)."""
         pid = self.armed.read()
         return host_of(pid) if isinstance(pid, int) else None
 

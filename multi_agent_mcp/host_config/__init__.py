@@ -1,7 +1,7 @@
-"""How a host is told to start an agent's server and to run its hooks (docs/hosts.md, What hosts do).
+"""The configuration files by which a host starts an agent's server and runs its hooks (docs/hosts.md, What hosts do).
 
-`entries` says what goes into a host's files, `merging` puts it beside what stands there, `configuration` knows which
-files those are.
+`entries` makes our entries, `merging` puts them into a file without losing its own, `configuration` knows each host's
+files.
 """
 
 from multi_agent_mcp.host_config.configuration import HOSTS, HostConfiguration, host_configuration, mcp_argument

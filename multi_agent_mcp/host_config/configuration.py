@@ -36,7 +36,7 @@ class HostFile:
 
     @property
     def content(self) -> str:
-        """As it is where there was nothing before."""
+        """The content of a file that did not exist before."""
         return self.merge(None).decode().rstrip("\n")
 
     def change(self) -> FileChange:
@@ -89,7 +89,7 @@ def host_configuration(
 
 
 def mcp_argument(workspace: Workspace, agent: Agent) -> str:
-    """What `{mcp_config}` in an agent's command stands for, for a shell: the file, written now; for Claude Code also
+    """The shell words for `{mcp_config}` in an agent's command: the file, written now; for Claude Code also
     its settings with the hooks, for Codex its options."""
     command = agent.command or ""
     host = agent.host if agent.host in HOSTS else _program(command)

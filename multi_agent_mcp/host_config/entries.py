@@ -1,4 +1,4 @@
-"""What goes into a host's files: the server's entry, the hooks."""
+"""Our entries in a host's files: the server and the hooks."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def claude_servers(workspace: Workspace, agent_id: str) -> dict[str, Any]:
 
 def claude_settings(workspace: Workspace, agent_id: str, *, shared: bool) -> dict[str, Any]:
     """Claude Code's settings: hooks, and our tools allowed. `shared`: the file belongs to a directory in which other
-    agents may work, too, so the environment wins over what it says."""
+    agents may work, too, so the environment takes precedence."""
     settings: dict[str, Any] = {
         "permissions": {"allow": [f"mcp__{SERVER_NAME}"]},
         "hooks": _claude_hooks(workspace, agent_id, ("--unless-env",) if shared else ()),
@@ -70,7 +70,7 @@ def claude_settings(workspace: Workspace, agent_id: str, *, shared: bool) -> dic
 
 
 def codex_hooks(workspace: Workspace, agent_id: str) -> dict[str, Any]:
-    """Codex's `hooks.json`. It is its user's, or a directory's, so the environment wins over what it says."""
+    """Codex's `hooks.json`. It is its user's, or a directory's, so the environment takes precedence."""
     command = hook_command(workspace, agent_id, "codex", "--unless-env")
     return {"hooks": {event: [_group(_hook(command))] for event in EVENTS}}
 

@@ -1,4 +1,4 @@
-"""Our entries put into files that hold other things, too: nothing of those is lost, and a second time nothing
+"""Merges our entries into files that hold other entries, too: nothing of those is lost, and a second time nothing
 changes."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def json_merge(wanted: Mapping[str, Any]) -> Merge:
 
 
 def toml_merge(wanted: Mapping[str, Any]) -> Merge:
-    """Replaces, or appends, the one table between our markers; whatever else the file says it says afterwards."""
+    """Replaces, or appends, the one table between our markers; the rest of the file keeps its meaning."""
 
     def merge(before: bytes | None) -> bytes:
         text = _decoded(before or b"")
@@ -108,7 +108,7 @@ def _with_block(text: str, block: str) -> str:
 
 
 def _parsed_json(data: bytes | None) -> dict[str, Any]:
-    """An empty file is an empty object. A key that stands there twice would lose one of its values."""
+    """An empty file is an empty object. A duplicate key would lose one of its values."""
     if data is None or not data.strip():
         return {}
     try:

@@ -1,35 +1,38 @@
-"""What a rung of the ladder is."""
+"""What a channel is: one way to ring an agent."""
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from abc import ABC, abstractmethod
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 
 LINE_GONE = "line_gone"
+HOOK = "hook"
+"""The channel that leaves the ring to a waiter in the host, and the reason that the delivery log gives for it."""
 
 
-class Notifier(Protocol):
-    """One way to ring. Returns how far it got; `stored` with a reason means that this way was not usable now."""
+class Notifier(ABC):
+    """What a doorbell rings with: a channel, or the chain of all of them."""
 
     name: str
 
-    def ring(self, agent: Agent, line: str) -> Delivery: ...
+    @abstractmethod
+    def ring(self, agent: Agent, line: str) -> Delivery:
+        """Returns how far it got; `stored` with a reason means that this way was not usable now."""
+
+    def finish(self, agent: Agent) -> Delivery:  # noqa: ARG002 - most leave no line behind
+        """Enters a line that an earlier attempt left behind, typed but not entered: `submitted`, or `stored` with the
+        reason; `line_gone`: nothing is left."""
+        return Delivery("stored", LINE_GONE)
+
+    def clear(self, agent: Agent) -> None:  # noqa: B027 - most show nothing that lasts
+        """Nothing is unread any more: takes back what is still on show, whichever process has put it there."""
 
 
-class Channel(Notifier, Protocol):
+class Channel(Notifier):
     """A way to ring that can also be asked why it could not."""
 
+    @abstractmethod
     def check(self, agent: Agent) -> str | None:
         """Why `ring` would not get across at this moment, or None. Types nothing, shows nothing, never raises."""
-        ...
-
-
-@runtime_checkable
-class Finisher(Protocol):
-    """A notifier that may leave a line standing, typed but not entered."""
-
-    def finish(self, agent: Agent) -> Delivery:
-        """Enters what was left standing: `submitted`, or `stored` with the reason; `line_gone`: nothing is left."""
-        ...

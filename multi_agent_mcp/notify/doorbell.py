@@ -1,13 +1,14 @@
 """Who rings, and when (docs/protocol.md, When to ring).
 
 The recipient's own server holds the lock `serving-{agent}-{purpose}` for as long as it lives and rings its own pane,
-also for files that were written by hand. A sender that finds these locks free rings itself. Whoever rings holds the
-lock `doorbell-{agent}` and looks again whether there is anything to ring about, so a message is rung once.
+also for files that were written by hand. A sender that finds these locks free rings itself. A waiter in the host wakes
+the agent without a key. All of them decide under the lock `doorbell-{agent}` by what the delivery log says and record
+there what came of it, so an item is announced once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -17,25 +18,25 @@ from filelock import FileLock, Timeout
 
 from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import PURPOSES, Agent
-from multi_agent_mcp.domain.delivery import Delivery, Due, Ring, UnreadMessage, due
+from multi_agent_mcp.domain.delivery import Delivery, Due, Item, Pauses, Ring, UnreadMessage, due, message_ids_of
 from multi_agent_mcp.domain.message import Message, reading_order
-from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.notify.channel import LINE_GONE, Finisher, Notifier
-from multi_agent_mcp.notify.line import doorbell_line
+from multi_agent_mcp.notify.channel import HOOK, LINE_GONE, Notifier
+from multi_agent_mcp.notify.wording import doorbell_line
 from multi_agent_mcp.store.files.locks import SERVING
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.disk import storage_errors
 from multi_agent_mcp.texts import Texts
 
 BROADCAST_THREADS = 8
-PROBE_SECONDS = 0.02  # longer than a sender takes to ask whether somebody serves
-BEYOND_TIME = frozenset({"no_pane", "no_desktop", "not_human", "no_tmux", "no_doorbell"})
+PROBE_SECONDS = 0.02  # longer than a sender takes to probe the serving lock
+PERMANENT = frozenset({"no_pane", "no_desktop", "not_human", "no_tmux", "no_doorbell"})
 """Reasons that waiting does not mend, only another record in `agents.json`."""
 
 
 class Doorbell:
-    """Rings the agents of one session and keeps the diary that `trace` and `get_message_status` read."""
+    """Rings the agents of one session through the channels of `notifier`, and records it in their delivery logs."""
 
     def __init__(
         self,
@@ -49,8 +50,10 @@ class Doorbell:
         self.notifier = notifier
         self.texts = texts
         self.clock = clock
-        self.pause = timedelta(seconds=settings.limits.doorbell_pause_seconds)
-        self.longest_pause = timedelta(seconds=settings.limits.doorbell_pause_max_seconds)
+        self.pauses = Pauses(
+            timedelta(seconds=settings.limits.doorbell_pause_seconds),
+            timedelta(seconds=settings.limits.doorbell_pause_max_seconds),
+        )
         self._unreachable: dict[str, tuple[Agent, Delivery]] = {}
 
     def announce(self, messages: Sequence[Message]) -> dict[str, Delivery]:
@@ -61,14 +64,6 @@ class Doorbell:
             return dict(
                 zip([message.receiver_id for message in messages], pool.map(self._announce, messages), strict=True)
             )
-
-    def steps(self, message: Message) -> list[Mapping[str, Any]]:
-        """What the diary says about a message, oldest first."""
-        return self.diary(message.receiver_id).get(message.id, [])
-
-    def diary(self, agent_id: str) -> Mapping[str, list[Mapping[str, Any]]]:
-        """What was written down about each message to an agent, oldest first."""
-        return self.workspace.delivery_log(agent_id).steps()
 
     def serve(self, agent_id: str, purpose: str) -> FileLock | None:
         """Takes the lock that says "this agent's server of this purpose rings"; None when another one has it."""
@@ -86,78 +81,94 @@ class Doorbell:
 
     def ring(
         self, agent_id: str, purpose: str | None = None, place: Mapping[str, Any] | None = None
-    ) -> tuple[Delivery | None, Due]:
+    ) -> tuple[Delivery | None, Due[UnreadMessage]]:
         """Rings if there is anything to ring about. Returns what came of it (None: nothing was due) and what is to be
         done next.
 
-        A server says its purpose and its own pane: while a task and a chat session of an agent both live, each rings
+        A server gives its purpose and its own pane: while a task and a chat session of an agent both live, each rings
         for its own messages in its own pane. A sender rings for everything, in the registered pane.
 
         The mailbox is looked through only when a ring may be due, so that a thousand senders do not read a thousand
         messages each.
         """
-        agent = replace(self.workspace.registry.get(agent_id), **(place or {}))
-        if (refused := self._out_of_reach(agent)) is not None:
+        agent = self._agent(agent_id, place)
+        if (refused := self._known_failure(agent)) is not None:
             return refused, Due()
         with self.workspace.locks.held(f"doorbell-{agent_id}"):
-            last = self._last_ring(agent)
+            last = self._last_ring(agent_id, lambda entry: entry.get("pane") == agent.pane_id)
             if (resting := self._resting(agent_id, last)) is not None:
                 return None, Due(after=resting)
-            unread = self._unread(agent_id)
-            waiting = self._meant_for(agent_id, purpose, unread)
-            decision = due(waiting, last, self.clock(), self.pause, self.longest_pause)
-            if not decision.messages:
-                if not unread and (quiet := getattr(self.notifier, "quiet", None)) is not None:
-                    quiet(agent)  # what a rung has left on show is taken back
-                return None, decision
-            began = self.clock()
-            delivery = self.notifier.ring(agent, doorbell_line(self.texts, decision.messages))
-            self._write_down(agent, decision, delivery, began)
-            if delivery.reason in BEYOND_TIME:
+            delivery, decision = self._ring_if_due(agent, purpose, [last], self.notifier)
+            if delivery is None and not decision.after and not self.workspace.mailbox(agent_id).unread():
+                self.notifier.clear(agent)
+            if delivery is not None and delivery.reason in PERMANENT:
                 self._unreachable[agent_id] = agent, delivery
             return delivery, decision
+
+    def ring_from_waiter(
+        self, agent_id: str, purpose: str, announced: Ring | None, waiter: Notifier
+    ) -> tuple[Delivery | None, Due[UnreadMessage]]:
+        """The same for a waiter of the agent's host, which wakes the agent itself. `announced` is the last announcement
+        that the host's hooks made. A ring that was left to a waiter has not happened yet, so it does not count here."""
+        with self.workspace.locks.held(f"doorbell-{agent_id}"):
+            elsewhere = self._last_ring(agent_id, lambda entry: entry.get("reason") != HOOK)
+            return self._ring_if_due(self._agent(agent_id), purpose, [announced, elsewhere], waiter)
 
     def finish(
         self, agent_id: str, purpose: str | None = None, place: Mapping[str, Any] | None = None
     ) -> Delivery | None:
         """Enters a line that an earlier ring left in the composer, also when its mail was read meanwhile: it would be
-        merged with the human's next words. `stored` with the reason: not now, come back; None: there is none (any
+        merged with the human's next words. `stored` with the reason: not now, try again; None: there is none (any
         more). Raises like `ring`."""
-        if not isinstance(self.notifier, Finisher):
-            return None
-        agent = replace(self.workspace.registry.get(agent_id), **(place or {}))
+        agent = self._agent(agent_id, place)
         with self.workspace.locks.held(f"doorbell-{agent_id}"):
-            began, last = self.clock(), self._last_ring(agent)
+            began = self.clock()
+            last = self._last_ring(agent_id, lambda entry: entry.get("pane") == agent.pane_id)
             delivery = self.notifier.finish(agent)
             if delivery.reason == LINE_GONE:
                 return None
-            if waiting := self._meant_for(agent_id, purpose, self._unread(agent_id)):
-                self._write_down(agent, Due(tuple(waiting), last.attempt if last else 1), delivery, began)
+            if unread := self.meant_for(agent_id, purpose, self._unread(agent_id)):
+                self._record(agent, Due(tuple(unread), last.attempt if last else 1), delivery, began)
             return delivery
+
+    def meant_for(self, agent_id: str, purpose: str | None, items: Sequence[Item]) -> list[Item]:
+        """Without what the agent's other living session announces. None: a sender, who rings for everything."""
+        other = {"task": "chat", "chat": "task"}.get(purpose or "")
+        if other is None or not self.workspace.locks.is_held(_serving(agent_id, other)):
+            return list(items)
+        return [item for item in items if item.purpose == purpose]
+
+    def _ring_if_due(
+        self, agent: Agent, purpose: str | None, rings: Iterable[Ring | None], notifier: Notifier
+    ) -> tuple[Delivery | None, Due[UnreadMessage]]:
+        unread = self.meant_for(agent.id, purpose, self._unread(agent.id))
+        decision = due(unread, rings, self.clock(), self.pauses)
+        if not decision.items:
+            return None, decision
+        began = self.clock()
+        delivery = notifier.ring(agent, doorbell_line(self.texts, decision.items))
+        self._record(agent, decision, delivery, began)
+        return delivery, decision
+
+    def _agent(self, agent_id: str, place: Mapping[str, Any] | None = None) -> Agent:
+        return replace(self.workspace.registry.get(agent_id), **(place or {}))
 
     def _unread(self, agent_id: str) -> list[UnreadMessage]:
         mailbox = self.workspace.mailbox(agent_id)
         with self.workspace.locks.held(mailbox.lock):  # not amid a reading, with half of it marked read
-            heads = sorted((head for _, head in mailbox.unread()), key=reading_order)
-        return [UnreadMessage(head.id, head.sender_id, head.message_type) for head in heads]
+            messages = sorted((message for _, message in mailbox.unread()), key=reading_order)
+        return list(map(UnreadMessage.of, messages))
 
-    def _meant_for(self, agent_id: str, purpose: str | None, waiting: list[UnreadMessage]) -> list[UnreadMessage]:
-        """Leaves out what the agent's other living session is to be rung about."""
-        other = {"task": "chat", "chat": "task"}.get(purpose or "")
-        if other is None or not self.workspace.locks.is_held(_serving(agent_id, other)):
-            return waiting
-        return [message for message in waiting if message.purpose == purpose]
-
-    def _out_of_reach(self, agent: Agent) -> Delivery | None:
+    def _known_failure(self, agent: Agent) -> Delivery | None:
         """What came of an earlier attempt, when only another record of the agent would change that."""
         tried, delivery = self._unreachable.get(agent.id, (None, None))
         return delivery if tried == agent else None
 
     def _resting(self, agent_id: str, last: Ring | None) -> timedelta | None:
-        """How long the doorbell still rests, because a message it was last rung about is surely unread; see `due`."""
+        """How long the doorbell still rests, because a message it last announced is surely unread; see `due`."""
         if last is None:
             return None
-        remaining = last.rests_for(self.clock(), self.pause, self.longest_pause)
+        remaining = last.rests_for(self.clock(), self.pauses)
         if remaining and self.workspace.mailbox(agent_id).any_unread(last.message_ids):
             return remaining
         return None
@@ -166,41 +177,46 @@ class Doorbell:
         try:
             if self.is_served(message.receiver_id):
                 return Delivery("stored", "recipient_server_rings")
-            if (refused := self._out_of_reach(self.workspace.registry.get(message.receiver_id))) is not None:
-                self._note_deferral(message.receiver_id, [message.id], refused.reason)
+            if (refused := self._known_failure(self._agent(message.receiver_id))) is not None:
+                self._record_deferral(message.receiver_id, [message.id], refused.reason)
                 return refused
             delivery, decision = self.ring(message.receiver_id)
         except Refusal as refusal:
             return Delivery("stored", refusal.code)
-        if delivery is None:
-            return Delivery("stored", "doorbell_outstanding")
-        rung = any(waiting.id == message.id for waiting in decision.messages)
-        return delivery if rung else Delivery("stored", "doorbell_outstanding")
+        announced = delivery is not None and any(item.id == message.id for item in decision.items)
+        return delivery if delivery and announced else Delivery("stored", "doorbell_outstanding")
 
-    def _last_ring(self, agent: Agent) -> Ring | None:
-        """The newest doorbell that got across in this pane."""
-        for entry in self.workspace.doorbells(agent.id).newest_first(without=b'"deferred"'):
-            here = entry.get("pane") == agent.pane_id
-            if here and entry.get("state") in ("rung", "submitted") and (ring := Ring.of(entry)) is not None:
-                return ring
-        return None
+    def _last_ring(self, agent_id: str, counts: Callable[[Mapping[str, Any]], bool]) -> Ring | None:
+        """The newest entry of the delivery log that got across and counts."""
+        entries = filter(counts, self.workspace.delivery_log(agent_id).rings())
+        rings = (Ring.of(entry) for entry in entries if entry.get("state") in ("rung", "submitted"))
+        return next(filter(None, rings), None)
 
-    def _write_down(self, agent: Agent, decision: Due, delivery: Delivery, began: datetime) -> None:
-        diary = self.workspace.doorbells(agent.id)
-        about = [message.id for message in decision.messages]
+    def _record(self, agent: Agent, decision: Due[UnreadMessage], delivery: Delivery, began: datetime) -> None:
+        log = self.workspace.delivery_log(agent.id)
+        about = [item.id for item in decision.items]
         if delivery.state == "stored":
-            if news := diary.without_deferral(about, delivery.reason):
-                self._note_deferral(agent.id, news, delivery.reason)
+            if unrecorded := log.without_deferral(about, delivery.reason):
+                self._record_deferral(agent.id, unrecorded, delivery.reason)
             return
-        facts = {"pane": agent.pane_id, "attempt": decision.attempt, "messages": about}
-        diary.append(state="rung", at=format_time(began), reason=delivery.reason, **facts)
+        if delivery.reason == HOOK and self._left_to_waiter(agent.id, about):
+            return
+        facts = {"pane": agent.pane_id, "attempt": decision.attempt}
+        log.add("rung", began, about, reason=delivery.reason, **facts)
         if delivery.state == "submitted":
             entered = began + delivery.entered_after if delivery.entered_after else self.clock()
-            diary.append(state="submitted", at=format_time(entered), **facts)
+            log.add("submitted", entered, about, **facts)
 
-    def _note_deferral(self, agent_id: str, about: Sequence[str], reason: str | None) -> None:
-        diary = self.workspace.doorbells(agent_id)
-        diary.append(state="deferred", at=format_time(self.clock()), reason=reason, messages=list(about))
+    def _left_to_waiter(self, agent_id: str, about: Collection[str]) -> bool:
+        """Whether the log says already that the waiter announces these, written by a sender or server that found it
+        armed."""
+        newest = next(self.workspace.delivery_log(agent_id).rings(), {})
+        ring = Ring.of(newest)
+        recent = ring is not None and is_recent(ring.at, self.clock(), self.pauses.shortest)
+        return recent and newest.get("reason") == HOOK and set(about) <= set(message_ids_of(newest))
+
+    def _record_deferral(self, agent_id: str, about: Collection[str], reason: str | None) -> None:
+        self.workspace.delivery_log(agent_id).add("deferred", self.clock(), about, reason=reason)
 
 
 def is_served(workspace: Workspace, agent_id: str) -> bool:

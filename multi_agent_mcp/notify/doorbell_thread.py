@@ -1,4 +1,4 @@
-"""The recipient's own bell: a thread in its server that rings whenever there is something to ring about."""
+"""The recipient's own doorbell: a thread in its server that rings whenever there is something to ring about."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from filelock import FileLock
 
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.notify.doorbell import BEYOND_TIME, Doorbell
+from multi_agent_mcp.notify.doorbell import PERMANENT, Doorbell
 
 logger = logging.getLogger(__name__)
 
@@ -20,11 +20,11 @@ RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 
 
 class DoorbellThread:
-    """Wakes on `wake()` (the mailbox changed, something was read) and when a pause is over; sleeps otherwise. It comes
-    back after growing pauses as long as a deferral lasts, or a line of ours is left in the composer.
+    """Wakes on `wake()` (the mailbox changed, something was read) and when a pause is over; sleeps otherwise. It tries
+    again after growing pauses as long as a deferral lasts, or a line of ours is left in the composer.
 
-    `prepare` runs first in the thread: it registers the pane, imports what ringing needs, and returns the pane this
-    session stands in (None: the registered one).
+    `prepare` runs first in the thread: it registers the pane, imports what ringing needs, and returns the pane fields
+    of this session (None: the registered ones).
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class DoorbellThread:
         self._left = True
         """A line of ours may stand in the composer; at first an earlier process's."""
         self._lock: FileLock | None = None
-        self._thread = threading.Thread(target=self._run, name=f"bell-{agent_id}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"doorbell-{agent_id}", daemon=True)
 
     def claim(self) -> None:
         """Takes the serving lock, so that no sender rings from now on."""
@@ -66,18 +66,18 @@ class DoorbellThread:
             self._place = self._prepare()
         except Refusal as refusal:
             logger.warning("%s", refusal)
-        deferred = 0
+        deferrals = 0
         while not self._closing:
             self._wake.clear()
-            pause, deferred = self._look(deferred)
+            pause, deferrals = self._attempt(deferrals)
             self._wake.wait(None if pause is None else pause.total_seconds())
 
-    def _look(self, deferred: int) -> tuple[timedelta | None, int]:
-        """Rings if due. Returns the pause until the next look (None: until woken) and the deferrals in a row."""
+    def _attempt(self, deferrals: int) -> tuple[timedelta | None, int]:
+        """Rings if due. Returns the pause until the next attempt (None: until woken) and the deferrals in a row."""
         delivery = None
         with contextlib.suppress(Refusal):
             if self._lock is None:
-                self._lock = self._doorbell.serve(self._agent_id, self._purpose)
+                self.claim()
                 if self._lock is None:
                     return None, 0  # another server of this agent rings
             if self._left:
@@ -89,7 +89,7 @@ class DoorbellThread:
                 return decision.after, 0
         if delivery is not None and not self._left:
             if delivery.state != "stored":
-                return self._doorbell.pause, 0
-            if delivery.reason in BEYOND_TIME:
+                return self._doorbell.pauses.shortest, 0
+            if delivery.reason in PERMANENT:
                 return None, 0
-        return timedelta(seconds=RETRY_SECONDS[min(deferred, len(RETRY_SECONDS) - 1)]), deferred + 1
+        return timedelta(seconds=RETRY_SECONDS[min(deferrals, len(RETRY_SECONDS) - 1)]), deferrals + 1

@@ -215,5 +215,3 @@ class Workspace:
     def delivery_log(self, agent_id: AgentId | str) -> DeliveryLog:
         """What happened to this agent's doorbell."""
         return DeliveryLog(self.files, self.path / ".doorbell" / f"{agent_id}.jsonl")
-
-    doorbells = delivery_log

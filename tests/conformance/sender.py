@@ -35,7 +35,7 @@ class Senders:
     def __init__(self, root: Path, first: int, count: int, pause: float, quiet: float) -> None:
         self.workspace = Workspace(root, session_name("conformance"))
         unknown = UnknownScreens(self.workspace.files, self.workspace.path / "unknown_screens")
-        self.notifier = TmuxNotifier(pause, load_profiles(), unknown.keep, quiet_seconds=quiet)
+        self.notifier = TmuxNotifier(pause, load_profiles(), unknown.save, quiet_seconds=quiet)
         agents = sorted(self.workspace.registry.all())
         self.agents = [agent_id for agent_id in agents if not agent_id.startswith(PREFIX)]
         self.strangers = [agent_id for agent_id in agents if agent_id.startswith(PREFIX)]

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from multi_agent_mcp.domain.delivery import Delivery, Due, Ring, UnreadMessage, due
+from multi_agent_mcp.domain.delivery import Delivery, Due, Pauses, Ring, UnreadMessage, due
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-PAUSE, LONGEST = timedelta(seconds=30), timedelta(seconds=900)
+PAUSES = Pauses(timedelta(seconds=30), timedelta(seconds=900))
 OLD, NEW = UnreadMessage("old", "admin", "request"), UnreadMessage("new", "admin", "request")
 
 
@@ -40,8 +40,21 @@ def seconds(number: float) -> timedelta:
         pytest.param((OLD,), rung(86400, "old", attempt=9), Due((OLD,), 10), id="the clock was set forward"),
     ],
 )
-def test_a_doorbell_is_due(unread: tuple[UnreadMessage, ...], last: Ring | None, expected: Due) -> None:
-    assert due(unread, last, NOW, PAUSE, LONGEST) == expected
+def test_a_doorbell_is_due(unread: tuple[UnreadMessage, ...], last: Ring | None, expected: Due[UnreadMessage]) -> None:
+    assert due(unread, [last], NOW, PAUSES) == expected
+
+
+@pytest.mark.parametrize(
+    ("rings", "expected"),
+    [
+        pytest.param([rung(40, "old"), rung(10, "old", attempt=2)], Due(after=seconds(50)), id="the later one"),
+        pytest.param([rung(10, "old"), None, rung(40, "old")], Due(after=seconds(20)), id="in any order"),
+        pytest.param([rung(-86400, "old"), rung(10, "old")], Due(after=seconds(20)), id="before one of a clock ahead"),
+        pytest.param([rung(5, "other"), rung(10, "old")], Due((OLD,)), id="only the latest counts"),
+    ],
+)
+def test_of_several_rings_the_latest_decides(rings: list[Ring | None], expected: Due[UnreadMessage]) -> None:
+    assert due((OLD,), rings, NOW, PAUSES) == expected
 
 
 def test_a_reason_is_answered_only_where_there_is_one() -> None:
@@ -58,7 +71,7 @@ def test_a_reason_is_answered_only_where_there_is_one() -> None:
         {"at": 5, "attempt": 1},
     ],
 )
-def test_a_line_of_the_diary_that_makes_no_sense_is_no_ring(entry: dict[str, object]) -> None:
+def test_an_entry_of_the_delivery_log_that_makes_no_sense_is_no_ring(entry: dict[str, object]) -> None:
     assert Ring.of(entry) is None
 
 
@@ -67,5 +80,5 @@ def test_a_line_of_the_diary_that_makes_no_sense_is_no_ring(entry: dict[str, obj
 def test_a_ring_by_hand_rests_for_a_while_and_breaks_nothing(messages: object, attempt: int) -> None:
     ring = Ring.of({"at": "2026-11-21T21:46:01Z", "messages": messages, "attempt": attempt})
     assert ring is not None
-    rests = ring.rests_for(ring.at, timedelta(seconds=30), timedelta(days=10_000))
+    rests = ring.rests_for(ring.at, Pauses(timedelta(seconds=30), timedelta(days=10_000)))
     assert timedelta(seconds=30) <= rests <= timedelta(days=10_000)

@@ -67,7 +67,7 @@ def test_the_waiter_wakes_on_new_mail_with_the_doorbells_line_and_is_armed_until
     assert armed(team) is None
 
 
-def test_what_the_waiter_rang_about_stands_in_the_diary_once_and_is_not_rung_a_second_time(team: Team) -> None:
+def test_what_the_waiter_rang_about_stands_in_the_delivery_log_once_and_is_not_rung_a_second_time(team: Team) -> None:
     team.services.workspace.registry.update("worker-a", host="claude")
     with waiter(team) as process:
         wait_until(lambda: armed(team), "it is armed")
@@ -77,7 +77,7 @@ def test_what_the_waiter_rang_about_stands_in_the_diary_once_and_is_not_rung_a_s
             wait_until(lambda: armed(team), "another is armed")
             (message,) = team.unread("worker-a")
             assert message.id == sent
-            steps = team.services.doorbell.steps(message)
+            steps = team.services.tracking.steps(message)
             assert [(step["state"], step.get("reason")) for step in steps] == [("rung", "hook")]
             assert team.delivery("worker-a") == ("stored", "doorbell_outstanding")
 

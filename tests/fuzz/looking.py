@@ -50,7 +50,7 @@ def _by_services(root: Path, *, lenient: bool) -> None:
     try:
         for agent_id in services.agents.all():
             services.hooks.answer(agent_id, "task", Event("UserPromptSubmit", "host-1"))
-            services.hooks.doorbell(agent_id, "task")
+            services.hooks.wake(agent_id, "task")
         json.dumps(services.snapshots.look().as_answer(), allow_nan=False)
         sent = services.messages.send(services.agents.get("admin"), Draft(content="x", receiver_id=AGENT))
         services.tracking.trace(sent.message_id)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.notify.tmux.client import Tmux
 from multi_agent_mcp.notify.tmux.profiles import load_profiles
-from multi_agent_mcp.notify.tmux.screens import Sight, classify
+from multi_agent_mcp.notify.tmux.screens import Classification, classify
 from multi_agent_mcp.notify.tmux.snapshot import take_snapshot
 from tests.end_to_end.support import Pane, Team, Terminal, wait_until
 from tests.hosts.scripted_model import Call, Reply, ScriptedModel
@@ -141,10 +141,14 @@ class Stage:
     # what is to be seen
 
     @property
-    def sight(self) -> Sight:
+    def sight(self) -> Classification:
         """What our classifier takes the real screen for."""
         seen = take_snapshot(Tmux(socket_path=self.terminal.socket), self.pane.id)
-        return Sight(seen) if isinstance(seen, str) else classify(self.profiles.named[self.host.name], seen.screen)
+        return (
+            Classification(seen)
+            if isinstance(seen, str)
+            else classify(self.profiles.named[self.host.name], seen.screen)
+        )
 
     @property
     def state(self) -> str:

@@ -66,7 +66,7 @@ def test_a_clock_that_is_set_costs_one_doorbell_and_silences_none(
 
 def test_nothing_unread_rings_nothing(services: Services, recorder: Recorder) -> None:
     delivery, decision = services.doorbell.ring("worker-a")
-    assert (delivery, decision.messages, decision.after) == (None, (), None)
+    assert (delivery, decision.items, decision.after) == (None, (), None)
     assert recorder.rings == []
 
 
@@ -116,20 +116,20 @@ def test_two_servers_of_one_purpose_do_not_both_ring(services: Services) -> None
 
 
 def test_a_broadcast_rings_everybody_even_where_one_bell_is_broken(services: Services, recorder: Recorder) -> None:
-    services.workspace.doorbells("worker-a").path.mkdir(parents=True)
+    services.workspace.delivery_log("worker-a").path.mkdir(parents=True)
     delivery = send(services, "admin", None).delivery
     assert delivery["worker-a"] == Delivery("stored", "storage_error")
     assert {delivery[name].state for name in ("owner", "worker-b")} == {"submitted"}
 
 
-def test_the_diary_tells_the_steps_of_one_message(services: Services, recorder: Recorder, clock: Clock) -> None:
+def test_the_delivery_log_tells_the_steps_of_one_message(services: Services, recorder: Recorder, clock: Clock) -> None:
     recorder.outcome = Delivery("stored", "copy_mode")
     send(services, "admin", "worker-a")
     ((_, message),) = services.workspace.mailbox("worker-a").unread()
     recorder.outcome = Delivery("submitted")
     clock.advance(1)
     services.doorbell.ring("worker-a")
-    assert [(step["state"], step.get("reason")) for step in services.doorbell.steps(message)] == [
+    assert [(step["state"], step.get("reason")) for step in services.tracking.steps(message)] == [
         ("deferred", "copy_mode"),
         ("rung", None),
         ("submitted", None),
@@ -137,8 +137,10 @@ def test_the_diary_tells_the_steps_of_one_message(services: Services, recorder: 
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]\n", '{"state": "rung"}\n', "\x00" * 100])
-def test_a_diary_that_was_lost_or_damaged_only_rings_again(services: Services, recorder: Recorder, damage: str) -> None:
+def test_a_delivery_log_that_was_lost_or_damaged_only_rings_again(
+    services: Services, recorder: Recorder, damage: str
+) -> None:
     send(services, "admin", "worker-a")
-    services.workspace.doorbells("worker-a").path.write_text(damage)
+    services.workspace.delivery_log("worker-a").path.write_text(damage)
     assert send(services, "admin", "worker-a").delivery["worker-a"] == Delivery("submitted")
     assert len(recorder.rings) == 2

@@ -133,16 +133,16 @@ def test_a_waiter_rings_once_and_rests_though_an_earlier_ring_lies_in_the_future
 ) -> None:
     send(services, "admin", "worker-a")
     clock.advance(YEAR)
-    assert services.hooks.doorbell("worker-a", "task")[0] is not None
-    entry = next(services.workspace.doorbells("worker-a").newest_first())
-    services.workspace.doorbells("worker-a").append(**{**entry, "reason": None})
+    assert services.hooks.wake("worker-a", "task")[0] is not None
+    entry = next(services.workspace.delivery_log("worker-a").newest_first())
+    services.workspace.delivery_log("worker-a").append(**{**entry, "reason": None})
     clock.advance(-YEAR)
-    assert services.hooks.doorbell("worker-a", "task")[0] is not None
-    line, decision = services.hooks.doorbell("worker-a", "task")
+    assert services.hooks.wake("worker-a", "task")[0] is not None
+    line, decision = services.hooks.wake("worker-a", "task")
     assert line is None
     assert decision.after is not None
     clock.advance(decision.after.total_seconds())
-    assert services.hooks.doorbell("worker-a", "task")[0] is not None
+    assert services.hooks.wake("worker-a", "task")[0] is not None
 
 
 @pytest.mark.parametrize(("leap", "admitted"), [(-DAY, True), (-YEAR, False), (DAY, True), (YEAR, False)])

@@ -71,7 +71,7 @@ def test_why_a_message_got_no_further_is_said_in_words_and_what_has_none_says_it
 ) -> None:
     team.post("worker-a")
     (message,) = team.mailbox("worker-a")
-    diary = team.services.workspace.doorbells("worker-a")
+    diary = team.services.workspace.delivery_log("worker-a")
     for reason in ("a_screen_of_mine", "failed_OSError", "<b>"):
         facts = {"at": "2026-11-21T00:00:00Z", "messages": [message.id]}
         diary.append(state="deferred", reason=reason, **facts)

@@ -9,16 +9,16 @@ from string import Formatter
 
 import pytest
 
-from multi_agent_mcp.notify.reasons import meaning
 from multi_agent_mcp.notify.tmux.profiles import load_profiles
 from multi_agent_mcp.notify.tmux.screens import TYPEABLE, UNKNOWN
+from multi_agent_mcp.notify.wording import meaning
 from multi_agent_mcp.texts import CONSOLE, LANGUAGES, catalogue
 from tests.test_layers import layer, modules
 
-CARRIERS = {"Delivery": 1, "Standing": 0, "Sight": 0}
-"""What carries a reason to the diary, and which of its arguments that is. A sight's state is one unless it is harmless
-(`TYPEABLE`) or nobody's word (`unknown` is told as `unknown_screen`)."""
-GIVES_REASONS = ("str | None", "Look | str", "Visit | str", "Profile | str")
+CARRIERS = {"Delivery": 1, "Echo": 0, "Classification": 0}
+"""What carries a reason to the delivery log, and which of its arguments that is. A classification's state is one unless
+it is harmless (`TYPEABLE`) or `unknown`, whose reason is `unknown_screen`."""
+GIVES_REASONS = ("str | None", "PaneSnapshot | str", "Attempt | str", "Profile | str")
 """What functions of `notify/` return that say why they could not."""
 
 

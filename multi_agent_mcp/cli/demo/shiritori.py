@@ -50,7 +50,7 @@ def _print(stage: Stage, conversation: Conversation) -> None:
 
 def _row(stage: Stage, message: Message, first: Message) -> tuple[str, ...]:
     mail = stage.services.workspace.mailbox(message.receiver_id).find(message.id)
-    steps = {str(step["state"]): parse_time(step["at"]) for step in stage.services.doorbell.steps(message)}
+    steps = {str(step["state"]): parse_time(step["at"]) for step in stage.services.tracking.steps(message)}
     return (
         f"{(message.created_at - first.created_at).total_seconds():7.3f} s",
         message.sender_id,
@@ -66,7 +66,7 @@ def _missing(stage: Stage, conversations: list[Conversation], status: str) -> li
         return [f"{len(conversations)} conversations, not one"]
     (conversation,) = conversations
     messages = stage.services.conversations.messages_of(conversation.id)
-    rung = [item for item in messages if stage.services.doorbell.steps(item)]
+    rung = [item for item in messages if stage.services.tracking.steps(item)]
     wanted = {
         f"{len(messages)} messages, not {MESSAGES}": len(messages) == MESSAGES,
         f"the conversation is {conversation.status}, not ended": conversation.status == "ended",

@@ -16,9 +16,7 @@ def missing_steps(services: Services) -> list[str]:
         if arrow.read_at is None
     ]
     for agent_id, agent in services.agents.all().items():
-        heard = any(
-            entry.get("state") == "submitted" for entry in services.workspace.doorbells(agent_id).newest_first()
-        )
+        heard = any(entry.get("state") == "submitted" for entry in services.workspace.delivery_log(agent_id).rings())
         if agent.command is not None and not heard:
             problems.append(f"no doorbell was submitted in the pane of {agent_id}")
     tasks = services.workspace.tasks.all()

@@ -1,14 +1,25 @@
-"""The ladder: the strongest rung a recipient has, going down when one cannot be used
+"""The channel chain: the strongest channel a recipient has, going down when one cannot be used
 (docs/protocol.md, Channels)."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from typing import TYPE_CHECKING
 
+from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import ChannelReport, Delivery
-from multi_agent_mcp.notify.channel import LINE_GONE, Channel, Finisher
+from multi_agent_mcp.notify.channel import LINE_GONE, Channel, Notifier
+from multi_agent_mcp.notify.channels.desktop import DesktopNotifier
+from multi_agent_mcp.notify.channels.keyless import CodexQueue, HookChannel
+from multi_agent_mcp.notify.doorbell import is_served
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.texts import Texts
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
 
 logger = logging.getLogger(__name__)
 
@@ -17,18 +28,86 @@ BY_HOST: Mapping[str, tuple[str, ...]] = {
     "codex": ("hook", "codex_queue", "tmux", "desktop", "status_line"),
 }
 OTHERWISE = ("tmux", "desktop", "status_line")
-_SAY_LITTLE = (
+_LEAST_TELLING = (
     *("no_desktop", "no_pane"),
     *("no_hook", "no_codex_thread", "no_codex", "codex_gone", "not_human", "status_line"),
 )
-"""Reasons that only say that the agent has no such rung: another rung's reason tells more. The most telling first; an
-Owner without a pane lacks a desktop command, not a pane."""
-NO_SUCH_RUNG = "no_such_rung"
+"""Reasons that only say that the agent lacks the channel: another channel's reason tells more. The most telling first;
+an Owner without a pane lacks a desktop command, not a pane."""
+NO_SUCH_CHANNEL = "no_such_rung"
+"""The reason for a name in an agent's key `ladder` that nobody knows; in the words of that file."""
 
 
-def channels_of(agent: Agent, known: Sequence[str] | Mapping[str, object]) -> tuple[str, ...]:
-    """The names of the agent's rungs, strongest first: its own key `ladder` in agents.json, else its host's."""
-    return tuple(name for name in _wanted(agent) if name in known)
+class ChannelChain(Notifier):
+    """Tries an agent's channels in order. The first that gets the line across wins; else the most telling reason
+    counts. Never raises: a doorbell that breaks must not lose the answer of a message that was stored."""
+
+    name = "ladder"
+
+    def __init__(self, channels: Mapping[str, Callable[[], Channel]]) -> None:
+        self._channels = channels  # made when needed: importing libtmux costs 70 ms
+
+    def ring(self, agent: Agent, line: str) -> Delivery:
+        failed: list[Delivery] = []
+        for name in self.names(agent):
+            delivery = self._ring(name, agent, line)
+            if delivery.state != "stored":
+                return delivery
+            failed.append(delivery)
+        return min(failed, key=_tells_little, default=Delivery("stored", "no_doorbell"))
+
+    def finish(self, agent: Agent) -> Delivery:
+        for name, channel in self._usable(agent):
+            try:
+                delivery = channel.finish(agent)
+            except Exception as error:  # noqa: BLE001 - as in `_ring`
+                logger.warning("%s could not finish its line: %s: %s", name, type(error).__name__, error)
+            else:
+                if delivery.reason != LINE_GONE:
+                    return delivery
+        return Delivery("stored", LINE_GONE)
+
+    def clear(self, agent: Agent) -> None:
+        for name, channel in self._usable(agent):
+            try:
+                channel.clear(agent)
+            except Exception as error:  # noqa: BLE001 - as in `_ring`
+                logger.warning("%s could not be cleared: %s: %s", name, type(error).__name__, error)
+
+    def explain(self, agent: Agent) -> tuple[ChannelReport, ...]:
+        """Which channels the agent has, strongest first, and why each could not ring at this moment (None: it could).
+
+        Rings nothing, types nothing. A channel that breaks is `failed_{error}`. A reason may be gone in a second
+        (`draft`, `human_typing`) or need another set-up (`no_hook`, `no_pane`).
+        """
+        return tuple(ChannelReport(name, self._check(name, agent)) for name in _wanted(agent))
+
+    def names(self, agent: Agent) -> tuple[str, ...]:
+        """The agent's channels, strongest first: its own key `ladder` in agents.json, else its host's."""
+        return tuple(name for name in _wanted(agent) if name in self._channels)
+
+    def _usable(self, agent: Agent) -> Iterator[tuple[str, Channel]]:
+        """Those of an agent with a pane: without one no line is left behind and no count is shown."""
+        for name in self.names(agent) if agent.pane_id is not None else ():
+            try:
+                yield name, self._channels[name]()
+            except Exception as error:  # noqa: BLE001 - as in `_ring`
+                logger.warning("the channel %s cannot be had: %s: %s", name, type(error).__name__, error)
+
+    def _ring(self, name: str, agent: Agent, line: str) -> Delivery:
+        try:
+            return self._channels[name]().ring(agent, line)
+        except Exception as error:  # noqa: BLE001 - whatever breaks in a channel, the next one is tried
+            logger.warning("the channel %s failed: %s: %s", name, type(error).__name__, error)
+            return Delivery("stored", f"failed_{type(error).__name__}")
+
+    def _check(self, name: str, agent: Agent) -> str | None:
+        if name not in self._channels:
+            return NO_SUCH_CHANNEL
+        try:
+            return self._channels[name]().check(agent)
+        except Exception as error:  # noqa: BLE001 - as in `_ring`
+            return f"failed_{type(error).__name__}"
 
 
 def _wanted(agent: Agent) -> tuple[str, ...]:
@@ -38,79 +117,36 @@ def _wanted(agent: Agent) -> tuple[str, ...]:
     return BY_HOST.get(agent.host, OTHERWISE) if isinstance(agent.host, str) else OTHERWISE
 
 
-def explain(agent: Agent, rungs: Mapping[str, Callable[[], Channel]]) -> tuple[ChannelReport, ...]:
-    """Which rungs the agent has, strongest first, and why each could not ring at this moment (None: it could).
-
-    Rings nothing, types nothing. `no_such_rung` is a name in the agent's `ladder` that nobody knows; a rung that breaks
-    is `failed_{error}`. A reason may be gone in a second (`draft`, `human_typing`) or need another set-up (`no_hook`,
-    `no_pane`); the words in `notify/` beside each `check` say which.
-    """
-    return tuple(ChannelReport(name, _checked(agent, rungs.get(name))) for name in _wanted(agent))
+def _tells_little(delivery: Delivery) -> int:
+    """0 for a reason that tells something; ties are the stronger channel's."""
+    return _LEAST_TELLING.index(delivery.reason) + 1 if delivery.reason in _LEAST_TELLING else 0
 
 
-def _checked(agent: Agent, made: Callable[[], Channel] | None) -> str | None:
-    if made is None:
-        return NO_SUCH_RUNG
-    try:
-        return made().check(agent)
-    except Exception as error:  # noqa: BLE001 - as in `ChannelChain.ring`: one broken rung must not hide the others
-        return f"failed_{type(error).__name__}"
+def default_chain(workspace: Workspace, settings: Settings, texts: Texts) -> ChannelChain:
+    """Every channel there is, each made when it is first needed."""
+
+    @cache
+    def status_line() -> Channel:
+        from multi_agent_mcp.notify.channels.status_line import StatusLine
+
+        return StatusLine(lambda agent_id: len(workspace.mailbox(agent_id).unread()))
+
+    return ChannelChain(
+        {
+            "hook": lambda: HookChannel(workspace.files),
+            "codex_queue": lambda: CodexQueue(partial(is_served, workspace)),
+            "tmux": cache(lambda: pane_notifier(workspace, settings)),
+            "desktop": lambda: DesktopNotifier(texts("doorbell.title")),
+            "status_line": status_line,
+        }
+    )
 
 
-def _says_little(delivery: Delivery) -> int:
-    """0 for a reason that tells something; ties are the strongest rung's."""
-    return _SAY_LITTLE.index(delivery.reason) + 1 if delivery.reason in _SAY_LITTLE else 0
+def pane_notifier(workspace: Workspace, settings: Settings) -> TmuxNotifier:
+    """The channel that types. Host profiles are in the package and, corrected by hand, in `{root}/hosts/*.yaml`."""
+    from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier  # libtmux takes 70 ms to import
+    from multi_agent_mcp.notify.tmux.profiles import load_profiles
+    from multi_agent_mcp.notify.tmux.unknown_screens import UnknownScreens
 
-
-class ChannelChain:
-    """Tries an agent's rungs in order. The first that gets the line across wins; else the first one's reason counts."""
-
-    name = "ladder"
-
-    def __init__(self, rungs: Mapping[str, Callable[[], Channel]]) -> None:
-        self._rungs = rungs  # made when needed: importing libtmux costs 70 ms
-
-    def ring(self, agent: Agent, line: str) -> Delivery:
-        """Never raises: a doorbell that breaks must not lose the answer of a message that was stored."""
-        failed: list[Delivery] = []
-        for name in channels_of(agent, self._rungs):
-            delivery = self._try(name, agent, line)
-            if delivery.state != "stored":
-                return delivery
-            failed.append(delivery)
-        return min(failed, key=_says_little, default=Delivery("stored", "no_doorbell"))
-
-    def explain(self, agent: Agent) -> tuple[ChannelReport, ...]:
-        """See the function `explain`."""
-        return explain(agent, self._rungs)
-
-    def finish(self, agent: Agent) -> Delivery:
-        """Enters a line that the agent's pane was left with; see `Finisher`. Never raises."""
-        for name in channels_of(agent, self._rungs) if agent.pane_id is not None else ():
-            try:
-                rung = self._rungs[name]()
-                if isinstance(rung, Finisher):
-                    return rung.finish(agent)
-            except Exception as error:  # noqa: BLE001 - as in `_try`
-                logger.warning("%s could not finish its line: %s: %s", name, type(error).__name__, error)
-        return Delivery("stored", LINE_GONE)
-
-    def quiet(self, agent: Agent) -> None:
-        """Nothing is unread any more: takes back what a rung has left on show, whichever process that was. Never
-        raises."""
-        if agent.pane_id is None:
-            return
-        for name in channels_of(agent, self._rungs):
-            try:
-                take_back = getattr(self._rungs[name](), "quiet", None)
-                if take_back is not None:
-                    take_back(agent)
-            except Exception as error:  # noqa: BLE001 - as in `_try`
-                logger.warning("%s could not be taken back: %s: %s", name, type(error).__name__, error)
-
-    def _try(self, name: str, agent: Agent, line: str) -> Delivery:
-        try:
-            return self._rungs[name]().ring(agent, line)
-        except Exception as error:  # noqa: BLE001 - a rung is a door: whatever breaks in it, the next one is tried
-            logger.warning("the doorbell %s failed: %s: %s", name, type(error).__name__, error)
-            return Delivery("stored", f"failed_{type(error).__name__}")
+    unknown = UnknownScreens(workspace.files, workspace.path / "unknown_screens")
+    return TmuxNotifier(settings.limits.submit_pause_seconds, load_profiles(workspace.root / "hosts"), unknown.save)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.notify.line import sanitized
+from multi_agent_mcp.notify.channel import Channel
+from multi_agent_mcp.notify.wording import sanitized
 
 CALL_SECONDS = 5.0
 
@@ -19,7 +20,7 @@ _APPLESCRIPT = (
 )
 
 
-class DesktopNotifier:
+class DesktopNotifier(Channel):
     """`osascript` where it is on PATH (macOS), else `notify-send` (Linux)."""
 
     name = "desktop"

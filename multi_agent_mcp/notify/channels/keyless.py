@@ -1,4 +1,4 @@
-"""The rungs that need no key: a waiter in the host, and Codex's own queue."""
+"""The channels that press no key: a waiter in the host, and Codex's own queue."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from collections.abc import Callable
 from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.notify.line import sanitized
+from multi_agent_mcp.notify.channel import HOOK, Channel
+from multi_agent_mcp.notify.wording import sanitized
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.record import Record
 from multi_agent_mcp.system.process import is_alive
@@ -19,11 +20,11 @@ CODEX_SECONDS = 5.0
 _THREAD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{7,127}")
 
 
-class HookChannel:
+class HookChannel(Channel):
     """A waiter that the host runs in the background (Claude Code's `asyncRewake`) watches the mailbox and wakes the
-    model itself. While `{session}/.hooks/{agent_id}.armed` names a living process there is nothing else to do."""
+    model itself. While `{session}/.hooks/{agent_id}.armed` names a living process the ring is left to it."""
 
-    name = "hook"
+    name = HOOK
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -33,13 +34,13 @@ class HookChannel:
         pid = Record(self._files, self._files.base / ".hooks" / f"{agent.id}.armed").read()
         return None if isinstance(pid, int) and pid > 1 and is_alive(pid, None) else "no_hook"
 
-    def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - the waiter words its own line
+    def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - the waiter makes its own line
         """`rung` while a waiter lives, else `stored`."""
         reason = self.check(agent)
-        return Delivery("rung", "hook") if reason is None else Delivery("stored", reason)
+        return Delivery("rung", HOOK) if reason is None else Delivery("stored", reason)
 
 
-class CodexQueue:
+class CodexQueue(Channel):
     """`codex queue`: the line goes to the thread without a key; drafts stay, dialogs are waited out
     (docs/hosts.md, Waking without keys)."""
 

@@ -1,4 +1,4 @@
-"""A doorbell that only writes down what it would have rung; for tests and for panes that are not to be typed into."""
+"""A channel that only records what it would have rung: for tests, and for agents that no human or program plays."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.notify.channel import Channel
 
 
 @dataclass
-class Recorder:
+class Recorder(Channel):
     """Remembers every ring and answers with `outcome`."""
 
     outcome: Delivery = field(default_factory=lambda: Delivery("submitted"))

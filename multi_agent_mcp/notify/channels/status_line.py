@@ -1,4 +1,4 @@
-"""The lowest rung: a tmux session option for a status line."""
+"""The last channel: a tmux session option for a status line."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from libtmux import exc
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.notify.tmux.client import GONE, Tmux, probe
+from multi_agent_mcp.notify.channel import Channel
+from multi_agent_mcp.notify.tmux.client import Tmux
+from multi_agent_mcp.notify.tmux.snapshot import GONE, probe
 
 OPTION = "@ipc_unread"
 
 
-class StatusLine:
+class StatusLine(Channel):
     """Sets `@ipc_unread` of the agent's tmux session to `worker-a:3 worker-b:1`, for `#{@ipc_unread}` in
-    `status-right`. It tells a human who looks and wakes nobody, so it never counts as rung."""
+    `status-right`. It informs a human who looks and wakes no agent, so it never counts as rung."""
 
     name = "status_line"
 
@@ -37,8 +39,7 @@ class StatusLine:
             return Delivery("stored", "no_tmux")
         return Delivery("stored", "status_line" if shown else "tmux_gone")
 
-    def quiet(self, agent: Agent) -> None:
-        """Nothing is unread any more: the agent's count goes, whoever has set it."""
+    def clear(self, agent: Agent) -> None:
         self.ring(agent, "")
 
 

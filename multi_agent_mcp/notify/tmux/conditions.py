@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.notify.tmux.client import printable
 from multi_agent_mcp.notify.tmux.profiles import Profile
 from multi_agent_mcp.notify.tmux.screens import Composer, Screen
 from multi_agent_mcp.notify.tmux.snapshot import PaneSnapshot
-from multi_agent_mcp.notify.tmux.values import printable
 
 _POSIX_SPECIAL = re.compile(r"([\\^$.|?*+()\[\]{}])")
 
@@ -27,8 +27,8 @@ def all_of(conditions: Sequence[str]) -> str:
 
 
 def safe_pane(agent: Agent, command: str) -> list[str]:
-    """The gates of tmux: it is the registered pane of the registered server, alive, takes input, is in no mode and
-    not synchronized with others, and the foreground command is the one that was looked at (Pane identity, Live input,
+    """What tmux itself knows: it is the registered pane of the registered server, alive, takes input, is in no mode
+    and not synchronized with others, and the foreground command is the one of the snapshot (Pane identity, Live input,
     No shells)."""
     conditions = [
         same("pane_id", agent.pane_id),
@@ -43,7 +43,7 @@ def safe_pane(agent: Agent, command: str) -> list[str]:
 
 
 def same_screen(profile: Profile, screen: Screen, composer: Composer) -> list[str]:
-    """The pane still shows what was looked at: the cursor where it was, the composer's first row as it was, and no
+    """The pane still shows what the snapshot shows: the cursor where it was, the composer's first row as it was, and no
     dialog's words where there were none."""
     row = screen.rows[composer.first]
     return [*same_cursor(screen), _shown(f"^{literal(row)}$", screen), *no_dialog(profile, screen)]
@@ -56,10 +56,10 @@ def same_line(profile: Profile, screen: Screen, composer: Composer) -> list[str]
     return [*same_cursor(screen), *(_shown(f"^{literal(row)}$", screen) for row in rows), *no_dialog(profile, screen)]
 
 
-def same_human(look: PaneSnapshot) -> list[str]:
+def same_human(snapshot: PaneSnapshot) -> list[str]:
     """No human has pressed a key since, in a client that shows the pane. tmux notes a key before it hands it on, so
     none can slip in between (Human first)."""
-    return [same("client_activity", look.activity)] if look.last_key else []
+    return [same("client_activity", snapshot.activity)] if snapshot.last_key else []
 
 
 def same_cursor(screen: Screen) -> list[str]:
@@ -90,5 +90,5 @@ def escaped(pattern: str) -> str:
 
 
 def _shown(pattern: str, screen: Screen) -> str:
-    """The first row that matches is the same as when it was looked at (0: none does)."""
+    """The first row that matches is the same as in the snapshot (0: none does)."""
     return f"#{{==:#{{C/r:{escaped(pattern)}}},{screen.row_of(pattern)}}}"

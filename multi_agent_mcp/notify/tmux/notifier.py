@@ -1,10 +1,9 @@
-"""The pane doorbell: one line typed into somebody else's terminal, or not at all
-(docs/protocol.md, Typing into a pane).
+"""The channel that types one line into an agent's pane, or nothing at all (docs/protocol.md, Typing into a pane).
 
-One call looks and decides; a pane with a draft or a dialog costs no second one. Then all gates and the paste are one
+One snapshot decides; a pane with a draft or a dialog costs no second call. Then all conditions and the paste are one
 tmux command, so nothing can change in between (One command). The line goes through a paste buffer of its own (Paste
 buffer, Harmless text) into a pane that is addressed by `%id` and recognised by its process and its server (Pane
-identity). The submit key is pressed only while our own line, with its tag, is what stands in the composer (Own line
+identity). The submit key follows only while our own line, with its tag, is all that stands in the composer (Own line
 only). Nothing but the line and that key is ever sent (No other keys).
 """
 
@@ -19,48 +18,43 @@ from libtmux import exc
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.notify.channel import LINE_GONE
-from multi_agent_mcp.notify.line import sanitized
-from multi_agent_mcp.notify.tmux import conditions as gates
-from multi_agent_mcp.notify.tmux.client import GONE, PANE_ID, Tmux
-from multi_agent_mcp.notify.tmux.profiles import Profile, Profiles
-from multi_agent_mcp.notify.tmux.programs import recognise
-from multi_agent_mcp.notify.tmux.screens import (
-    IDLE,
-    MARK,
-    OURS,
-    TYPEABLE,
-    UNKNOWN,
-    Screen,
-    classify,
-)
-from multi_agent_mcp.notify.tmux.snapshot import PaneSnapshot, take_snapshot
-from multi_agent_mcp.notify.tmux.submit import NOT_ECHOED, SETTLE_SECONDS, enter, finish, gate
+from multi_agent_mcp.notify.channel import LINE_GONE, Channel
+from multi_agent_mcp.notify.tmux import conditions
+from multi_agent_mcp.notify.tmux.client import PANE_ID, Tmux
+from multi_agent_mcp.notify.tmux.profiles import Profile, Profiles, recognise
+from multi_agent_mcp.notify.tmux.screens import IDLE, OURS, PREFIX, TYPEABLE, UNKNOWN, Screen, classify
+from multi_agent_mcp.notify.tmux.snapshot import GONE, PaneSnapshot, take_snapshot
 from multi_agent_mcp.notify.tmux.typing import (
     CHANGED,
     ENDED,
+    NOT_ECHOED,
     NOT_SUBMITTED,
+    SETTLE_SECONDS,
     Attempt,
-    forget_line,
-    has_left_cursor,
+    clear_marker,
+    enter,
+    finish,
+    left_cursor_row,
     paste,
     press,
-    stranger,
+    program_changed,
 )
+from multi_agent_mcp.notify.wording import sanitized
 
 QUIET_SECONDS = 3.0
 LASTS_SECONDS = 0.05
-LOOK_SECONDS = 0.01  # what a look takes: the last one falls into the pause
+SNAPSHOT_SECONDS = 0.01  # what a snapshot takes: the last one falls into the pause
 ATTEMPTS = 3
 UNKNOWN_SCREEN = "unknown_screen"
-"""The reason when a known host shows what nobody has described; kept, so that the profile can be mended."""
+"""The reason when a known host shows what no profile describes; saved, so that the profile can be corrected."""
 _TAG_LETTERS = "23456789bcdfghjkmnpqrstvwxz"  # no vowels: no words
 
-Keep = Callable[[str, Screen], None]
+SaveScreen = Callable[[str, Screen], None]
 
 
-class TmuxNotifier:
-    """Rings an agent in its registered pane. `keep` is handed the screens of known hosts that nobody has described."""
+class TmuxNotifier(Channel):
+    """Rings an agent in its registered pane. `save_screen` gets the host's name and its screen where no profile
+    describes that."""
 
     name = "tmux"
 
@@ -68,13 +62,13 @@ class TmuxNotifier:
         self,
         submit_pause_seconds: float,
         profiles: Profiles,
-        keep: Keep | None = None,
+        save_screen: SaveScreen | None = None,
         quiet_seconds: float = QUIET_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.submit_pause_seconds = submit_pause_seconds
         self.profiles = profiles
-        self.keep = keep
+        self.save_screen = save_screen
         self.quiet_seconds = quiet_seconds
         self.clock = clock
 
@@ -91,121 +85,124 @@ class TmuxNotifier:
             return Delivery("stored", "no_tmux")
 
     def check(self, agent: Agent) -> str | None:
-        """Why nothing would be typed at this moment, or None: the gates of tmux, a human who types, and what the host
-        shows. One call of tmux."""
+        """Why nothing would be typed at this moment, or None: tmux's own conditions, a human who types, and what the
+        host shows. One call of tmux."""
         try:
-            visit = self._visit(agent)
+            attempt = self._attempt(agent)
         except exc.TmuxCommandNotFound:
             return "no_tmux"
-        return visit if isinstance(visit, str) else _untypeable(visit)
+        return attempt if isinstance(attempt, str) else _untypeable(attempt)
 
     def screen(self, agent: Agent) -> str:
-        """The host and what it shows (`claude: draft`), else why nobody can look; for `doctor`."""
+        """The host and what it shows (`claude: draft`), else why there is no snapshot; for `doctor`."""
         try:
-            visit = self._visit(agent)
+            attempt = self._attempt(agent)
         except exc.TmuxCommandNotFound:
             return "no_tmux"
-        return visit if isinstance(visit, str) else f"{visit.profile.name}: {visit.sight.state}"
+        return attempt if isinstance(attempt, str) else f"{attempt.profile.name}: {attempt.shown.state}"
 
     def finish(self, agent: Agent) -> Delivery:
         """Enters a line of ours that was left in the composer, because its echo came late or a human typed: `submitted`
         once it was entered; `stored` with `line_gone` when there is none (any more), else with what forbids the key
         now. Pastes nothing."""
         try:
-            visit = self._visit(agent)
+            attempt = self._attempt(agent)
         except exc.TmuxCommandNotFound:
             return Delivery("stored", LINE_GONE)
-        if isinstance(visit, str):
-            return Delivery("stored", LINE_GONE if visit in (*GONE, *ENDED) else visit)
-        if visit.sight.state == OURS:
-            return finish(visit)
-        reason = _untypeable(visit)
-        composer = visit.sight.composer
-        elsewhere = reason != NOT_ECHOED and composer is not None and MARK not in composer.typed
+        if isinstance(attempt, str):
+            return Delivery("stored", LINE_GONE if attempt in (*GONE, *ENDED) else attempt)
+        if attempt.shown.state == OURS:
+            return finish(attempt)
+        reason = _untypeable(attempt)
+        composer = attempt.shown.composer
+        elsewhere = reason != NOT_ECHOED and composer is not None and PREFIX not in composer.typed
         return Delivery("stored", LINE_GONE if reason is None or elsewhere else reason)
 
     def _ring(self, agent: Agent, line: str) -> Delivery:
-        visit = self._visit(agent)
-        if isinstance(visit, str):
-            if visit == "shell":
+        attempt = self._attempt(agent)
+        if isinstance(attempt, str):
+            if attempt == "shell":
                 _show_status(agent, line)
-            return Delivery("stored", visit)
-        if (reason := _untypeable(visit)) is not None:
-            if reason == UNKNOWN_SCREEN and self.keep is not None and self._lasts(visit):
-                self.keep(visit.profile.name, visit.seen.screen)
+            return Delivery("stored", attempt)
+        if (reason := _untypeable(attempt)) is not None:
+            if reason == UNKNOWN_SCREEN and self.save_screen is not None and self._lasts(attempt):
+                self.save_screen(attempt.profile.name, attempt.snapshot.screen)
             return Delivery("stored", reason)
-        if visit.profile.composer is None:
-            return self._to_line_reader(visit, line)
-        return finish(visit) if visit.sight.state == OURS else self._to_composer(visit, line)
+        if attempt.profile.composer is None:
+            return self._to_line_reader(attempt, line)
+        return finish(attempt) if attempt.shown.state == OURS else self._to_composer(attempt, line)
 
-    def _visit(self, agent: Agent) -> Attempt | str:
-        """One look at the agent's pane; the reason when nothing may be typed there whatever it shows: tmux says so, the
-        program is a stranger, a human types."""
+    def _attempt(self, agent: Agent) -> Attempt | str:
+        """Begins with a snapshot of the agent's pane. The reason when nothing may be typed there, whatever it shows:
+        tmux forbids it, the program is unknown, a human types."""
         if agent.pane_id is None or agent.socket_path is None or not PANE_ID.fullmatch(agent.pane_id):
             return "no_pane"
         began, server = time.monotonic(), _server(agent)
-        seen = take_snapshot(server, agent.pane_id)
-        if isinstance(seen, str):
-            return seen
-        if (reason := seen.facts.refusal(agent)) is not None:
+        snapshot = take_snapshot(server, agent.pane_id)
+        if isinstance(snapshot, str):
+            return snapshot
+        if (reason := snapshot.facts.refusal(agent)) is not None:
             return reason
-        profile = recognise(agent, seen.facts.pane_pid, seen.facts.command, self.profiles)
+        profile = recognise(agent, snapshot.facts.pane_pid, snapshot.facts.command, self.profiles)
         if isinstance(profile, str):
             return profile
-        if self._is_typing(seen):
+        if self._is_typing(snapshot):
             return "human_typing"
-        sight = classify(profile, seen.screen)
-        visit = Attempt(server, agent, agent.pane_id, self.profiles, profile, seen, sight, began)
-        if visit.has_shown:
-            forget_line(visit)
-        return visit
+        shown = classify(profile, snapshot.screen)
+        attempt = Attempt(server, agent, agent.pane_id, self.profiles, profile, snapshot, shown, began)
+        if attempt.has_echoed:
+            clear_marker(attempt)
+        return attempt
 
-    def _is_typing(self, seen: PaneSnapshot) -> bool:
+    def _is_typing(self, snapshot: PaneSnapshot) -> bool:
         """Whether a human has pressed a key a moment ago. A key that lies further in the future was pressed before the
         clock was set back: it must not silence the doorbell until the clock has caught up."""
-        return abs(self.clock() - seen.last_key) < self.quiet_seconds
+        return abs(self.clock() - snapshot.last_key) < self.quiet_seconds
 
-    def _lasts(self, visit: Attempt) -> bool:
-        """Whether the screen stays; a frame caught half drawn is not worth keeping."""
+    def _lasts(self, attempt: Attempt) -> bool:
+        """Whether the screen stays; a frame caught half drawn is not worth saving."""
         time.sleep(LASTS_SECONDS)
-        again = take_snapshot(visit.server, visit.pane)
-        return not isinstance(again, str) and again.screen == visit.seen.screen
+        again = take_snapshot(attempt.server, attempt.pane)
+        return not isinstance(again, str) and again.screen == attempt.snapshot.screen
 
-    def _to_line_reader(self, visit: Attempt, line: str) -> Delivery:
-        """A program that is declared to read lines: its screen says nothing. The gates of tmux, a pause, Enter."""
-        condition = gate(visit, [])
-        if (kept := paste(visit, condition, line)) is not None:
-            return Delivery("stored", kept)
-        time.sleep(self._pause(visit.profile))
-        if (kept := stranger(visit) or press(visit, condition, visit.profile.submit[IDLE][0])) is not None:
-            return Delivery("rung", kept)
-        entered = timedelta(seconds=time.monotonic() - visit.began)
-        if has_left_cursor(visit, line):
+    def _to_line_reader(self, attempt: Attempt, line: str) -> Delivery:
+        """A program that is declared to read lines: its screen says nothing. tmux's own conditions, a pause, Enter."""
+        condition = attempt.condition()
+        if (reason := paste(attempt, condition, line)) is not None:
+            return Delivery("stored", reason)
+        time.sleep(self._pause(attempt.profile))
+        if (
+            reason := program_changed(attempt) or press(attempt, condition, attempt.profile.submit[IDLE][0])
+        ) is not None:
+            return Delivery("rung", reason)
+        entered = timedelta(seconds=time.monotonic() - attempt.began)
+        if left_cursor_row(attempt, line):
             return Delivery("submitted", entered_after=entered)
         return Delivery("rung", NOT_SUBMITTED)
 
-    def _to_composer(self, visit: Attempt, line: str) -> Delivery:
-        composer, screen = visit.sight.composer, visit.seen.screen
+    def _to_composer(self, attempt: Attempt, line: str) -> Delivery:
+        composer, screen = attempt.shown.composer, attempt.snapshot.screen
         assert composer is not None  # noqa: S101 - `idle` and `busy` have one, by `classify`
         tag = _new_tag(screen)
-        text, condition = f"{line} #{tag}", gate(visit, gates.same_screen(visit.profile, screen, composer))
-        if (kept := paste(visit, condition, text, tag)) is not None:
-            return Delivery("stored", kept)
-        pause, typed = self._pause(visit.profile), time.monotonic()
-        time.sleep(max(0.0, pause - LOOK_SECONDS))
-        return enter(visit, text, typed + pause + SETTLE_SECONDS, not_before=typed + pause)
+        text = f"{line} #{tag}"
+        condition = attempt.condition(*conditions.same_screen(attempt.profile, screen, composer))
+        if (reason := paste(attempt, condition, text, tag)) is not None:
+            return Delivery("stored", reason)
+        pause, typed = self._pause(attempt.profile), time.monotonic()
+        time.sleep(max(0.0, pause - SNAPSHOT_SECONDS))
+        return enter(attempt, text, typed + pause + SETTLE_SECONDS, not_before=typed + pause)
 
     def _pause(self, profile: Profile) -> float:
         return self.submit_pause_seconds if profile.pause_seconds is None else profile.pause_seconds
 
 
-def _untypeable(visit: Attempt) -> str | None:
+def _untypeable(attempt: Attempt) -> str | None:
     """The reason for a screen that is not to be typed into, or None."""
-    if visit.sight.state in TYPEABLE and visit.awaits_echo:
+    if attempt.shown.state in TYPEABLE and attempt.awaits_echo:
         return NOT_ECHOED  # a second line would be merged with the first
-    if visit.profile.composer is None or visit.sight.state in (*TYPEABLE, OURS):
+    if attempt.profile.composer is None or attempt.shown.state in (*TYPEABLE, OURS):
         return None
-    return UNKNOWN_SCREEN if visit.sight.state == UNKNOWN else visit.sight.state
+    return UNKNOWN_SCREEN if attempt.shown.state == UNKNOWN else attempt.shown.state
 
 
 def _server(agent: Agent) -> Tmux:
@@ -218,12 +215,12 @@ def _server(agent: Agent) -> Tmux:
 def _new_tag(screen: Screen) -> str:
     """Four letters that stand nowhere on the screen."""
     while True:
-        tag = "".join(random.choices(_TAG_LETTERS, k=4))  # noqa: S311 - a mark, not a secret
+        tag = "".join(random.choices(_TAG_LETTERS, k=4))  # noqa: S311 - a tag, not a secret
         if not any(tag in row for row in screen.rows):
             return tag
 
 
 def _show_status(agent: Agent, line: str) -> None:
-    """The agent has quit to its shell: nothing is typed, but a client that shows the pane is told (No shells)."""
+    """The agent has quit to its shell: nothing is typed, but clients that show the pane display it (No shells)."""
     literal = line.replace("#", "##").replace("%", "%%")  # -l would say so, from tmux 3.4 on
     _server(agent).cmd("display-message", "-t", str(agent.pane_id), "-d", "5000", literal)

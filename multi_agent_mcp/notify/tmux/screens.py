@@ -1,6 +1,6 @@
-"""What a host shows: idle, busy, somebody's draft, a dialog … Pure; nothing here talks to tmux.
+"""What a host shows: idle, busy, a human's draft, a dialog … Pure; nothing here talks to tmux.
 
-Fail closed: typing is harmless only in `idle` and `busy`. What is neither, and what nobody has described (`unknown`),
+Fail closed: typing is harmless only in `idle` and `busy`. What is neither, and what no profile describes (`unknown`),
 is left alone (docs/protocol.md, Typing into a pane, Fail closed; docs/hosts.md, Telling the states apart).
 """
 
@@ -17,7 +17,7 @@ IDLE, BUSY, DRAFT, OURS, UNKNOWN = "idle", "busy", "draft", "our_line", "unknown
 TYPEABLE = (IDLE, BUSY)
 _TALLEST_COMPOSER = 30
 _NEAR_ROWS = 12
-MARK = "[IPC]"
+PREFIX = "[IPC]"
 """What every line of ours begins with."""
 _OURS = re.compile(r"\[IPC\][^#]{1,120}#([0-9a-z]{4})")
 _ESCAPE = re.compile(r"\x1b\[([0-9;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-9;:?]*[A-Za-z]|[\x0e\x0f]")
@@ -55,7 +55,7 @@ class Composer:
 
 
 @dataclass(frozen=True)
-class Sight:
+class Classification:
     """What a screen was taken for, and the composer where one was found."""
 
     state: str
@@ -67,7 +67,7 @@ class Sight:
         assert self.composer is not None  # noqa: S101 - `idle`, `busy` and `our_line` have one, by `classify`
         return self.composer
 
-    def shows(self, tag: str) -> bool:
+    def has_line(self, tag: str) -> bool:
         """Whether the line with this tag stands in the composer, also beside something else."""
         return self.composer is not None and f"#{tag}" in squeezed(self.composer.text)
 
@@ -77,25 +77,25 @@ class Sight:
         return tag_of(self.composer.typed) if self.composer is not None else None
 
 
-def classify(profile: Profile, screen: Screen) -> Sight:
+def classify(profile: Profile, screen: Screen) -> Classification:
     """What the host is doing. Only a composer at the cursor, empty, and with no dialog's words below it is `idle` or
     `busy`."""
     if screen.dead or screen.in_mode:
-        return Sight("pane_dead" if screen.dead else "copy_mode")
+        return Classification("pane_dead" if screen.dead else "copy_mode")
     shape = profile.composer
     composer = find_composer(shape, screen) if shape is not None else None
     if (view := _view(profile, screen, composer)) is not None:
-        return Sight(view, composer)
+        return Classification(view, composer)
     if shape is None or composer is None:
-        return Sight(UNKNOWN)
+        return Classification(UNKNOWN)
     if composer.mode is not None:
-        return Sight(composer.mode, composer)
+        return Classification(composer.mode, composer)
     if composer.typed:
-        return Sight(_typed(composer, screen), composer)
+        return Classification(_typed(composer, screen), composer)
     placed = screen.cursor_x == shape.column and screen.cursor_y == composer.first
     if not placed or (shape.placeholder_required and not composer.text):
-        return Sight(UNKNOWN, composer)
-    return Sight(BUSY if is_busy(profile, screen, composer) else IDLE, composer)
+        return Classification(UNKNOWN, composer)
+    return Classification(BUSY if is_busy(profile, screen, composer) else IDLE, composer)
 
 
 def is_busy(profile: Profile, screen: Screen, composer: Composer) -> bool:
@@ -202,15 +202,15 @@ def parsed(lines: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """`capture-pane -e` → the plain rows and the solid ones. Attributes run on from row to row."""
     plain, solid, faint = [], [], False
     for line in lines:
-        text, kept, at = "", "", 0
+        text, solid_text, at = "", "", 0
         for found in _ESCAPE.finditer(line):
             part = line[at : found.start()]
-            text, kept = text + part, kept + (" " * len(part) if faint else part)
+            text, solid_text = text + part, solid_text + (" " * len(part) if faint else part)
             faint = _faint(found[1], faint) if found[1] is not None else faint
             at = found.end()
         part = line[at:]
         plain.append((text + part).rstrip(" "))
-        solid.append((kept + (" " * len(part) if faint else part)).rstrip(" "))
+        solid.append((solid_text + (" " * len(part) if faint else part)).rstrip(" "))
     return tuple(plain), tuple(solid)
 
 
@@ -226,15 +226,3 @@ def _faint(parameters: str, faint: bool) -> bool:
         elif code in ("38", "48", "58"):
             del codes[: 2 if codes[:1] == ["5"] else 4]
     return faint
-
-
-def shape_of(rows: Iterable[str]) -> str:
-    """A screen without what it says: letters become x, digits 9; rules, boxes and punctuation stay."""
-    text = "\n".join("".join(map(_redacted, row)).rstrip() for row in rows)
-    return text.strip("\n") + "\n"
-
-
-def _redacted(character: str) -> str:
-    if character.isnumeric():
-        return "9"
-    return "x" if character.isalpha() else character

@@ -1,21 +1,153 @@
-"""One look at a pane, in one call of tmux: its facts, who sits before it, and its screen."""
+"""A snapshot of a pane, by one call of tmux: its facts, the humans at it, and its screen; and the marker that we leave
+on it (docs/protocol.md, Typing into a pane)."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
-from multi_agent_mcp.notify.tmux.client import FACTS_FORMAT, PaneFacts, Tmux, pane_filter, parse_facts
-from multi_agent_mcp.notify.tmux.screens import Screen, parsed
-from multi_agent_mcp.notify.tmux.values import number
+from libtmux import exc
 
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.notify.tmux.client import Tmux, columns_format, number, pane_filter, parse_columns
+from multi_agent_mcp.notify.tmux.profiles import Profiles, load_profiles, recognise
+from multi_agent_mcp.notify.tmux.screens import Screen, parsed
+
+MARKER_OPTION = "@ipc_line"
+"""A tmux option of the pane, set in the same command as the paste and as the key, whichever process sends them. A host
+with much to do shows nothing of either for a while; its screen alone would invite a second paste, or a second key,
+which it would then read together with the first (Slow hosts)."""
+ECHO_SECONDS = 10.0
+"""How long a host may take to show what was pasted. Meanwhile an empty composer proves nothing."""
+KEY_SECONDS = 10.0
+"""How long a host may take to act on a key. Meanwhile a line that stands there proves nothing."""
+GONE = ("no_pane", "pane_gone", "pane_changed", "tmux_gone", "tmux_restarted", "no_tmux")
+"""Answers of `probe` by which the registered pane is there no more."""
+_NUMBERS = {
+    "pane_pid": "pane_pid",
+    "tmux_pid": "pid",
+    "height": "pane_height",
+    "cursor_x": "cursor_x",
+    "cursor_y": "cursor_y",
+}
+_FLAGS = {
+    "dead": "pane_dead",
+    "in_mode": "pane_in_mode",
+    "input_off": "pane_input_off",
+    "synchronized": "pane_synchronized",
+    "cursor_flag": "cursor_flag",
+}
+_TEXTS = {
+    "pane_id": "pane_id",
+    "window_id": "window_id",
+    "command": "pane_current_command",
+    "marker": MARKER_OPTION,
+    "title": "pane_title",
+}
+_COLUMNS = {**_NUMBERS, **_FLAGS, **_TEXTS}
+"""The fields of `PaneFacts` and tmux's names for them."""
+FACTS_FORMAT = columns_format(_COLUMNS.values())
 _CLIENT, _SCREEN = "client", "screen"
 _CLIENT_FORMAT = f"{_CLIENT}\t#{{window_id}}\t#{{client_activity}}\t#{{client_readonly}}"
 
 
 @dataclass(frozen=True)
+class PaneMarker:
+    """The last line of ours that was pasted into a pane: its tag, the process it was pasted to, when that or its last
+    key was, and how many keys there were. The time is the machine's since its start: other processes read the same one,
+    and setting the clock does not move it."""
+
+    tag: str
+    pane_pid: int
+    at: int
+    keys: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> PaneMarker | None:
+        """None for an option that is not set, or not by us."""
+        tag, *values = text.split(":")
+        pane_pid, at, keys = map(number, values) if len(values) == 3 else (None, None, None)
+        if pane_pid is None or at is None or keys is None:
+            return None
+        return cls(tag, pane_pid, at, keys)
+
+    def __str__(self) -> str:
+        return f"{self.tag}:{self.pane_pid}:{self.at}:{self.keys}"
+
+    def younger_than(self, seconds: float) -> bool:
+        return 0 <= machine_time() - self.at < seconds
+
+
+def machine_time() -> int:
+    """Whole seconds since the machine's start."""
+    return int(time.monotonic())
+
+
+@dataclass(frozen=True)
+class PaneFacts:
+    """What tmux says of a pane at one moment."""
+
+    pane_pid: int
+    tmux_pid: int
+    height: int
+    cursor_x: int
+    cursor_y: int
+    dead: bool
+    in_mode: bool
+    input_off: bool
+    synchronized: bool
+    cursor_flag: bool
+    pane_id: str
+    window_id: str
+    command: str
+    marker: str
+    title: str
+
+    def refusal(self, agent: Agent) -> str | None:
+        """Why nothing may be typed, or None. The same conditions as `conditions.safe_pane`, as reasons."""
+        reasons = {
+            "pane_gone": self.pane_id != agent.pane_id,
+            "tmux_restarted": agent.tmux_pid is not None and self.tmux_pid != agent.tmux_pid,
+            "pane_changed": agent.pane_pid is not None and self.pane_pid != agent.pane_pid,
+            "pane_dead": self.dead,
+            "copy_mode": self.in_mode,
+            "input_off": self.input_off,
+            "synchronized": self.synchronized,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def parse_facts(line: str) -> PaneFacts | None:
+    """A line of `FACTS_FORMAT`; None for anything else."""
+    values = parse_columns(line, tuple(_COLUMNS), _NUMBERS)
+    if values is None:
+        return None
+    return PaneFacts(**values | {flag: values[flag] not in ("", "0") for flag in _FLAGS})
+
+
+def probe(agent: Agent, profiles: Profiles | None = None) -> str | None:
+    """Why this agent's pane could not be rung at this moment, whatever it shows, or None. Types nothing."""
+    if agent.pane_id is None or agent.socket_path is None:
+        return "no_pane"
+    wanted = pane_filter(agent.pane_id)
+    try:
+        found = Tmux(socket_path=agent.socket_path).cmd("list-panes", "-a", "-f", wanted, "-F", FACTS_FORMAT)
+    except exc.TmuxCommandNotFound:
+        return "no_tmux"
+    if found.returncode:
+        return "tmux_gone"
+    if (facts := parse_facts(found.stdout[0]) if found.stdout else None) is None:
+        return "pane_gone"
+    if (reason := facts.refusal(agent)) is not None:
+        return reason
+    profile = recognise(agent, facts.pane_pid, facts.command, profiles or load_profiles())
+    return profile if isinstance(profile, str) else None
+
+
+@dataclass(frozen=True)
 class PaneSnapshot:
-    """What one call saw. `last_key` is when a human last pressed a key in a client that shows the pane (seconds since
-    the epoch, whole ones; 0: no client shows it); `activity` is the same as a gate can ask for it."""
+    """`last_key` is when a human last pressed a key in a client that shows the pane (seconds since
+    the epoch, whole ones; 0: no client shows it); `activity` is the same as a condition can ask for it."""
 
     facts: PaneFacts
     screen: Screen
@@ -24,7 +156,7 @@ class PaneSnapshot:
 
 
 def take_snapshot(server: Tmux, pane_id: str) -> PaneSnapshot | str:
-    """Looks at a pane; else says why that was not possible."""
+    """Takes a snapshot; else says why that was not possible."""
     done = server.cmd(
         "list-panes", "-a", "-f", pane_filter(pane_id), "-F", FACTS_FORMAT, ";",
         "list-clients", "-F", _CLIENT_FORMAT, ";",

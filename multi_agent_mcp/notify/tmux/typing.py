@@ -1,102 +1,249 @@
-"""The hand that types: a paste and a key, each in one tmux command with everything it depends on, and the look
-afterwards (docs/protocol.md, Typing into a pane, One command, Separate key)."""
+"""Typing: a paste and a key, each in one tmux command with everything it depends on, and the verification afterwards
+(docs/protocol.md, Typing into a pane, One command, Separate key). The submit key is pressed only while our own line,
+with its tag, is all that stands in the composer (Own line only)."""
 
 from __future__ import annotations
 
 import os
 import time
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.notify.tmux.client import FACTS_FORMAT, Tmux, parse_facts
-from multi_agent_mcp.notify.tmux.pane_marker import ECHO_SECONDS, OPTION, LineMark, machine_time
-from multi_agent_mcp.notify.tmux.profiles import Profile, Profiles
-from multi_agent_mcp.notify.tmux.programs import recognise
-from multi_agent_mcp.notify.tmux.screens import UNKNOWN, Sight, classify
-from multi_agent_mcp.notify.tmux.snapshot import PaneSnapshot, take_snapshot
+from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.notify.tmux import conditions
+from multi_agent_mcp.notify.tmux.client import Tmux
+from multi_agent_mcp.notify.tmux.profiles import Profile, Profiles, recognise
+from multi_agent_mcp.notify.tmux.screens import (
+    BUSY,
+    IDLE,
+    OURS,
+    TYPEABLE,
+    UNKNOWN,
+    Classification,
+    classify,
+    is_busy,
+    squeezed,
+    tag_of,
+)
+from multi_agent_mcp.notify.tmux.snapshot import (
+    ECHO_SECONDS,
+    FACTS_FORMAT,
+    KEY_SECONDS,
+    MARKER_OPTION,
+    PaneMarker,
+    PaneSnapshot,
+    machine_time,
+    parse_facts,
+    take_snapshot,
+)
 
 ENDED = ("pane_gone", "tmux_restarted", "pane_changed", "pane_dead", "shell")
-CHANGED, NOT_SUBMITTED = "changed_meanwhile", "not_submitted"
+CHANGED, NOT_ECHOED, NOT_SUBMITTED = "changed_meanwhile", "not_echoed", "not_submitted"
+SETTLE_SECONDS = 0.6
+"""How long after the pause the key may still follow the paste. Both hosts hold a dialog back for 1 s after the last
+input to the composer; a key that comes later could meet one that opens in that very moment."""
+POLL_SECONDS = 0.01
 VERIFY_PAUSES = (0.01, 0.03, 0.06, 0.15, 0.3)
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt: whom, where, and what was taken for what."""
+    """One attempt to ring in a pane: the snapshot it is based on, and what that was taken for."""
 
     server: Tmux
     agent: Agent
     pane: str
     profiles: Profiles
     profile: Profile
-    seen: PaneSnapshot
-    sight: Sight
+    snapshot: PaneSnapshot
+    shown: Classification
     began: float
 
     @property
-    def mark(self) -> LineMark | None:
+    def marker(self) -> PaneMarker | None:
         """The last line of ours that was pasted to the program that runs there."""
-        mark = LineMark.parse(self.seen.facts.line)
-        return mark if mark is not None and mark.pane_pid == self.seen.facts.pane_pid else None
+        marker = PaneMarker.parse(self.snapshot.facts.marker)
+        return marker if marker is not None and marker.pane_pid == self.snapshot.facts.pane_pid else None
 
     @property
     def awaits_echo(self) -> bool:
         """Whether a line was pasted a moment ago that the host has not shown yet."""
-        mark = self.mark
-        return mark is not None and not mark.keys and not self.sight.shows(mark.tag) and mark.younger_than(ECHO_SECONDS)
+        marker = self.marker
+        pasted = marker is not None and not marker.keys and marker.younger_than(ECHO_SECONDS)
+        return pasted and marker is not None and not self.shown.has_line(marker.tag)
 
     @property
-    def has_shown(self) -> bool:
-        """Whether the screen says from now on what has become of the line, so that the mark is of no use."""
-        return self.mark is not None and not self.mark.keys and self.sight.shows(self.mark.tag)
+    def has_echoed(self) -> bool:
+        """Whether the screen says from now on what has become of the line, so that the marker is of no use."""
+        return self.marker is not None and not self.marker.keys and self.shown.has_line(self.marker.tag)
+
+    def condition(self, *more: str) -> str:
+        """Everything that must hold for a key or a paste, as one condition for tmux."""
+        safe = conditions.safe_pane(self.agent, self.snapshot.facts.command)
+        return conditions.all_of([*safe, *conditions.same_human(self.snapshot), *more])
 
 
-def stranger(visit: Attempt) -> str | None:
-    """Why the program in the pane is not (any more) the one that was looked at, or None."""
-    facts = visit.seen.facts
-    found = recognise(visit.agent, facts.pane_pid, facts.command, visit.profiles)
+@dataclass(frozen=True)
+class Echo:
+    """The last snapshot of a composer that was to show our line, and why the key cannot be pressed (None: it can)."""
+
+    reason: str | None
+    snapshot: PaneSnapshot | None = None
+    shown: Classification | None = None
+
+
+def enter(attempt: Attempt, text: str, until: float, not_before: float = 0.0) -> Delivery:
+    """Presses the submit key once if the text, and only it, stands in the composer before `until` (`time.monotonic`);
+    then verifies that it has left. `rung` means that the line is left there, or still on its way."""
+    tag = tag_of(text) or ""
+    while True:
+        echo = _await_echo(attempt, text, until)
+        if echo.snapshot is None or echo.shown is None or echo.reason is not None:
+            return _left(attempt, echo.reason, echoed=echo.shown is not None and echo.shown.has_line(tag))
+        condition = attempt.condition(*conditions.same_line(attempt.profile, echo.snapshot.screen, echo.shown.composed))
+        keys = attempt.marker.keys if attempt.marker is not None and attempt.marker.tag == tag else 0
+        key = _key(attempt.profile, echo.shown, echo.snapshot, keys)
+        time.sleep(max(0.0, not_before - time.monotonic()))
+        if (reason := press(attempt, condition, key, tag, keys + 1)) is None:
+            break
+        if reason != CHANGED or time.monotonic() >= until:
+            return _left(attempt, reason, echoed=True)
+        # a host at work moves its composer up and down
+    entered = timedelta(seconds=time.monotonic() - attempt.began)
+    if (reason := _unverified(attempt, tag)) is not None:
+        return Delivery("rung", reason, left=True)
+    return Delivery("submitted", entered_after=entered)
+
+
+def finish(attempt: Attempt) -> Delivery:
+    """An earlier line of ours still stands there, whole and alone: all that remains is to enter it. Only at rest: a
+    working host may open a dialog between the snapshot and the key. And not while a key may still be on its way.
+    `stored` with the reason when it was not entered."""
+    composer, marker = attempt.shown.composed, attempt.marker
+    if is_busy(attempt.profile, attempt.snapshot.screen, composer):
+        return Delivery("stored", OURS)
+    if marker is not None and marker.keys and marker.tag == attempt.shown.tag and marker.younger_than(KEY_SECONDS):
+        return Delivery("stored", NOT_SUBMITTED)
+    outcome = enter(attempt, composer.typed, time.monotonic() + SETTLE_SECONDS)
+    if outcome.state == "submitted":
+        return Delivery("submitted", "earlier_line", outcome.entered_after)
+    return Delivery("stored", outcome.reason)
+
+
+def program_changed(attempt: Attempt) -> str | None:
+    """Why the program in the pane is not (any more) the one of the snapshot, or None."""
+    facts = attempt.snapshot.facts
+    found = recognise(attempt.agent, facts.pane_pid, facts.command, attempt.profiles)
     if isinstance(found, str):
         return found
-    return None if found == visit.profile else CHANGED
+    return None if found == attempt.profile else CHANGED
 
 
-def paste(visit: Attempt, gate: str, text: str, tag: str = "") -> str | None:
-    """Types the text if the gate holds, and with a tag notes it as a line to be entered. None when it did, else what
-    kept it from it."""
+def paste(attempt: Attempt, condition: str, text: str, tag: str = "") -> str | None:
+    """Types the text if the condition holds, and with a tag marks the pane with it as a line to be entered. None when
+    it did, else the reason."""
     buffer = f"multi-agent-mcp-{os.getpid()}-{time.monotonic_ns()}"
-    paste = f"paste-buffer -p -r -d -b {buffer} -t {visit.pane}"
+    command = f"paste-buffer -p -r -d -b {buffer} -t {attempt.pane}"
     if tag:
-        paste += f" ; {_noted(visit, tag, 0)}"
-    return _guarded(
-        visit, ("load-buffer", "-b", buffer, "-", ";"), gate, paste, no=f"delete-buffer -b {buffer} ; ", stdin=text
-    )
+        command += f" ; {_set_marker(attempt, tag, 0)}"
+    load = ("load-buffer", "-b", buffer, "-", ";")
+    return _guarded(attempt, condition, command, before=load, otherwise=f"delete-buffer -b {buffer} ; ", stdin=text)
 
 
-def press(visit: Attempt, gate: str, key: str, tag: str = "", keys: int = 0) -> str | None:
-    """Presses the key if the gate holds, and with a tag notes that this line has now had so many. None when it did,
-    else what kept it from it."""
-    note = f" ; {_noted(visit, tag, keys)}" if tag else ""
-    return _guarded(visit, (), gate, f"send-keys -t {visit.pane} {key}{note}")
+def press(attempt: Attempt, condition: str, key: str, tag: str = "", keys: int = 0) -> str | None:
+    """Presses the key if the condition holds, and with a tag marks that this line has now had so many. None when it
+    did, else the reason."""
+    marking = f" ; {_set_marker(attempt, tag, keys)}" if tag else ""
+    return _guarded(attempt, condition, f"send-keys -t {attempt.pane} {key}{marking}")
 
 
-def _noted(visit: Attempt, tag: str, keys: int) -> str:
-    mark = LineMark(tag, visit.seen.facts.pane_pid, machine_time(), keys)
-    return f"set-option -p -t {visit.pane} {OPTION} {mark}"
+def clear_marker(attempt: Attempt) -> None:
+    attempt.server.cmd("set-option", "-p", "-u", "-t", attempt.pane, MARKER_OPTION)
 
 
-def forget_line(visit: Attempt) -> None:
-    """Takes the mark away: the host has shown the line."""
-    visit.server.cmd("set-option", "-p", "-u", "-t", visit.pane, OPTION)
+def left_cursor_row(attempt: Attempt, line: str) -> bool:
+    """For a program without a known composer: whether the line no longer stands where the cursor is."""
+    for pause in VERIFY_PAUSES[:4]:
+        time.sleep(pause)
+        now = take_snapshot(attempt.server, attempt.pane)
+        if isinstance(now, str):
+            return False
+        rows, at = now.screen.rows, now.screen.cursor_y
+        if at >= len(rows) or line[-12:] not in rows[at]:
+            return True
+    return False
+
+
+def _await_echo(attempt: Attempt, text: str, until: float) -> Echo:
+    """Waits for the text to stand in the composer."""
+    while True:
+        now = take_snapshot(attempt.server, attempt.pane)
+        if isinstance(now, str):
+            return Echo(now)
+        if (reason := now.facts.refusal(attempt.agent)) is not None:
+            return Echo(reason)
+        shown = classify(attempt.profile, now.screen)
+        if now.last_key > attempt.snapshot.last_key:
+            return Echo("human_typing", now, shown)
+        if shown.state == OURS and squeezed(shown.composed.typed) == squeezed(text):
+            return Echo(program_changed(attempt), now, shown)
+        if time.monotonic() >= until:
+            return Echo(NOT_ECHOED if shown.state in (*TYPEABLE, UNKNOWN) else shown.state, now, shown)
+        time.sleep(POLL_SECONDS)
+
+
+def _left(attempt: Attempt, reason: str | None, *, echoed: bool) -> Delivery:
+    if echoed:
+        clear_marker(attempt)
+    return Delivery("rung", reason, left=True)
+
+
+def _key(profile: Profile, shown: Classification, snapshot: PaneSnapshot, pressed: int) -> str:
+    """The key for this state; where the profile has several, another one each time."""
+    state = BUSY if is_busy(profile, snapshot.screen, shown.composed) else IDLE
+    keys = profile.submit.get(state) or profile.submit[IDLE]
+    return keys[pressed % len(keys)]
+
+
+def _unverified(attempt: Attempt, tag: str) -> str | None:
+    """Verifies that our key submitted the line: it no longer stands in the composer, even if copy mode covers that.
+    None when it did; else why that is uncertain: a host that has ended meanwhile, or shows nothing known, may not have
+    taken it, and where a human has pressed a key since, that may have cleared it."""
+    for pause in VERIFY_PAUSES:
+        time.sleep(pause)
+        now = take_snapshot(attempt.server, attempt.pane)
+        if isinstance(now, str):
+            return NOT_SUBMITTED
+        if now.facts.refusal(attempt.agent) in ENDED or now.facts.command != attempt.snapshot.facts.command:
+            return NOT_SUBMITTED
+        shown = classify(attempt.profile, replace(now.screen, in_mode=False))
+        if shown.has_line(tag) or shown.state == UNKNOWN:
+            continue  # also with more behind it, as when a human's key came in the same read as ours
+        # anything else, a dialog or a picker too: the host has gone on
+        return "human_typing" if now.last_key > attempt.snapshot.last_key else None
+    return NOT_SUBMITTED
+
+
+def _set_marker(attempt: Attempt, tag: str, keys: int) -> str:
+    marker = PaneMarker(tag, attempt.snapshot.facts.pane_pid, machine_time(), keys)
+    return f"set-option -p -t {attempt.pane} {MARKER_OPTION} {marker}"
 
 
 def _guarded(
-    visit: Attempt, before: tuple[str, ...], gate: str, yes: str, *, no: str = "", stdin: str = ""
+    attempt: Attempt,
+    condition: str,
+    command: str,
+    *,
+    before: tuple[str, ...] = (),
+    otherwise: str = "",
+    stdin: str = "",
 ) -> str | None:
-    """Runs `yes` if the gate holds, in one call of tmux. None when it did, else the reason it did not."""
-    report = f"{no}display-message -p -t {visit.pane} '{FACTS_FORMAT}'"
-    choice = ("if-shell", "-F", "-t", visit.pane, gate, f"{yes} ; display-message -p DONE", report)
+    """Runs the command if the condition holds, in one call of tmux. None when it did, else the reason it did not."""
+    report = f"{otherwise}display-message -p -t {attempt.pane} '{FACTS_FORMAT}'"
+    choice = ("if-shell", "-F", "-t", attempt.pane, condition, f"{command} ; display-message -p DONE", report)
     call: list[str] = [*before, *choice]
-    done = visit.server.cmd(call[0], *call[1:], stdin=stdin)
+    done = attempt.server.cmd(call[0], *call[1:], stdin=stdin)
     if done.returncode or done.stderr:
         return "tmux_timeout" if done.returncode == 124 else "tmux_gone"
     if done.stdout == ["DONE"]:
@@ -104,35 +251,4 @@ def _guarded(
     facts = parse_facts(done.stdout[-1] if done.stdout else "")
     if facts is None:
         return "pane_gone"
-    return facts.refusal(visit.agent) or CHANGED
-
-
-def kept_in_composer(visit: Attempt, tag: str) -> str | None:
-    """Looks whether our key submitted the line: it no longer stands in the composer, even if copy mode covers that.
-    None when it did; else why that cannot be said: a host that has ended meanwhile, or shows nothing known, has not
-    taken it for all we know, and where a human has pressed a key since, that may have cleared it."""
-    for pause in VERIFY_PAUSES:
-        time.sleep(pause)
-        seen = take_snapshot(visit.server, visit.pane)
-        if isinstance(seen, str):
-            return NOT_SUBMITTED
-        if seen.facts.refusal(visit.agent) in ENDED or seen.facts.command != visit.seen.facts.command:
-            return NOT_SUBMITTED
-        sight = classify(visit.profile, replace(seen.screen, in_mode=False))
-        if sight.shows(tag) or sight.state == UNKNOWN:
-            continue  # also with more behind it, as when a human's key came in the same read as ours
-        return "human_typing" if seen.last_key > visit.seen.last_key else None  # a dialog, a picker: it has gone on
-    return NOT_SUBMITTED
-
-
-def has_left_cursor(visit: Attempt, line: str) -> bool:
-    """The same for a program without a known composer: the line no longer stands where the cursor is."""
-    for pause in VERIFY_PAUSES[:4]:
-        time.sleep(pause)
-        seen = take_snapshot(visit.server, visit.pane)
-        if isinstance(seen, str):
-            return False
-        rows, at = seen.screen.rows, seen.screen.cursor_y
-        if at >= len(rows) or line[-12:] not in rows[at]:
-            return True
-    return False
+    return facts.refusal(attempt.agent) or CHANGED

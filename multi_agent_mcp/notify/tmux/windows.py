@@ -1,7 +1,7 @@
-"""The panes of a team in tmux: opened with a mark on them, and known again by that mark only.
+"""The panes of a team in tmux: opened with a marker on them, and recognised by that marker only.
 
-The mark is a user option of the pane, `{project}:{label}:{pane_pid}`, set in the command that opens the window. So no
-process can be killed between the two, and a pane that somebody respawned is not ours any more: its process is another.
+The marker is a user option of the pane, `{project}:{label}:{pane_pid}`, set in the command that opens the window. So no
+process can be killed between the two, and a pane that somebody respawned is no longer ours: its process is another.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.notify.tmux.client import Tmux
 from multi_agent_mcp.system.disk import storage_errors
 
-MARK = "multi_agent_mcp"
+MARKER = "@multi_agent_mcp"
 USABLE = (None, "copy_mode", "synchronized", "input_off", "unknown_host")
 """Answers of `probe` by which the program of a pane runs."""
 
@@ -60,7 +60,7 @@ class Panes:
         """Every pane of this team on this server. Raises `InvalidArguments` when tmux does not answer."""
         try:
             listed = self._server.cmd(
-                "list-panes", "-a", "-F", f"#{{pane_id}}\t#{{pane_pid}}\t#{{pane_dead}}\t#{{{MARK}}}"
+                "list-panes", "-a", "-F", f"#{{pane_id}}\t#{{pane_pid}}\t#{{pane_dead}}\t#{{{MARKER}}}"
             )
         except exc.TmuxCommandNotFound:
             return []
@@ -70,7 +70,7 @@ class Panes:
         return list({pane.pane_id: pane for pane in parsed if pane is not None}.values())
 
     def open(self, label: str, name: str, command: str, environment: Mapping[str, str]) -> OwnPane | None:
-        """Opens a window, unless a living pane with this label is there already: tmux itself looks in the same moment,
+        """Opens a window, unless a living pane with this label is there already: tmux itself checks in the same moment,
         so even a call that was believed lost opens no second one. Returns the pane, None when its command ended at
         once. Raises `InvalidArguments` when tmux is missing or refuses.
         """
@@ -90,16 +90,16 @@ class Panes:
 
     def close(self, pane: OwnPane) -> None:
         """Closes the pane, if it still is the one that was found."""
-        still = f"#{{==:#{{{MARK}}},{self._mark(pane.label)}}}"
+        still = f"#{{==:#{{{MARKER}}},{self._marker(pane.label)}}}"
         self._server.cmd("if-shell", "-F", "-t", pane.pane_id, still, f"kill-pane -t {pane.pane_id}")
 
     def _opening(self, label: str, name: str, command: str, environment: Mapping[str, str]) -> str:
-        """The tmux commands that open a window with its mark, in the team's tmux session or as its first."""
+        """The tmux commands that open a window with its marker, in the team's tmux session or as its first."""
         variables = [part for key, value in environment.items() for part in ("-e", f"{key}={value}")]
         window = ["-d", "-n", name, *variables, command]
         newest = f"={self.project}:{{end}}.{{top-left}}"  # `-d` leaves tmux's current pane where it was
         marking = _sequence(
-            ["set-option", "-pF", "-t", newest, MARK, self._mark(label)],
+            ["set-option", "-pF", "-t", newest, MARKER, self._marker(label)],
             *([["set-option", "-p", "-t", newest, "remain-on-exit", "on"]] if self.remain else []),
         )
         added = _sequence(["new-window", "-a", "-t", f"={self.project}:{{end}}", *window])
@@ -109,16 +109,16 @@ class Panes:
 
     def _living(self, label: str) -> str:
         """A tmux format that is true when a living pane with this label is on the server."""
-        ours = f"#{{==:#{{{MARK}}},{self._mark(label)}}}"
+        ours = f"#{{==:#{{{MARKER}}},{self._marker(label)}}}"
         return f"#{{S:#{{W:#{{P:#{{?#{{&&:{ours},#{{?pane_dead,0,1}}}},1,}}}}}}}}"
 
-    def _mark(self, label: str) -> str:
-        """A tmux format: what the mark of a pane with this label must be."""
+    def _marker(self, label: str) -> str:
+        """A tmux format: what the marker of a pane with this label must be."""
         return f"{self.project}:{label}:#{{pane_pid}}"
 
     def _parse(self, line: str) -> OwnPane | None:
-        pane_id, pane_pid, dead, mark = (*line.split("\t", 3), "", "", "")[:4]
-        project, _, rest = mark.partition(":")
+        pane_id, pane_pid, dead, marker = (*line.split("\t", 3), "", "", "")[:4]
+        project, _, rest = marker.partition(":")
         label, _, pid = rest.rpartition(":")
         if project != self.project or not _LABEL.fullmatch(label) or pid != pane_pid:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import Agent
@@ -26,14 +26,6 @@ class Announcer(Protocol):
     """Rings the receivers' doorbells for messages that are safely stored. Never raises."""
 
     def announce(self, messages: Sequence[Message]) -> dict[str, Delivery]: ...
-
-    def steps(self, message: Message) -> list[Mapping[str, Any]]:
-        """What the doorbell's diary says about a message: `{"state", "at", "reason"?}`, oldest first."""
-        ...
-
-    def diary(self, agent_id: str) -> Mapping[str, list[Mapping[str, Any]]]:
-        """The same for all messages to an agent, by message id."""
-        ...
 
 
 @dataclass(frozen=True)

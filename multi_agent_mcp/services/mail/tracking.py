@@ -11,7 +11,6 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import MessageNotFound, Unauthorized
-from multi_agent_mcp.services.mail.messages import Announcer
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -19,10 +18,9 @@ from multi_agent_mcp.store.workspace import Workspace
 class DeliveryTracking:
     """Tells senders, and people, what became of a message."""
 
-    def __init__(self, workspace: Workspace, agents: Agents, announcer: Announcer) -> None:
+    def __init__(self, workspace: Workspace, agents: Agents) -> None:
         self.workspace = workspace
         self.agents = agents
-        self.announcer = announcer
 
     def status(self, sender: Agent, message_id: str) -> dict[str, Any]:
         """State and time of each step, per receiver, of a message (or broadcast) this agent sent."""
@@ -32,7 +30,7 @@ class DeliveryTracking:
         mine = [message for message in copies if message.sender_id == sender.id]
         if not mine:
             raise Unauthorized("not_sender", message_id=message_id)
-        receivers = {message.receiver_id: _progress(message, self.announcer.steps(message)) for message in mine}
+        receivers = {message.receiver_id: _progress(message, self.steps(message)) for message in mine}
         answer: dict[str, Any] = {"message_id": message_id, "receivers": receivers}
         if len(mine) == 1 and mine[0].id == message_id:
             answer |= {"receiver_id": mine[0].receiver_id, **receivers[mine[0].receiver_id]}
@@ -47,7 +45,7 @@ class DeliveryTracking:
                 "receiver_id": message.receiver_id,
                 "message_type": message.message_type,
                 "path": str(path.relative_to(self.workspace.path)),
-                **_progress(message, self.announcer.steps(message)),
+                **_progress(message, self.steps(message)),
             }
             for path, message in self._copies(message_id)
         ]
@@ -63,10 +61,14 @@ class DeliveryTracking:
         ]
 
     def progress(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
-        """The state each message has reached, its steps, and the reason why it went no further; each receiver's diary
-        is read once."""
-        diary = cache(self.announcer.diary)
-        return [_progress(message, diary(message.receiver_id).get(message.id, [])) for message in messages]
+        """The state each message has reached, its steps, and the reason why it went no further; each receiver's
+        delivery log is read once."""
+        steps_to = cache(lambda agent_id: self.workspace.delivery_log(agent_id).steps())
+        return [_progress(message, steps_to(message.receiver_id).get(message.id, [])) for message in messages]
+
+    def steps(self, message: Message) -> Sequence[Mapping[str, Any]]:
+        """What the delivery log says about a message, oldest first."""
+        return self.workspace.delivery_log(message.receiver_id).steps().get(message.id, [])
 
 
 def _progress(message: Message, rung: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

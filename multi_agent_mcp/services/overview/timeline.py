@@ -17,7 +17,6 @@ from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, Talk, Timeline, bars_of
 from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.services.mail.messages import Announcer
 from multi_agent_mcp.services.mail.search import MailSearch
 from multi_agent_mcp.services.sessions.agent_sessions import is_running
 from multi_agent_mcp.store.merged_inbox import MergedInbox
@@ -32,12 +31,9 @@ T = TypeVar("T", Bar, Life, Talk)
 class Timelines:
     """Tells what happened when; looking changes nothing."""
 
-    def __init__(
-        self, workspace: Workspace, mail_search: MailSearch, announcer: Announcer, clock: Callable[[], datetime]
-    ) -> None:
+    def __init__(self, workspace: Workspace, mail_search: MailSearch, clock: Callable[[], datetime]) -> None:
         self.workspace = workspace
         self.mail_search = mail_search
-        self.announcer = announcer
         self.clock = clock
         self._notices: MergedInbox[Notification] = MergedInbox()
 
@@ -61,9 +57,9 @@ class Timelines:
         return replace(_framed(found, start, end), lanes=tuple(self._lanes(found)))
 
     def _arrows(self, messages: Iterable[Message]) -> Iterator[Arrow]:
-        diary = cache(self.announcer.diary)
+        steps_to = cache(lambda agent_id: self.workspace.delivery_log(agent_id).steps())
         for message in messages:
-            about = diary(message.receiver_id).get(message.id, ())
+            about = steps_to(message.receiver_id).get(message.id, ())
             steps = {str(step["state"]): parse_time(step.get("at")) for step in about}
             yield Arrow(
                 message_id=message.id,

@@ -9,7 +9,7 @@ from multi_agent_mcp.web.request import ApiRequest
 
 def show(ask: ApiRequest) -> dict[str, Any]:
     """The findings, problems first; quarantined files are among them with their reason."""
-    from multi_agent_mcp.notify.tmux.client import probe  # libtmux takes 70 ms to import
+    from multi_agent_mcp.notify.tmux.snapshot import probe  # libtmux takes 70 ms to import
 
     findings = ask.services.doctor(probe).examine()
     return {

@@ -1,4 +1,4 @@
-"""Which rungs an agent has, and what becomes of one that cannot be used."""
+"""Which channels an agent has, and what becomes of one that cannot be used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import ChannelReport, Delivery
 from multi_agent_mcp.notify.channel import Channel
-from multi_agent_mcp.notify.channels.chain import ChannelChain, channels_of, explain
+from multi_agent_mcp.notify.channels.chain import ChannelChain
 from multi_agent_mcp.notify.channels.desktop import DesktopNotifier
 from multi_agent_mcp.notify.channels.keyless import CodexQueue, HookChannel
 from multi_agent_mcp.notify.channels.recorder import Recorder
@@ -31,38 +31,39 @@ NAMES = ("hook", "codex_queue", "tmux", "desktop", "status_line")
         ("codex", ["desktop", "nonsense", "tmux"], ("desktop", "tmux")),
     ],
 )
-def test_the_rungs_follow_the_host_unless_the_agent_names_its_own(
+def test_the_channels_follow_the_host_unless_the_agent_names_its_own(
     host: str | None, ladder: list[str] | None, expected: tuple[str, ...]
 ) -> None:
     extra = {} if ladder is None else {"ladder": ladder}
-    assert channels_of(Agent(id="a", host=host, extra=extra), NAMES) == expected
+    chain = ChannelChain(dict.fromkeys(NAMES, Recorder))
+    assert chain.names(Agent(id="a", host=host, extra=extra)) == expected
 
 
-def test_a_rung_that_cannot_be_used_gives_way_to_the_next_and_its_reason_counts_when_none_works() -> None:
+def test_a_channel_that_cannot_be_used_gives_way_to_the_next_and_its_reason_counts_when_none_works() -> None:
     first, second = Recorder(Delivery("stored", "draft")), Recorder(Delivery("rung", "desktop"))
-    ladder = ChannelChain({"tmux": lambda: first, "desktop": lambda: second})
-    assert ladder.ring(Agent(id="a"), "line") == Delivery("rung", "desktop")
+    chain = ChannelChain({"tmux": lambda: first, "desktop": lambda: second})
+    assert chain.ring(Agent(id="a"), "line") == Delivery("rung", "desktop")
     second.outcome = Delivery("stored", "no_desktop")
-    assert ladder.ring(Agent(id="a"), "line") == Delivery("stored", "draft")
+    assert chain.ring(Agent(id="a"), "line") == Delivery("stored", "draft")
     assert len(first.rings) == 2
 
 
 def test_an_owner_without_a_pane_lacks_a_desktop_command() -> None:
     reasons = {"tmux": "no_pane", "desktop": "no_desktop", "status_line": "no_pane"}
-    ladder = ChannelChain({name: partial(Recorder, Delivery("stored", reason)) for name, reason in reasons.items()})
-    assert ladder.ring(Agent(id="owner", role="owner"), "line") == Delivery("stored", "no_desktop")
+    chain = ChannelChain({name: partial(Recorder, Delivery("stored", reason)) for name, reason in reasons.items()})
+    assert chain.ring(Agent(id="owner", role="owner"), "line") == Delivery("stored", "no_desktop")
 
 
-def test_the_ladder_explains_each_rung_and_rings_none(tmp_path: Path) -> None:
+def test_the_chain_explains_each_channel_and_rings_none(tmp_path: Path) -> None:
     pane = Recorder(Delivery("submitted"))
-    rungs: dict[str, Callable[[], Channel]] = {
+    channels: dict[str, Callable[[], Channel]] = {
         "hook": lambda: HookChannel(Files(tmp_path)),
         "codex_queue": lambda: CodexQueue(lambda _: False),
         "tmux": lambda: pane,
         "desktop": lambda: DesktopNotifier("title"),
     }
     agent = Agent(id="a", extra={"ladder": ["hook", "codex_queue", "nonsense", "tmux", "desktop"]})
-    assert [(report.name, report.reason) for report in explain(agent, rungs)] == [
+    assert [(report.name, report.reason) for report in ChannelChain(channels).explain(agent)] == [
         ("hook", "no_hook"),
         ("codex_queue", "no_codex_thread"),
         ("nonsense", "no_such_rung"),
@@ -70,25 +71,26 @@ def test_the_ladder_explains_each_rung_and_rings_none(tmp_path: Path) -> None:
         ("desktop", "not_human"),
     ]
     assert pane.rings == []
-    assert ChannelChain(rungs).explain(Agent(id="b")) == (ChannelReport("tmux"), *explain(Agent(id="b"), rungs)[1:])
+    assert ChannelChain(channels).explain(Agent(id="b"))[0] == ChannelReport("tmux")
 
 
-def test_a_rung_that_breaks_when_asked_does_not_hide_the_others() -> None:
+def test_a_channel_that_breaks_when_asked_does_not_hide_the_others() -> None:
     def broken() -> Channel:
         raise OSError("x")
 
-    reports = explain(Agent(id="a"), {"tmux": broken, "desktop": Recorder, "status_line": Recorder})
+    chain = ChannelChain({"tmux": broken, "desktop": Recorder, "status_line": Recorder})
+    reports = chain.explain(Agent(id="a"))
     assert [report.reason for report in reports] == ["failed_OSError", None, None]
 
 
-def test_an_agent_without_any_rung_is_said_to_have_no_pane() -> None:
+def test_an_agent_without_any_channel_is_said_to_have_no_pane() -> None:
     nowhere = {name: lambda: Recorder(Delivery("stored", "no_pane")) for name in ("tmux", "desktop")}
-    ladder = ChannelChain({"hook": lambda: Recorder(Delivery("stored", "no_hook")), **nowhere})
-    assert ladder.ring(Agent(id="a", host="claude"), "line") == Delivery("stored", "no_pane")
+    chain = ChannelChain({"hook": lambda: Recorder(Delivery("stored", "no_hook")), **nowhere})
+    assert chain.ring(Agent(id="a", host="claude"), "line") == Delivery("stored", "no_pane")
 
 
 @pytest.mark.parametrize(("pid", "state"), [("own", "rung"), ("999999999", "stored"), ("x", "stored")])
-def test_the_hook_is_a_rung_while_its_waiter_lives(tmp_path: Path, pid: str, state: str) -> None:
+def test_the_hook_is_a_channel_while_its_waiter_lives(tmp_path: Path, pid: str, state: str) -> None:
     (tmp_path / ".hooks").mkdir()
     written = str(os.getpid()) if pid == "own" else pid  # a process id would be another one in every xdist worker
     (tmp_path / ".hooks" / "a.armed").write_text(f"{written}\n", encoding="ascii")

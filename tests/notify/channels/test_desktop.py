@@ -10,7 +10,7 @@ import pytest
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.notify.channels.default_chain import default_chain
+from multi_agent_mcp.notify.channels.chain import default_chain
 from multi_agent_mcp.notify.channels.desktop import DesktopNotifier
 from multi_agent_mcp.notify.doorbell import Doorbell
 from tests.services.support import by_hand, send

@@ -35,5 +35,5 @@ def test_the_option_counts_each_agents_unread_mail_until_it_is_read(stage: Stage
         assert ladder.ring(agent, "line") == Delivery("stored", "status_line")
     assert stage.tmux("display-message", "-p", "-t", pane, f"#{{{OPTION}}}") == "a:3 b:1"
     unread["a"] = 0
-    ChannelChain({"status_line": lambda: StatusLine(unread.__getitem__)}).quiet(agents[0])  # as another process would
+    ChannelChain({"status_line": lambda: StatusLine(unread.__getitem__)}).clear(agents[0])  # as another process would
     assert stage.tmux("display-message", "-p", "-t", pane, f"#{{{OPTION}}}") == "b:1"

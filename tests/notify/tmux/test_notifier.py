@@ -213,17 +213,17 @@ def test_a_host_that_has_not_heard_our_key_yet_gets_no_second_one(stage: Stage, 
 
 def test_a_line_that_is_left_comes_to_an_end_by_itself_although_its_mail_was_read(stage: Stage, seat: Seat) -> None:
     before = len(submitted(Log(seat.log).read()))
-    workspace, ladder = stage.workspace, ChannelChain({"tmux": notifier})
+    workspace, chain = stage.workspace, ChannelChain({"tmux": notifier})
     workspace.registry.update(seat.agent_id, ladder=["tmux"])
     mail = workspace.mailbox(seat.agent_id).path / "mail.md"
-    doorbell = Doorbell(workspace, ladder, Settings(), catalogue("ja"), times.now)
+    doorbell = Doorbell(workspace, chain, Settings(), catalogue("ja"), times.now)
     bell = DoorbellThread(doorbell, seat.agent_id, "task", prepare=lambda: None)
     with hard_at_work(seat):
         mail.parent.mkdir(parents=True, exist_ok=True)
         mail.write_text("---\nsender_id: admin\n---\n\nx", encoding="utf-8")
         bell.start()
-        diary = workspace.doorbells(seat.agent_id)
-        wait_until(lambda: any(entry["state"] == "rung" for entry in diary.newest_first()), "the line is pasted")
+        log = workspace.delivery_log(seat.agent_id)
+        wait_until(lambda: any(entry["state"] == "rung" for entry in log.newest_first()), "the line is pasted")
         mail.unlink()
     wait_until(lambda: len(submitted(Log(seat.log).read())) > before, "the line is entered")
     bell.close()

@@ -11,7 +11,8 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.notify.tmux.profiles import Profiles, load_profiles
-from multi_agent_mcp.notify.tmux.screens import Screen, classify, parsed, shape_of, tag_of
+from multi_agent_mcp.notify.tmux.screens import Screen, classify, parsed, tag_of
+from multi_agent_mcp.notify.tmux.unknown_screens import shape_of
 from multi_agent_mcp.system.foreground import Foreground, Process
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "hosts"

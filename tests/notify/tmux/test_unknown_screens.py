@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from multi_agent_mcp.notify.tmux.screens import Screen
-from multi_agent_mcp.notify.tmux.unknown_screens import MOST_KEPT, UnknownScreens
+from multi_agent_mcp.notify.tmux.unknown_screens import MOST_SAVED, UnknownScreens
 from multi_agent_mcp.store.files.durable_files import Files
 
 
@@ -14,16 +14,16 @@ def _kept(files: Files) -> list[str]:
 def test_a_screen_is_kept_once_per_shape_and_redacted(files: Files) -> None:
     unknown = UnknownScreens(files, files.base / "unknown_screens")
     for secret in ("rosebud 12", "swordfish 3456"):
-        unknown.keep("claude", Screen(rows=("╭──╮", f"│ {secret} │", "╰──╯"), title=secret))
+        unknown.save("claude", Screen(rows=("╭──╮", f"│ {secret} │", "╰──╯"), title=secret))
     (text,) = _kept(files)
     assert "│ xxxxxxx 99 │" in text
     assert "rosebud" not in text
-    unknown.keep("claude", Screen(rows=("> ? (y/n)",)))
+    unknown.save("claude", Screen(rows=("> ? (y/n)",)))
     assert len(_kept(files)) == 2
 
 
 def test_no_more_than_fifty_screens_are_kept(files: Files) -> None:
     unknown = UnknownScreens(files, files.base / "unknown_screens")
-    for number in range(MOST_KEPT + 5):
-        unknown.keep("codex", Screen(rows=("-+" * (number + 1),)))
-    assert len(_kept(files)) == MOST_KEPT
+    for number in range(MOST_SAVED + 5):
+        unknown.save("codex", Screen(rows=("-+" * (number + 1),)))
+    assert len(_kept(files)) == MOST_SAVED

@@ -9,9 +9,8 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.notify.channels.keyless import HookChannel
-from multi_agent_mcp.notify.tmux.client import FACTS_FORMAT, parse_facts
-from multi_agent_mcp.notify.tmux.pane_marker import LineMark, machine_time
-from multi_agent_mcp.notify.tmux.values import number
+from multi_agent_mcp.notify.tmux.client import number
+from multi_agent_mcp.notify.tmux.snapshot import FACTS_FORMAT, PaneMarker, machine_time, parse_facts
 from multi_agent_mcp.store.files.durable_files import Files
 
 NO_NUMBERS = ["", "-1", "+1", " 1", "1 ", "1_0", "²", "1²", "١", "1e3", "9" * 19, "9" * 5000, "x"]
@@ -21,7 +20,7 @@ NO_NUMBERS = ["", "-1", "+1", " 1", "1 ", "1_0", "²", "1²", "١", "1e3", "9" *
 def test_a_number_is_plain_digits_and_not_too_many(text: str, tmp_path: Path) -> None:
     assert number(text) is None
     for values in ((text, "1", "1"), ("1", text, "1"), ("1", "1", text)):
-        assert LineMark.parse(":".join(("k3x9", *values))) is None
+        assert PaneMarker.parse(":".join(("k3x9", *values))) is None
     (tmp_path / ".hooks").mkdir()
     (tmp_path / ".hooks" / "a.armed").write_text(f"{text} x", encoding="utf-8")
     assert HookChannel(Files(tmp_path)).check(Agent(id="a")) == "no_hook"
@@ -36,9 +35,9 @@ def test_a_value_that_makes_no_sense_ends_nothing(column: int, value: str) -> No
     parse_facts("\t".join(values))
 
 
-def test_a_mark_is_young_by_the_machines_time_and_never_by_one_to_come() -> None:
-    mark = LineMark("k3x9", os.getpid(), machine_time())
-    assert LineMark.parse(str(mark)) == mark
-    assert mark.younger_than(10)
-    for at in (mark.at - 11, mark.at + 60, 1_800_000_000):
-        assert not LineMark("k3x9", os.getpid(), at).younger_than(10)
+def test_a_marker_is_young_by_the_machines_time_and_never_by_one_to_come() -> None:
+    marker = PaneMarker("k3x9", os.getpid(), machine_time())
+    assert PaneMarker.parse(str(marker)) == marker
+    assert marker.younger_than(10)
+    for at in (marker.at - 11, marker.at + 60, 1_800_000_000):
+        assert not PaneMarker("k3x9", os.getpid(), at).younger_than(10)

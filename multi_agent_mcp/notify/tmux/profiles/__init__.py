@@ -16,12 +16,14 @@ from typing import Any, Literal, get_args
 import yaml
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.system.foreground import Foreground, Process
+from multi_agent_mcp.system.foreground import Foreground, Process, foreground
 
 logger = logging.getLogger(__name__)
 
 PLAIN, SHELL = "plain", "shell"
 """The profile an agent's record may declare for a program that reads lines; the list of shells."""
+UNKNOWN_HOST = "unknown_host"
+"""The reason for a program that no profile describes, and for one that has taken the place of a registered one."""
 Never = Literal["always", "unless_registered"]
 _KEY = re.compile(r"[A-Za-z0-9-]{1,16}")
 _NOT_POSIX = re.compile(r"\\[A-Za-z0-9]|\(\?|[*+?}]\?")
@@ -111,6 +113,35 @@ class Profiles:
 
     def _interprets(self, names: Iterable[str]) -> bool:
         return any(_matches(profile.interpreters, name) for profile in self.named.values() for name in names)
+
+
+def recognise(agent: Agent, pane_pid: int, command: str, profiles: Profiles) -> Profile | str:
+    """Whether the program that has the pane may be typed into: the profile by which its screen is to be read, or the
+    reason why nothing is typed there whatever it shows. What cannot be found out counts as unknown."""
+    seen = foreground(pane_pid)
+    if seen is None:
+        return UNKNOWN_HOST
+    registered = _registered(agent)
+    for process in seen.readers:
+        if (listed := profiles.forbids(process, registered)) is not None:
+            return SHELL if listed.name == SHELL else UNKNOWN_HOST
+    profile = profiles.describing(agent, command, seen)
+    if profile is None or (profile.name == PLAIN and not _still_there(agent, seen)):
+        return UNKNOWN_HOST
+    return profile
+
+
+def _registered(agent: Agent) -> list[str]:
+    """Who read the terminal when the pane was registered. agents.json is anybody's to edit."""
+    return agent.pane_program if agent.host == PLAIN and isinstance(agent.pane_program, list) else []
+
+
+def _still_there(agent: Agent, seen: Foreground) -> bool:
+    """Whether nobody but the registered program reads the terminal. A record that does not name it, as of a window that
+    was opened for the agent's command, means the pane's own process and what that runs itself."""
+    if registered := _registered(agent):
+        return set(seen.identities) <= set(map(str, registered))
+    return seen.leader.pid == agent.pane_pid
 
 
 def load_profiles(extra: Path | None = None) -> Profiles:

@@ -1,9 +1,17 @@
-"""What a doorbell's reasons mean, and what to do about those that stay. For people."""
+"""The words of a doorbell: its one line, which never holds anything an agent wrote freely (docs/protocol.md, Doorbell
+line), and for people what its reasons mean and what to do about those that stay."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
+from multi_agent_mcp.domain.delivery import UnreadMessage
+from multi_agent_mcp.domain.message import MESSAGE_TYPES
+from multi_agent_mcp.domain.sanitize import sanitize
+from multi_agent_mcp.texts import Texts
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _MEANINGS: Mapping[str, str] = {
     "no_hook": "no waiter of its host lives: `host-config claude --write`, then start the host",
     "no_codex_thread": "Codex has not named its thread yet: it does at its first turn with our server",
@@ -27,9 +35,28 @@ _MEANINGS: Mapping[str, str] = {
     "draft": "somebody's draft stands in the composer; tried again when it is gone",
     "unknown_host": "no profile describes the program in its pane, or it is not the registered one of a `host: plain`; "
     "`doctor` says what to do",
-    "unknown_screen": "a screen nobody has described; kept in unknown_screens/ so that the profile can be mended",
-    "no_such_rung": "its `ladder` in agents.json names a rung that does not exist",
+    "unknown_screen": "a screen that no profile describes; saved in unknown_screens/ for whoever corrects the profile",
+    "no_such_rung": "its `ladder` in agents.json names a channel that does not exist",
 }
+
+
+def doorbell_line(texts: Texts, messages: Sequence[UnreadMessage]) -> str:
+    """`[IPC] 新しいメッセージ: {message_type} from {sender_id}`, or the count when there are several.
+
+    A hand-written file may claim any type and sender; what is not a known type or a plain name is not repeated.
+    """
+    if len(messages) != 1:
+        return texts("doorbell.many", count=len(messages))
+    message = messages[0]
+    message_type = message.message_type if message.message_type in MESSAGE_TYPES else "request"
+    sender_id = message.sender_id if _NAME.fullmatch(message.sender_id) else "unknown"
+    return texts("doorbell.one", message_type=message_type, sender_id=sender_id)
+
+
+def sanitized(line: str) -> str:
+    """The line without anything a terminal might obey, and without tabs and newlines (docs/protocol.md, Typing into a
+    pane, Harmless text)."""
+    return sanitize(line, " ").replace("\t", " ").replace("\n", " ")
 
 
 def meaning(reason: str | None) -> str:

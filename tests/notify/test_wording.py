@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from multi_agent_mcp.domain.delivery import UnreadMessage
 from multi_agent_mcp.domain.message import MESSAGE_TYPES
-from multi_agent_mcp.notify.line import doorbell_line, sanitized
+from multi_agent_mcp.notify.wording import doorbell_line, sanitized
 from multi_agent_mcp.texts import catalogue
 
 HOSTILE = ["$(reboot)", "`id`", "a;b", "x\n/exit", "\x1b[31m", "admin\u202e", "rm -rf ~", "", "a" * 65, '"', "--help"]
