@@ -65,9 +65,9 @@ def main(arguments: Sequence[str], passkey: str | None = None) -> None:
         texts = services.texts
         binding = _bound(services, options, environment, passkey)
     except Refusal as refusal:
-        from multi_agent_mcp.cli.context import complain
+        from multi_agent_mcp.cli.output import print_error
 
-        complain(f"{refusal.code}: {texts.sentence(refusal)}")
+        print_error(f"{refusal.code}: {texts.sentence(refusal)}")
         raise SystemExit(WRONG_USE) from None
     from multi_agent_mcp.server.app import run  # imports mcp, which takes half a second
 

@@ -28,6 +28,7 @@ from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.store.intents import Intents
 from multi_agent_mcp.store.journal import Journal
+from multi_agent_mcp.store.json_record import JsonRecord
 from multi_agent_mcp.store.registry import Registry
 from multi_agent_mcp.system.disk import make_directory, storage_errors
 
@@ -194,14 +195,14 @@ class Workspace:
     def released_waits(self) -> Directory[OwnerWait]:
         return Directory(self.files, self.path / "owner_wait" / "archive", OwnerWait)
 
-    def window_path(self, agent_id: str, purpose: str) -> Path:
+    def window(self, agent_id: str, purpose: str) -> JsonRecord:
         """What `up` or the supervisor opened for an agent's session; derived, may be deleted."""
-        return self.path / ".supervisor" / f"{agent_id}-{purpose}.json"
+        return JsonRecord(self.files, self.path / ".supervisor" / f"{agent_id}-{purpose}.json")
 
     @property
-    def supervision_path(self) -> Path:
+    def supervision(self) -> JsonRecord:
         """Which process supervises this session."""
-        return self.path / ".supervisor" / "running.json"
+        return JsonRecord(self.files, self.path / ".supervisor" / "running.json")
 
     def doorbells(self, agent_id: AgentId | str) -> Journal:
         """What happened to this agent's doorbell; derived, may be deleted."""

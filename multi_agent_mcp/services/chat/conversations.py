@@ -180,6 +180,10 @@ class Conversations:
             answer |= {"content_truncated": True, "content_length": len(message.content)}
         return answer
 
+    def all(self) -> list[Conversation]:
+        """Every conversation, oldest first."""
+        return sorted(self.workspace.conversations.all(), key=_oldest_first)
+
     def of_task(self, task_id: str) -> list[Conversation]:
         """The conversations that belong to a task, oldest first."""
         found = [item for item in self.workspace.conversations.all() if item.task_id == task_id]

@@ -61,6 +61,11 @@ class Sessions:
         self.workspace.sessions.add(session)
         return LiveSession(self, session, token)
 
+    def all(self, *, ended: bool) -> list[AgentSession]:
+        """The sessions of every agent, oldest first; with `ended` also those that have ended."""
+        found = self.workspace.sessions.all() if ended else self.workspace.sessions.open()
+        return sorted(found, key=lambda item: (item.created_at, item.id))
+
     def running(self, agent_id: str) -> list[AgentSession]:
         """Sessions whose process runs. An expired one is among them: the process still rings the agent, and its next
         call renews the session."""

@@ -92,6 +92,10 @@ class Executions:
         text = one_line(line)[:500]
         self.workspace.files.append(self.workspace.execution_log(execution), f"[{format_time(self.clock())}] {text}")
 
+    def all(self, agent_id: str | None = None) -> list[Execution]:
+        """Every execution (of one agent), oldest first."""
+        return sorted(self.workspace.executions.all(agent_id), key=lambda item: (item.started_at, item.id))
+
     def history(
         self, agent_id: str, *, task_id: str | None = None, status: str | None = None, limit: int = 10
     ) -> tuple[list[Execution], int]:

@@ -44,6 +44,10 @@ class TaskChanges:
         """Raises `InvalidId` or `TaskNotFound`."""
         return self.workspace.tasks.get(entity_id("tsk", task_id))
 
+    def all(self) -> list[Task]:
+        """Every task, oldest first."""
+        return sorted(self.workspace.tasks.all(), key=lambda task: (task.created_at, task.id))
+
     def of(self, agent_id: str, status: str | None, limit: int) -> tuple[list[Task], int]:
         """An agent's tasks, open ones first, and how many there are. Of the finished ones only those shown are
         parsed."""
