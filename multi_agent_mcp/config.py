@@ -127,12 +127,17 @@ def session_names(root: Path) -> list[str]:
     return sorted(item.name for item in root.iterdir() if (item / "session.yaml").is_file())
 
 
+def load_yaml(path: Path) -> Any:
+    """What a YAML file that a person wrote holds. Raises `OSError` and `NOT_YAML`."""
+    return yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
+
+
 def read_settings(path: Path, language: str | None = None) -> Settings:
     """Reads `session.yaml`; unknown keys are left alone, nonsense is one sentence."""
     if path.is_symlink():
         raise InvalidArguments("bad_settings", reason="it is a symbolic link")
     try:
-        data = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}  # noqa: S506 - both are safe loaders
+        data = load_yaml(path) or {}
     except FileNotFoundError as error:
         raise NoSuchSession(session=path.parent.name) from error
     except (*NOT_YAML, OSError) as error:

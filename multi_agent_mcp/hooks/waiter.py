@@ -19,6 +19,7 @@ from filelock import Timeout
 from multi_agent_mcp.hooks import state_file as state_file
 from multi_agent_mcp.hooks.answers import Hooks
 from multi_agent_mcp.store.files.locks import WAITER
+from multi_agent_mcp.store.record import Record
 from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.system.process import host_of, is_alive, started_at
 
@@ -55,7 +56,8 @@ class Waiter:
         self.host = host
         self.connected = not beginning
         self.began = time.monotonic()
-        self.armed_path = Path(state_file.state_path(str(self.workspace.path), agent_id, purpose, "armed"))
+        armed_path = Path(state_file.state_path(str(self.workspace.path), agent_id, purpose, "armed"))
+        self.armed = Record(self.workspace.files, armed_path)
 
     def wait(self) -> str | None:
         """Returns the doorbell's line when the agent is to be woken; None when another waiter of this host waits
@@ -68,7 +70,7 @@ class Waiter:
         changes = Changes()
         mailbox = self.workspace.mailbox(self.agent_id)
         with Watch([mailbox.path], lambda _: changes.notify()):
-            self.workspace.files.replace(self.armed_path, f"{os.getpid()}\n".encode(), durable=False)
+            self.armed.write(os.getpid(), durable=False)
             try:
                 while self.host.lives():
                     seen = changes.count
@@ -81,7 +83,7 @@ class Waiter:
                     pause = due.after.total_seconds() if due.after else LOOK_SECONDS
                     changes.wait(seen, min(pause, LOOK_SECONDS))
             finally:
-                self.armed_path.unlink(missing_ok=True)
+                self.armed.remove()
         return None
 
     def _is_connected(self) -> bool:
@@ -113,10 +115,8 @@ class Waiter:
 
     def _predecessor(self) -> int | None:
         """The host of the waiter that is armed; None when that is not to be known (yet)."""
-        try:
-            return host_of(int(self.armed_path.read_text(encoding="ascii")))
-        except (OSError, ValueError):
-            return None
+        pid = self.armed.read()
+        return host_of(pid) if isinstance(pid, int) else None
 
 
 def waiter_lock(agent_id: str, purpose: str) -> str:

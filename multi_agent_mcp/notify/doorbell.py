@@ -17,14 +17,13 @@ from filelock import FileLock, Timeout
 
 from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import PURPOSES, Agent
-from multi_agent_mcp.domain.delivery import Delivery, Due, Ring, UnreadMessage, due, message_ids_of
+from multi_agent_mcp.domain.delivery import Delivery, Due, Ring, UnreadMessage, due
 from multi_agent_mcp.domain.message import Message, reading_order
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.notify.channel import LINE_GONE, Finisher, Notifier
 from multi_agent_mcp.notify.line import doorbell_line
 from multi_agent_mcp.store.files.locks import SERVING
-from multi_agent_mcp.store.journal import Journal
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.disk import storage_errors
 from multi_agent_mcp.texts import Texts
@@ -69,12 +68,7 @@ class Doorbell:
 
     def diary(self, agent_id: str) -> Mapping[str, list[Mapping[str, Any]]]:
         """What was written down about each message to an agent, oldest first."""
-        about: dict[str, list[Mapping[str, Any]]] = {}
-        for entry in reversed(list(self.workspace.doorbells(agent_id).newest_first())):
-            step = {key: entry[key] for key in ("state", "at", "reason") if entry.get(key) is not None}
-            for message_id in message_ids_of(entry):
-                about.setdefault(message_id, []).append(step)
-        return about
+        return self.workspace.delivery_log(agent_id).steps()
 
     def serve(self, agent_id: str, purpose: str) -> FileLock | None:
         """Takes the lock that says "this agent's server of this purpose rings"; None when another one has it."""
@@ -195,7 +189,7 @@ class Doorbell:
         diary = self.workspace.doorbells(agent.id)
         about = [message.id for message in decision.messages]
         if delivery.state == "stored":
-            if news := _not_noted(diary, about, delivery.reason):
+            if news := diary.without_deferral(about, delivery.reason):
                 self._note_deferral(agent.id, news, delivery.reason)
             return
         facts = {"pane": agent.pane_id, "attempt": decision.attempt, "messages": about}
@@ -216,13 +210,3 @@ def is_served(workspace: Workspace, agent_id: str) -> bool:
 
 def _serving(agent_id: str, purpose: str) -> str:
     return f"{SERVING}-{agent_id}-{purpose}"
-
-
-def _not_noted(diary: Journal, about: Sequence[str], reason: str | None) -> list[str]:
-    """Those messages whose last entry is not this very deferral. A mailbox that nobody reads is tried again and again:
-    noting all of it every time would make the diary, which each attempt reads, grow with the square of the mail."""
-    last: dict[str, Any] = {}
-    for entry in diary.newest_first():
-        for message_id in message_ids_of(entry):
-            last.setdefault(message_id, (entry.get("state"), entry.get("reason")))
-    return [message_id for message_id in about if last.get(message_id) != ("deferred", reason)]

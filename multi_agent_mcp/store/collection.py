@@ -141,7 +141,7 @@ class Collection(Generic[E]):
     def remove(self, entity: E) -> None:
         """Takes back what was added a moment ago and not acknowledged to anybody."""
         folder = self.folder(self._shelf(entity))
-        (folder.path / self._name(entity.id)).unlink(missing_ok=True)
+        folder.remove(self._name(entity.id))
         self._drop_own_directory(folder)
 
     def shelves(self) -> list[str]:

@@ -77,6 +77,10 @@ class EntityFiles(Generic[E]):
         """As `Files.replace`."""
         self.files.replace(self.path / name, self.codec.encode(entity), sync=sync)
 
+    def remove(self, name: str, *, sync: bool = False) -> None:
+        """As `Files.remove`."""
+        self.files.remove(self.path / name, sync=sync)
+
     def mtime(self) -> int:
         """The directory's own modification time in nanoseconds; 0 while there is none."""
         try:

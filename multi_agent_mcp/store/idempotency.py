@@ -19,9 +19,7 @@ from typing import Any
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.files.containment import read_file
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.disk import storage_errors
 
 REMEMBERED_DAYS = 30
 SWEPT_EVERY_SECONDS = 86_400.0
@@ -46,10 +44,9 @@ def claim(workspace: Workspace, key: str, messages: list[Message]) -> tuple[list
         workspace.files.create(path, json.dumps(claimed).encode())
         _sweep(workspace, path.parent)
     except FileExistsError:
-        with storage_errors(path):
-            data = read_file(path)[0]
+        data = workspace.files.read(path)
         try:
-            return _as_claimed(first, json.loads(data)), False
+            return _as_claimed(first, json.loads(data or b"")), False
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise StorageError(path=path.name, reason="it was damaged: what the key stands for is not known") from error
     return messages, True

@@ -89,6 +89,10 @@ class Inbox(Generic[R]):
         """Puts a new file in place, exclusively; raises `FileExistsError`."""
         self.hot.create(file_name(entity), entity)
 
+    def remove(self, entity: R) -> None:
+        """Takes back what was delivered a moment ago and not acknowledged to anybody."""
+        self.hot.remove(file_name(entity))
+
     def unread(self, *, fresh: bool = False) -> list[tuple[str, R]]:
         """Names and entities not yet read, in no particular order."""
         return [(name, entity) for name, entity in self.hot.open_entities(fresh=fresh) if entity.read_at is None]

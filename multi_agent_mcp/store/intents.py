@@ -18,7 +18,6 @@ from multi_agent_mcp.domain.ids import new_id
 from multi_agent_mcp.store.files.containment import read_file
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.files.locks import Mutex
-from multi_agent_mcp.system.disk import storage_errors
 from multi_agent_mcp.system.process import is_alive, own_start
 
 logger = logging.getLogger(__name__)
@@ -60,8 +59,7 @@ class Intents:
 
     def forget(self, intent: Intent) -> None:
         """All is done, or nothing was."""
-        with storage_errors(self._file(intent.id)):
-            self._file(intent.id).unlink(missing_ok=True)
+        self.files.remove(self._file(intent.id))
         self.rest(intent)
 
     def rest(self, intent: Intent) -> None:
@@ -71,12 +69,7 @@ class Intents:
 
     def left_behind(self) -> list[Intent]:
         """What nobody is at: its process died, or gave up on a disk that refused."""
-        try:
-            self.files.containment.require(self.path)
-            with storage_errors(self.path, FileNotFoundError), os.scandir(self.path) as found:
-                names = sorted(item.name for item in found if item.name.endswith(".json"))
-        except FileNotFoundError:
-            return []
+        names = [name for name in self.files.names(self.path) if name.endswith(".json")]
         return [intent for name in names if (intent := self._left(name.removesuffix(".json"))) is not None]
 
     def _left(self, intent_id: str) -> Intent | None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.store.files.containment import read_file
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.system.disk import storage_errors
 
@@ -40,7 +39,7 @@ class Journal:
     def newest_first(self, *, without: bytes | None = None) -> Iterator[dict[str, Any]]:
         """The entries; lines that hold the bytes `without` are passed over unparsed."""
         for path in (self.path, self._older):
-            for line in reversed(_lines(path)):
+            for line in reversed((self.files.read(path) or b"").splitlines()):
                 if without is not None and without in line:
                     continue
                 try:
@@ -49,11 +48,3 @@ class Journal:
                     continue
                 if isinstance(facts, dict):
                     yield facts
-
-
-def _lines(path: Path) -> list[bytes]:
-    try:
-        with storage_errors(path, FileNotFoundError):
-            return read_file(path)[0].splitlines()
-    except FileNotFoundError:
-        return []

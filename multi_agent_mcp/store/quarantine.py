@@ -9,7 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.files.containment import read_file
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.files.locks import Mutex
 from multi_agent_mcp.system.disk import spelled
@@ -45,10 +44,10 @@ class Quarantine:
     def take_news(self) -> int:
         """How many files were set aside, by whichever process, since the last call. Never raises."""
         told_path = self.path / ".told"
-        with self._mutex, suppress(OSError, StorageError):
-            names = os.listdir(self.path)  # noqa: PTH208 - only names
-            reasons = {" ".join(spelled(name).splitlines()) for name in names if name.endswith(REASON_SUFFIX)}
-            told = set(read_file(told_path)[0].decode(errors="replace").splitlines()) if told_path.exists() else set()
+        with self._mutex, suppress(StorageError):
+            names = (name for name in self.files.names(self.path) if name.endswith(REASON_SUFFIX))
+            reasons = {" ".join(spelled(name).splitlines()) for name in names}
+            told = set((self.files.read(told_path) or b"").decode(errors="replace").splitlines())
             if reasons != told:
                 self.files.replace(told_path, "\n".join(sorted(reasons)).encode(), durable=False)
             return len(reasons - told)

@@ -13,9 +13,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.ids import differing_in_case
 from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, InvalidId, StorageError
-from multi_agent_mcp.store.files.containment import read_file
 from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.system.disk import storage_errors
 
 logger = logging.getLogger(__name__)
 
@@ -94,16 +92,21 @@ class Registry:
             if not self.path.exists() and not self._backup.exists():
                 self._write({"agents": {}})
 
+    def damaged(self) -> list[str]:
+        """The names of damaged registries that were kept."""
+        names = self.files.names(self.path.parent)
+        return [name for name in names if name.startswith(f"{self.path.name}.") and name.endswith(".damaged")]
+
     def _write(self, records: dict[str, Any]) -> None:
         data = (json.dumps(records, ensure_ascii=False, indent=2) + "\n").encode()
         self.files.replace(self._backup, data)
         self.files.replace(self.path, data)
 
     def _read_or_restore(self) -> dict[str, Any]:
-        records = _parse(self._bytes(self.path))
+        records = _parse(self.files.read(self.path))
         if records is not None:
             return records
-        backup = self._bytes(self._backup)
+        backup = self.files.read(self._backup)
         records = _parse(backup)
         if records is None or backup is None:
             raise StorageError("registry_lost", path=self.path.name)
@@ -112,14 +115,6 @@ class Registry:
         self.files.replace(self.path, backup)
         logger.warning("agents.json could not be read; it was restored from agents.json.bak")
         return records
-
-    def _bytes(self, path: Path) -> bytes | None:
-        with storage_errors(path, FileNotFoundError):
-            try:
-                self.files.containment.require(path.parent)
-                return read_file(path)[0]
-            except FileNotFoundError:
-                return None
 
     def _signature(self) -> Signature | None:
         try:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from functools import cached_property, partial
 from pathlib import Path
 
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
 from multi_agent_mcp.domain.execution import Execution
-from multi_agent_mcp.domain.ids import AgentId, SessionName
+from multi_agent_mcp.domain.ids import AgentId, SessionName, differing_in_case
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
@@ -16,6 +17,7 @@ from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import (
+    AlreadyExists,
     ConversationNotFound,
     DelegationNotFound,
     ExecutionNotFound,
@@ -23,12 +25,13 @@ from multi_agent_mcp.errors import (
     TaskNotFound,
 )
 from multi_agent_mcp.store.collection import Collection
+from multi_agent_mcp.store.delivery_log import DeliveryLog
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.store.intents import Intents
-from multi_agent_mcp.store.journal import Journal
-from multi_agent_mcp.store.json_record import JsonRecord
+from multi_agent_mcp.store.keys import KeyFile
+from multi_agent_mcp.store.record import Record
 from multi_agent_mcp.store.registry import Registry
 from multi_agent_mcp.system.disk import make_directory, storage_errors
 
@@ -60,7 +63,6 @@ class Workspace:
         self.locks = self.files.locks
         self._mailboxes: dict[str, Mailbox] = {}
         self._notices: dict[str, Notices] = {}
-        self._doorbells: dict[str, Journal] = {}
 
     @property
     def settings_path(self) -> Path:
@@ -72,6 +74,19 @@ class Workspace:
 
     def key_path(self, agent_id: AgentId | str) -> Path:
         return self.path / "secrets" / f"{agent_id}.key"
+
+    def key(self, agent_id: AgentId | str) -> KeyFile:
+        """An agent's own key."""
+        return KeyFile(self.files, self.key_path(agent_id))
+
+    def make(self) -> None:
+        """Makes the session's directory. Raises `AlreadyExists` for a name that differs from that of another session
+        in case only."""
+        with storage_errors(self.path):
+            make_directory(self.root)
+            if (other := differing_in_case(self.session, os.listdir(self.root))) is not None:  # noqa: PTH208
+                raise AlreadyExists("differs_in_case", name=self.session, known=other)
+            make_directory(self.path)
 
     def mailbox(self, agent_id: AgentId | str) -> Mailbox:
         """Raises `InvalidId`: a hand-written file may name anything as an agent."""
@@ -195,18 +210,17 @@ class Workspace:
     def released_waits(self) -> Directory[OwnerWait]:
         return Directory(self.files, self.path / "owner_wait" / "archive", OwnerWait)
 
-    def window(self, agent_id: str, purpose: str) -> JsonRecord:
-        """What `up` or the supervisor opened for an agent's session; derived, may be deleted."""
-        return JsonRecord(self.files, self.path / ".supervisor" / f"{agent_id}-{purpose}.json")
+    def window(self, agent_id: str, purpose: str) -> Record:
+        """What `up` or the supervisor opened for an agent's session."""
+        return Record(self.files, self.path / ".supervisor" / f"{agent_id}-{purpose}.json")
 
     @property
-    def supervision(self) -> JsonRecord:
+    def supervision(self) -> Record:
         """Which process supervises this session."""
-        return JsonRecord(self.files, self.path / ".supervisor" / "running.json")
+        return Record(self.files, self.path / ".supervisor" / "running.json")
 
-    def doorbells(self, agent_id: AgentId | str) -> Journal:
-        """What happened to this agent's doorbell; derived, may be deleted."""
-        if agent_id not in self._doorbells:
-            path = self.path / ".doorbell" / f"{agent_id}.jsonl"
-            self._doorbells[agent_id] = Journal(self.files, path, rotates=True)
-        return self._doorbells[agent_id]
+    def delivery_log(self, agent_id: AgentId | str) -> DeliveryLog:
+        """What happened to this agent's doorbell."""
+        return DeliveryLog(self.files, self.path / ".doorbell" / f"{agent_id}.jsonl")
+
+    doorbells = delivery_log

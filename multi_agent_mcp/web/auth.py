@@ -15,6 +15,7 @@ from pathlib import Path
 
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.files.locks import Mutex
+from multi_agent_mcp.store.keys import KeyFile
 
 COOKIE_DAYS = 30
 CSRF_HEADER = "x-csrf-token"
@@ -31,7 +32,7 @@ class Auth:
     """
 
     def __init__(self, files: Files, path: Path) -> None:
-        self._key = _own_key(files, path / "key")
+        self._key = KeyFile(files, path / "key").ensure().encode("ascii")
         # Cookies are shared by all ports of a host, so two consoles must not take each other's.
         self.cookie_name = f"mam_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
         self._ticket: str | None = None
@@ -87,16 +88,6 @@ def is_own_origin(headers: Mapping[str, str], *, change: bool) -> bool:
     if origin is None:
         return not change
     return origin == f"http://{headers.get('host')}"
-
-
-def _own_key(files: Files, path: Path) -> bytes:
-    """The key, made if there is none; of two consoles that start at once both use the first one's."""
-    key = secrets.token_hex(32).encode("ascii")
-    try:
-        files.create(path, key)
-    except FileExistsError:
-        return path.read_bytes()
-    return key
 
 
 def _same(one: str, other: str) -> bool:

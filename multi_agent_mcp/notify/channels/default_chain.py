@@ -29,7 +29,7 @@ def default_chain(workspace: Workspace, settings: Settings, texts: Texts) -> Cha
 
     return ChannelChain(
         {
-            "hook": lambda: HookChannel(workspace.path),
+            "hook": lambda: HookChannel(workspace.files),
             "codex_queue": lambda: CodexQueue(partial(is_served, workspace)),
             "tmux": cache(lambda: pane_notifier(workspace, settings)),
             "desktop": lambda: DesktopNotifier(texts("doorbell.title")),

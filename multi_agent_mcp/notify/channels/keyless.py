@@ -6,13 +6,13 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.notify.line import sanitized
-from multi_agent_mcp.notify.tmux.values import number
+from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.record import Record
 from multi_agent_mcp.system.process import is_alive
 
 CODEX_SECONDS = 5.0
@@ -25,17 +25,13 @@ class HookChannel:
 
     name = "hook"
 
-    def __init__(self, session: Path) -> None:
-        self._armed = session / ".hooks"
+    def __init__(self, files: Files) -> None:
+        self._files = files
 
     def check(self, agent: Agent) -> str | None:
         """`no_hook` while no waiter lives: none was set up, or the host is not running."""
-        try:
-            words = (self._armed / f"{agent.id}.armed").read_text(encoding="utf-8").split()
-        except (OSError, UnicodeDecodeError):
-            return "no_hook"
-        pid = number(words[0]) if words else None
-        return None if pid is not None and pid > 1 and is_alive(pid, None) else "no_hook"
+        pid = Record(self._files, self._files.base / ".hooks" / f"{agent.id}.armed").read()
+        return None if isinstance(pid, int) and pid > 1 and is_alive(pid, None) else "no_hook"
 
     def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - the waiter words its own line
         """`rung` while a waiter lives, else `stored`."""

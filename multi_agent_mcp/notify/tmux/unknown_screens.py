@@ -24,13 +24,13 @@ class UnknownScreens:
 
     def keep(self, host: str, screen: Screen) -> None:
         """Never raises: a screen that cannot be kept must not keep a message from being stored."""
-        path = self.path / f"{host}-{_fingerprint(screen)}.txt"
-        if path.exists() or len(list(self.path.glob("*.txt"))) >= MOST_KEPT:
-            return
+        name = f"{host}-{_fingerprint(screen)}.txt"
         facts = f"host={host} cursor={screen.cursor_x},{screen.cursor_y} cursor_flag={int(screen.cursor_flag)}"
         text = f"{facts} title={shape_of([screen.title])}{shape_of(screen.rows)}"
         with suppress(FileExistsError, Refusal):
-            self.files.create(path, text.encode(), sync=False)
+            kept = self.files.names(self.path)
+            if name not in kept and len(kept) < MOST_KEPT:
+                self.files.create(self.path / name, text.encode(), sync=False)
 
 
 def _fingerprint(screen: Screen) -> str:

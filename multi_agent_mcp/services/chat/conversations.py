@@ -210,7 +210,7 @@ class Conversations:
         """Takes back the copies of words that never became mail."""
         folder = self.workspace.conversation_messages(conversation.id)
         for name, _ in folder.open_entities():
-            (folder.path / name).unlink(missing_ok=True)
+            folder.remove(name)
 
     def _is_word_of(self, conversation: Conversation, message: Message) -> bool:
         """Whether one participant has written this to the other, in this conversation, and signed it."""

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.store.tree import Tree
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.disk import storage_errors
 
 SCRATCH_SECONDS = 3600.0
+OVER = {
+    "ipc": "ipc/*/archive/*/*.md",
+    "notifications": "notifications/*/archive/*/*.md",
+    "owner_wait": "owner_wait/archive/*.md",
+    "claims": ".claims/*/*.json",
+    "scratch": ".tmp/*.tmp",
+}
+"""What is over as soon as it lies here, by kind."""
 
 
 @dataclass(frozen=True)
@@ -32,48 +38,25 @@ class Pruning:
     def prunable(self, now: datetime, age: timedelta) -> list[Prunable]:
         """What would go: archived mail and notifications, ended agent sessions, released wait-locks, idempotency
         claims, scratch files of killed processes."""
-        scratch = ((path, "scratch", time.time() - SCRATCH_SECONDS) for path in self._scratch())
-        old = ((path, kind, (now - age).timestamp()) for path, kind in self._candidates())
-        return [  # what goes meanwhile, because others are at work, is passed over
+        tree, border = Tree(self.workspace.files), (now - age).timestamp()
+        found = [
             Prunable(path, kind, status.st_size)
-            for path, kind, border in (*old, *scratch)
-            if (status := _status(path)) is not None and status.st_mtime < border and self._is_inside(path)
+            for kind, pattern in OVER.items()
+            for path, status in tree.find(pattern)
+            if status.st_mtime < (time.time() - SCRATCH_SECONDS if kind == "scratch" else border)
+        ]
+        ended = {path for partition in self.workspace.sessions.shelves() for path in self._ended(partition)}
+        return found + [
+            Prunable(path, "sessions", status.st_size)
+            for path, status in tree.find("sessions/*/*.md")
+            if path in ended and status.st_mtime < border
         ]
 
     def delete(self, items: list[Prunable]) -> None:
         for item in items:
-            with storage_errors(item.path):
-                item.path.unlink(missing_ok=True)
+            self.workspace.files.remove(item.path)
 
-    def _is_inside(self, path: Path) -> bool:
-        try:
-            self.workspace.files.containment.require(path.parent)
-        except StorageError:
-            return False
-        return True
-
-    def _candidates(self) -> Iterator[tuple[Path, str]]:
-        base = self.workspace.path
-        for kind in ("ipc", "notifications"):
-            for path in (base / kind).glob("*/archive/*/*.md"):
-                yield path, kind
-        for path in (base / "owner_wait" / "archive").glob("*.md"):
-            yield path, "owner_wait"
-        for path in (base / ".claims").glob("*/*.json"):
-            yield path, "claims"
-        for shelf in self.workspace.sessions.shelves():
-            folder = self.workspace.sessions.folder(shelf)
-            for name, entry in folder.entries().items():  # by their names: a hand-written header may hold any id
-                if entry.closed:
-                    yield folder.path / name, "sessions"
-
-    def _scratch(self) -> Iterator[Path]:
-        return (self.workspace.path / ".tmp").glob("*.tmp")
-
-
-def _status(path: Path) -> os.stat_result | None:
-    """None for what has gone since it was listed."""
-    try:
-        return path.lstat()
-    except FileNotFoundError:
-        return None
+    def _ended(self, partition: str) -> Iterator[Path]:
+        """The files of ended agent sessions, by their names: a hand-written header may hold any id."""
+        directory = self.workspace.sessions.folder(partition)
+        return (directory.path / name for name, entry in directory.entries().items() if entry.closed)

@@ -15,10 +15,8 @@ from multi_agent_mcp.services.team.agents import is_passkey_of
 def registry(patient: CheckContext) -> Iterator[Finding]:
     """A registry that was damaged, or that names no owner."""
     agents = patient.agents.all()  # first, because it may restore a registry that was damaged a moment ago
-    for path in sorted(patient.workspace.path.glob("agents.json.damaged*")):
-        yield Finding(
-            "registry", NOTE, path.name, "agents.json was damaged and restored", f"delete {path.name} when seen"
-        )
+    for name in patient.agents.registry.damaged():
+        yield Finding("registry", NOTE, name, "agents.json was damaged and restored", f"delete {name} when seen")
     if not any(agent.role == "owner" for agent in agents.values()):
         yield Finding("registry", PROBLEM, "agents.json", "no owner", "multi-agent-mcp agent add ID --role owner")
 

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
-from multi_agent_mcp.store.files.containment import read_file
 from multi_agent_mcp.store.quarantine import DIRECTORY, REASON_SUFFIX
+from multi_agent_mcp.store.tree import Tree, restrict
 from multi_agent_mcp.system.disk import DIRECTORY_MODE, FILE_MODE
 
 LEFTOVER_SECONDS = 3600.0
@@ -41,7 +41,7 @@ def modes(patient: CheckContext) -> Iterator[Finding]:
             inside[wanted].append(path)
             continue
         finding = f"others have rights to it ({stat.S_IMODE(status.st_mode):04o})"
-        repair = partial(_close, [path], wanted)
+        repair = partial(restrict, [path], wanted)
         yield Finding(
             "modes", PROBLEM, _name(patient, path), finding, f"chmod {wanted:o} {_name(patient, path)}", repair
         )
@@ -50,7 +50,7 @@ def modes(patient: CheckContext) -> Iterator[Finding]:
             finding = (
                 f"others would have rights to {len(paths)} of its {'files' if wanted == FILE_MODE else 'directories'}"
             )
-            yield Finding("modes", NOTE, ".", finding, f"chmod {wanted:o}", partial(_close, paths, wanted))
+            yield Finding("modes", NOTE, ".", finding, f"chmod {wanted:o}", partial(restrict, paths, wanted))
 
 
 def unreadable(patient: CheckContext) -> Iterator[Finding]:
@@ -60,7 +60,7 @@ def unreadable(patient: CheckContext) -> Iterator[Finding]:
         if stat.S_ISLNK(status.st_mode) or stat.S_IMODE(status.st_mode) & wanted == wanted:
             continue
         finding = f"its owner has too few rights ({stat.S_IMODE(status.st_mode):04o})"
-        repair = partial(_close, [path], wanted)
+        repair = partial(restrict, [path], wanted)
         subject = _name(patient, path)
         yield Finding("unreadable", PROBLEM, subject, finding, f"chmod {wanted:o} {subject}", repair)
 
@@ -71,15 +71,14 @@ def quarantined(patient: CheckContext) -> Iterator[Finding]:
     for reason in sorted(path for path, _ in _everything(patient) if path.name.endswith(REASON_SUFFIX)):
         if reason.parent.name != DIRECTORY:
             continue
-        why = read_file(reason)[0].decode(errors="replace").strip()
+        why = (patient.workspace.files.read(reason) or b"").decode(errors="replace").strip()
         subject = _name(patient, reason).removesuffix(REASON_SUFFIX)
         yield Finding("files", PROBLEM, subject, why, "mend it and move it back one directory")
     known = set(patient.agents.registry.all())
     for kind in ("ipc", "notifications"):
-        base = patient.workspace.path / kind
-        for box in sorted(base.iterdir()) if base.is_dir() else []:
-            if box.is_dir() and box.name not in known:
-                yield Finding("files", PROBLEM, f"{kind}/{box.name}", "of no agent", "agent add, or remove it")
+        for name in patient.workspace.files.names(patient.workspace.path / kind):
+            if name not in known and (patient.workspace.path / kind / name).is_dir():
+                yield Finding("files", PROBLEM, f"{kind}/{name}", "of no agent", "agent add, or remove it")
 
 
 def _read_everything(patient: CheckContext) -> None:
@@ -101,29 +100,12 @@ def leftovers(patient: CheckContext) -> Iterator[Finding]:
     for path, status in _everything(patient):
         if path.parent == scratch and path.suffix == ".tmp" and time.time() - status.st_mtime > LEFTOVER_SECONDS:
             finding = "left by a process that was killed while it wrote"
-            yield Finding(
-                "leftovers", NOTE, _name(patient, path), finding, "delete it", partial(path.unlink, missing_ok=True)
-            )
+            repair = partial(patient.workspace.files.remove, path)
+            yield Finding("leftovers", NOTE, _name(patient, path), finding, "delete it", repair)
 
 
 def _everything(patient: CheckContext) -> Iterator[tuple[Path, os.stat_result]]:
-    """The session directory and all below it, links not followed."""
-    base = patient.workspace.path
-    yield base, base.lstat()
-    for directory, subdirectories, names in os.walk(base):
-        for name in sorted((*subdirectories, *names)):
-            path = Path(directory, name)
-            try:
-                yield path, path.lstat()
-            except FileNotFoundError:
-                continue  # moved on meanwhile
-
-
-def _close(paths: list[Path], mode: int) -> None:
-    """chmod(2), never through a symbolic link that was put there meanwhile."""
-    for path in paths:
-        if not path.is_symlink():
-            path.chmod(mode)
+    return Tree(patient.workspace.files).walk()
 
 
 def _name(patient: CheckContext, path: Path) -> str:

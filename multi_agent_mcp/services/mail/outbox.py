@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.delivery import Delivery
@@ -14,7 +13,6 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.team.signatures import Signatures
 from multi_agent_mcp.store.codec.frontmatter import as_text, from_text
-from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.inbox import file_name
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
@@ -73,26 +71,26 @@ class Outbox:
         """Writes the messages; on failure takes back what this call wrote, so that nothing was sent."""
         copies = self.workspace.conversation_messages(conversation_id) if conversation_id is not None else None
         stored: list[Message] = []
-        copied: list[Path] = []
+        copied: list[Message] = []
         try:
             for message in messages:
                 if copies is not None:
-                    copied.append(self._copy(message, copies))
+                    with suppress(FileExistsError):  # an earlier attempt
+                        copies.create(file_name(message), message)
+                    copied.append(message)
                 stored.append(self._deliver(message))
         except Refusal:
-            self.take_back(stored, copied)
+            self.take_back(stored)
+            if copies is not None:
+                for message in copied:
+                    copies.remove(file_name(message))
             raise
         return stored
 
-    def take_back(self, messages: Sequence[Message], copies: Sequence[Path] = ()) -> None:
+    def take_back(self, messages: Sequence[Message]) -> None:
         """Removes what was stored a moment ago and not acknowledged to anybody."""
-        for path in [*(self._mailbox(message).path / file_name(message) for message in messages), *copies]:
-            path.unlink(missing_ok=True)
-
-    def _copy(self, message: Message, folder: Directory[Message]) -> Path:
-        with suppress(FileExistsError):  # an earlier attempt
-            folder.create(file_name(message), message)
-        return folder.path / file_name(message)
+        for message in messages:
+            self._mailbox(message).remove(message)
 
     def _deliver(self, message: Message) -> Message:
         """Delivers under the message's own name; should another message of the same second bear it (one in four

@@ -19,7 +19,6 @@ from multi_agent_mcp.services.chat.delegations import Delegations
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.services.tasks.changes import TaskChanges
 from multi_agent_mcp.services.team.agents import Agents
-from multi_agent_mcp.store.json_record import DAMAGED
 from multi_agent_mcp.store.workspace import Workspace
 
 FIRST_PAUSE = timedelta(seconds=1)
@@ -173,8 +172,8 @@ class MissingSessions:
             earlier = frozenset(map(str, record.get("earlier_sessions", ())))
             stays = record.get("stays") is True
             return Window(dict(record["pane"]), opened_at, int(record["failures"]), stays, earlier)
-        except DAMAGED:
-            return None
+        except (ArithmeticError, ValueError, KeyError, TypeError, AttributeError):
+            return None  # derived; a damaged record is as good as none
 
     def _has_task_work(self, agent: Agent) -> bool:
         return bool(self.task_changes.in_progress(agent.id) or self.task_changes.startable(agent.id))

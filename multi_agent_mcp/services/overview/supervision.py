@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 
 from multi_agent_mcp.errors import AlreadyExists
 from multi_agent_mcp.store.files.locks import WINDOWS
-from multi_agent_mcp.store.json_record import DAMAGED
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.process import is_alive, own_start
 
@@ -35,7 +34,7 @@ class Supervision:
         try:
             record = self._record.read()
             pid, start = int(record["pid"]), record["pid_started_at"]
-        except DAMAGED:
+        except (ArithmeticError, ValueError, KeyError, TypeError):
             return None
         return pid if is_alive(pid, start) else None
 

@@ -14,7 +14,6 @@ from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.errors import OwnerWaiting, PollingBlocked, Refusal
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.disk import sync_directory
 
 ALLOWED_WHILE_WAITING = frozenset(
     {"read_messages", "get_unread_count", "unlock_owner_wait", "get_notifications", "logout", "authenticate"}
@@ -28,12 +27,12 @@ class OwnerWaits:
     def __init__(self, workspace: Workspace, clock: Callable[[], datetime]) -> None:
         self.workspace = workspace
         self.clock = clock
-        self.folder = workspace.owner_waits
+        self.standing = workspace.owner_waits
         self._archive = workspace.released_waits
 
     def of(self, owner_id: str) -> OwnerWait | None:
         """The lock that stands, if one does."""
-        wait = self.folder.load(_name(owner_id))
+        wait = self.standing.load(_name(owner_id))
         return None if wait is None else replace(wait, owner_id=owner_id)  # whatever a hand has written there
 
     def begin(self, wait: OwnerWait, *, again: bool = False) -> None:
@@ -42,7 +41,7 @@ class OwnerWaits:
         with self._locked(wait.owner_id):
             if again and (self.of(wait.owner_id) or self._released(wait.owner_id, wait.message_id)):
                 return
-            self.folder.replace(_name(wait.owner_id), wait)
+            self.standing.replace(_name(wait.owner_id), wait)
 
     def require_allowed(self, agent: Agent, tool: str) -> None:
         """Raises `OwnerWaiting` for what an owner may not call while the lock stands."""
@@ -63,7 +62,7 @@ class OwnerWaits:
             if not unread and wait.empty_checks >= EMPTY_CHECKS_ALLOWED:
                 raise PollingBlocked
             if (changed := wait.checked(unread)) != wait:
-                self.folder.replace(_name(agent.id), changed)
+                self.standing.replace(_name(agent.id), changed)
 
     def release_by(self, reader: Agent, messages: Iterable[Message], agents: Mapping[str, Agent]) -> bool:
         """Releases the lock if one of these messages, all verified and about to be marked read, comes from the awaited
@@ -82,8 +81,7 @@ class OwnerWaits:
                 return False
             name = f"{stamp(self.clock())}_{id8(wait.message_id)}_{_name(owner_id)}"
             self._archive.replace(name, replace(wait, released_by=by))
-            (self.folder.path / _name(owner_id)).unlink(missing_ok=True)
-            sync_directory(self.folder.path)
+            self.standing.remove(_name(owner_id), sync=True)
             return True
 
     def restore(self, owner_id: str, message_ids: Iterable[str]) -> None:
@@ -96,8 +94,8 @@ class OwnerWaits:
             for name in sorted(self._archived(owner_id), reverse=True):
                 wait = self._archive.load(name)
                 if wait is not None and wait.released_by in given_back:
-                    self.folder.replace(_name(owner_id), replace(wait, released_by=None))
-                    (self._archive.path / name).unlink(missing_ok=True)
+                    self.standing.replace(_name(owner_id), replace(wait, released_by=None))
+                    self._archive.remove(name)
                     return
 
     def _released(self, owner_id: str, message_id: str) -> bool:

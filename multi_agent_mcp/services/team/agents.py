@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -28,9 +27,7 @@ from multi_agent_mcp.errors import (
     StorageError,
     Unauthorized,
 )
-from multi_agent_mcp.store.files.containment import read_file
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.disk import storage_errors
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +72,7 @@ class Agents:
         """Registers an agent: its key, its mailbox, its record. Raises `AlreadyExists`."""
         parse_agent_id(agent.id)
         self.registry.require_free(agent.id)
-        key = self._own_key(agent.id)
+        key = self.workspace.key(agent.id).ensure()  # a second `init` keeps keys
         self.workspace.make_inboxes(agent.id)
         fresh = replace(
             agent,
@@ -166,25 +163,10 @@ class Agents:
 
     def stored_key(self, agent_id: AgentId | str) -> str:
         """The key from `secrets/{agent_id}.key`; raises `InvalidSession` when it is missing."""
-        path = self.workspace.key_path(agent_id)
-        with storage_errors(path, FileNotFoundError):
-            try:
-                self.workspace.files.containment.require(path.parent)
-                return read_file(path)[0].decode("ascii", errors="replace").strip()
-            except FileNotFoundError as error:
-                raise InvalidSession("missing_passkey", agent_id=agent_id) from error
-
-    def _own_key(self, agent_id: str) -> str:
-        """The agent's key, made if there is none: a second `init` keeps keys."""
-        try:
-            return self.stored_key(agent_id)
-        except InvalidSession:
-            try:
-                key = secrets.token_urlsafe(32)
-                self.workspace.files.create(self.workspace.key_path(agent_id), f"{key}\n".encode("ascii"))
-            except FileExistsError:
-                return self.stored_key(agent_id)
-            return key
+        key = self.workspace.key(agent_id).read()
+        if key is None:
+            raise InvalidSession("missing_passkey", agent_id=agent_id)
+        return key
 
 
 def is_passkey_of(agent: Agent, passkey: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,15 +11,14 @@ from typing import Any
 
 import yaml
 
-from multi_agent_mcp.config import NOT_YAML, parse_limits
+from multi_agent_mcp.config import NOT_YAML, load_yaml, parse_limits
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
-from multi_agent_mcp.domain.ids import differing_in_case, session_name
+from multi_agent_mcp.domain.ids import session_name
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.disk import make_directory, storage_errors
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
 
 _AGENT_KEYS = frozenset({"id", "role", "type", "name", "parent", "parent_id", "command", "host"})
@@ -39,7 +37,7 @@ class Team:
 def read_team(path: Path) -> Team:
     """Parses a team.yaml (docs/protocol.md, Team file). Raises `InvalidArguments` or `InvalidId` with one sentence."""
     try:
-        data = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe loaders
+        data = load_yaml(path)
     except (OSError, *NOT_YAML) as error:
         raise InvalidArguments("bad_team", reason=" ".join(str(error).split())[:200]) from error
     if not isinstance(data, dict) or not isinstance(data.get("agents"), list):
@@ -104,11 +102,7 @@ def create_session(root: Path, session: str, team: Team, language: str | None) -
     Returns its path. Raises `AlreadyExists` for a name that differs from that of another session in case only.
     """
     workspace = Workspace(root, session_name(session))
-    with storage_errors(workspace.path):
-        make_directory(root)
-        if (other := differing_in_case(session, os.listdir(root))) is not None:  # noqa: PTH208 - only names
-            raise AlreadyExists("differs_in_case", name=session, known=other)
-        make_directory(workspace.path)
+    workspace.make()
     settings: dict[str, Any] = {
         "id": session,
         "language": language or team.language or DEFAULT_LANGUAGE,

@@ -20,7 +20,7 @@ import secrets
 import zlib
 from pathlib import Path
 
-from multi_agent_mcp.store.files.containment import Containment
+from multi_agent_mcp.store.files.containment import Containment, read_file
 from multi_agent_mcp.store.files.locks import Locks
 from multi_agent_mcp.system.disk import (
     FILE_MODE,
@@ -63,6 +63,33 @@ class Files:
                 scratch.unlink(missing_ok=True)
             if sync:
                 sync_directory(directory)
+
+    def read(self, path: Path) -> bytes | None:
+        """A regular file's bytes; None when there is none. Raises `StorageError`, also for a link or a pipe."""
+        with storage_errors(path, FileNotFoundError):
+            try:
+                self.containment.require(path.parent)
+                return read_file(path)[0]
+            except FileNotFoundError:
+                return None
+
+    def names(self, directory: Path) -> list[str]:
+        """The names in a directory, sorted; none when there is no such directory. Raises `StorageError`."""
+        with storage_errors(directory, FileNotFoundError):
+            try:
+                self.containment.require(directory)
+                return sorted(os.listdir(directory))  # noqa: PTH208 - only names
+            except FileNotFoundError:
+                return []
+
+    def remove(self, path: Path, *, sync: bool = False) -> None:
+        """Removes a file, unless it has gone already. Only with `sync` a power cut does not bring it back. Raises
+        `StorageError`."""
+        with storage_errors(path):
+            self.containment.require(path.parent)
+            path.unlink(missing_ok=True)
+            if sync:
+                sync_directory(path.parent)
 
     def replace(self, path: Path, data: bytes, *, sync: bool = True, durable: bool = True) -> None:
         """Replaces a file's content atomically. With `sync=False` a power cut may leave the content it had before. With

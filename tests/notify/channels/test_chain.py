@@ -16,6 +16,7 @@ from multi_agent_mcp.notify.channels.chain import ChannelChain, channels_of, exp
 from multi_agent_mcp.notify.channels.desktop import DesktopNotifier
 from multi_agent_mcp.notify.channels.keyless import CodexQueue, HookChannel
 from multi_agent_mcp.notify.channels.recorder import Recorder
+from multi_agent_mcp.store.files.durable_files import Files
 
 NAMES = ("hook", "codex_queue", "tmux", "desktop", "status_line")
 
@@ -55,7 +56,7 @@ def test_an_owner_without_a_pane_lacks_a_desktop_command() -> None:
 def test_the_ladder_explains_each_rung_and_rings_none(tmp_path: Path) -> None:
     pane = Recorder(Delivery("submitted"))
     rungs: dict[str, Callable[[], Channel]] = {
-        "hook": lambda: HookChannel(tmp_path),
+        "hook": lambda: HookChannel(Files(tmp_path)),
         "codex_queue": lambda: CodexQueue(lambda _: False),
         "tmux": lambda: pane,
         "desktop": lambda: DesktopNotifier("title"),
@@ -91,8 +92,8 @@ def test_the_hook_is_a_rung_while_its_waiter_lives(tmp_path: Path, pid: str, sta
     (tmp_path / ".hooks").mkdir()
     written = str(os.getpid()) if pid == "own" else pid  # a process id would be another one in every xdist worker
     (tmp_path / ".hooks" / "a.armed").write_text(f"{written}\n", encoding="ascii")
-    assert HookChannel(tmp_path).ring(Agent(id="a"), "line").state == state
-    assert HookChannel(tmp_path).ring(Agent(id="b"), "line") == Delivery("stored", "no_hook")
+    assert HookChannel(Files(tmp_path)).ring(Agent(id="a"), "line").state == state
+    assert HookChannel(Files(tmp_path)).ring(Agent(id="b"), "line") == Delivery("stored", "no_hook")
 
 
 def test_codex_is_handed_the_line_without_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

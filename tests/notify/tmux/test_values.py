@@ -12,6 +12,7 @@ from multi_agent_mcp.notify.channels.keyless import HookChannel
 from multi_agent_mcp.notify.tmux.client import FACTS_FORMAT, parse_facts
 from multi_agent_mcp.notify.tmux.pane_marker import LineMark, machine_time
 from multi_agent_mcp.notify.tmux.values import number
+from multi_agent_mcp.store.files.durable_files import Files
 
 NO_NUMBERS = ["", "-1", "+1", " 1", "1 ", "1_0", "²", "1²", "١", "1e3", "9" * 19, "9" * 5000, "x"]
 
@@ -23,7 +24,7 @@ def test_a_number_is_plain_digits_and_not_too_many(text: str, tmp_path: Path) ->
         assert LineMark.parse(":".join(("k3x9", *values))) is None
     (tmp_path / ".hooks").mkdir()
     (tmp_path / ".hooks" / "a.armed").write_text(f"{text} x", encoding="utf-8")
-    assert HookChannel(tmp_path).check(Agent(id="a")) == "no_hook"
+    assert HookChannel(Files(tmp_path)).check(Agent(id="a")) == "no_hook"
 
 
 @pytest.mark.parametrize("column", range(FACTS_FORMAT.count("\t") + 1))

@@ -92,7 +92,7 @@ class TestWindows:
     @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"pane": {}}', b'{"opened_at": "x", "failures": "y"}'])
     def test_a_damaged_record_is_as_good_as_none(self, services: Services, content: bytes) -> None:
         services.missing_sessions.record(TASK, PANE, 0)
-        path: Path = services.path / ".supervisor" / "worker-a-task.json"
+        path: Path = services.workspace.window("worker-a", "task").path
         path.write_bytes(content)
         assert services.missing_sessions.windows() == {}
 
