@@ -129,7 +129,7 @@ class Services:
 
     @cached_property
     def dashboard(self) -> Dashboard:
-        return Dashboard(self.workspace, self.sessions, self.owner_waits, self.clock)
+        return Dashboard(self.workspace, self.snapshots, self.clock)
 
     @cached_property
     def reports(self) -> Reports:
