@@ -42,6 +42,7 @@ from multi_agent_mcp.services.sessions.executions import Executions
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.tasks.approvals import Approvals
 from multi_agent_mcp.services.tasks.assignment import Assignments
+from multi_agent_mcp.services.tasks.board import Board
 from multi_agent_mcp.services.tasks.changes import TaskChanges
 from multi_agent_mcp.services.tasks.creation import TaskCreation
 from multi_agent_mcp.services.team.agents import Agents
@@ -95,6 +96,10 @@ class Services:
     @cached_property
     def interrupts(self) -> Interrupts:
         return Interrupts(self.workspace, self.texts, self.clock)
+
+    @cached_property
+    def board(self) -> Board:
+        return Board(self.workspace)
 
     @cached_property
     def task_changes(self) -> TaskChanges:

@@ -180,6 +180,11 @@ class Conversations:
             answer |= {"content_truncated": True, "content_length": len(message.content)}
         return answer
 
+    def page(self, *, offset: int, limit: int) -> tuple[list[Conversation], int]:
+        """Conversations, newest first, and how many there are."""
+        found = sorted(self.workspace.conversations.all(), key=_oldest_first, reverse=True)
+        return found[offset : offset + limit], len(found)
+
     def of_task(self, task_id: str) -> list[Conversation]:
         """The conversations that belong to a task, oldest first."""
         found = [item for item in self.workspace.conversations.all() if item.task_id == task_id]

@@ -18,10 +18,9 @@ from multi_agent_mcp.services.mail.tracking import DeliveryTracking
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
-from multi_agent_mcp.services.tasks.changes import work_order
+from multi_agent_mcp.services.tasks.board import status_order, work_order
 from multi_agent_mcp.store.workspace import Workspace
 
-STATUS_ORDER = ("in_progress", "blocked", "todo", "backlog")
 SUBJECT_CHARACTERS = 120
 
 
@@ -143,7 +142,7 @@ class Snapshots:
 
     def look(self, *, messages: int = 20) -> Seen:
         """A snapshot with the newest `messages`. Cheap while little has changed, because folders keep indexes."""
-        tasks = sorted(self.workspace.tasks.open(), key=_urgency)
+        tasks = sorted(self.workspace.tasks.open(), key=status_order)
         return Seen(
             session=self.workspace.session,
             at=self.clock(),
@@ -203,9 +202,3 @@ def _task(task: Task) -> TaskRow:
         blocked_reason=task.blocked_reason,
         since=task.status_changed_at or task.created_at,
     )
-
-
-def _urgency(task: Task) -> tuple[int, int, datetime, str]:
-    """Running tasks first, then the order of work."""
-    rank = STATUS_ORDER.index(task.status) if task.status in STATUS_ORDER else len(STATUS_ORDER)
-    return rank, *work_order(task)
