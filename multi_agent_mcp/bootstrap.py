@@ -45,6 +45,7 @@ from multi_agent_mcp.services.sessions.executions import Executions
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.tasks.approvals import Approvals
 from multi_agent_mcp.services.tasks.assignment import Assignments
+from multi_agent_mcp.services.tasks.board import Board
 from multi_agent_mcp.services.tasks.changes import TaskChanges
 from multi_agent_mcp.services.tasks.creation import TaskCreation
 from multi_agent_mcp.services.team.agents import Agents
@@ -100,6 +101,10 @@ class Services:
         return Interrupts(self.workspace, self.texts, self.clock)
 
     @cached_property
+    def board(self) -> Board:
+        return Board(self.workspace)
+
+    @cached_property
     def task_changes(self) -> TaskChanges:
         return TaskChanges(self.workspace, self.agents, self.interrupts, self.operations, self.clock)
 
@@ -132,7 +137,7 @@ class Services:
 
     @cached_property
     def dashboard(self) -> Dashboard:
-        return Dashboard(self.workspace, self.sessions, self.owner_waits, self.clock)
+        return Dashboard(self.workspace, self.snapshots, self.clock)
 
     @cached_property
     def reports(self) -> Reports:

@@ -64,7 +64,7 @@ def list_tasks(
         require_choice("status", status, TASK_STATUSES)
     tasks = [
         task
-        for task in context.services.task_changes.all()
+        for task in context.services.board.all()
         if status in (None, task.status) and assignee in (None, task.assignee_id)
     ]
     rows = [

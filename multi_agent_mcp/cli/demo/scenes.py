@@ -74,7 +74,7 @@ class Scene:
     def checks(self) -> Mapping[str, bool]:
         """What must be true at the end, by the words for its opposite."""
         services = self.services
-        arrows, tasks = services.timeline.of().arrows, services.task_changes.all()
+        arrows, tasks = services.timeline.of().arrows, services.board.all()
         rung = {arrow.receiver_id for arrow in arrows if arrow.submitted_at is not None}
         return {
             **{

@@ -19,13 +19,14 @@ METER = 6
 
 def agent(seen: AgentRow, now: datetime) -> Row:
     indent = "  " * min(seen.depth, 4)
-    doing = seen.task_title or (f"waits for {seen.waiting_for}" if seen.waiting_for else "-")
-    return indent + one_line(seen.id), state(seen, now), str(seen.unread or "-"), one_line(doing)
+    waiting = f"waits for {seen.waiting_for}" if seen.waiting_for else "-"
+    doing = seen.task.title if seen.task else waiting
+    return indent + one_line(seen.agent.id), state(seen, now), str(seen.unread or "-"), one_line(doing)
 
 
 def state(seen: AgentRow, now: datetime) -> str:
     """Interrupted, waiting, alive (and since when it was quiet), or without a server."""
-    if seen.interrupted:
+    if seen.interrupts:
         return "interrupted"
     if not seen.alive:
         return "waiting" if seen.waiting_for else "off"

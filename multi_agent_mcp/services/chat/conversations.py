@@ -184,6 +184,11 @@ class Conversations:
         """Every conversation, oldest first."""
         return sorted(self.workspace.conversations.all(), key=_oldest_first)
 
+    def page(self, *, offset: int, limit: int) -> tuple[list[Conversation], int]:
+        """Conversations, newest first, and how many there are."""
+        found = self.all()[::-1]
+        return found[offset : offset + limit], len(found)
+
     def of_task(self, task_id: str) -> list[Conversation]:
         """The conversations that belong to a task, oldest first."""
         found = [item for item in self.workspace.conversations.all() if item.task_id == task_id]

@@ -84,6 +84,11 @@ class Sessions:
         """When the longest-lived server process of this agent that still runs opened its session."""
         return min((session.created_at for session in self.running(agent_id)), default=None)
 
+    def last_activity(self, agent_id: str) -> datetime | None:
+        """When the agent's server was last called, be it running or not."""
+        known = [*self.workspace.sessions.open(agent_id), *self.workspace.sessions.closed(agent_id, limit=1)]
+        return max((session.last_activity_at for session in known), default=None)
+
     def recover(self, agent_id: str) -> int:
         """Ends the sessions of dead processes and makes unread again what they were handed and never confirmed; ends
         the executions of sessions whose file is lost. Returns how many messages that were.
