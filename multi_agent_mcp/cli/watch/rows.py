@@ -1,13 +1,16 @@
-"""What stands in the tables, as plain text: the same for the live screen and for `--once`."""
+"""The cells of the tables, as plain text: the same for the live screen and for `--once`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.times import format_duration
-from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Seen, TaskRow
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Seen, TaskRow
 
 AGENTS = ("agent", "state", "unread", "works on")
 TASKS = ("task", "assignee", "progress", "for", "title")
@@ -25,7 +28,7 @@ def agent(seen: AgentRow, now: datetime) -> Row:
 
 
 def state(seen: AgentRow, now: datetime) -> str:
-    """Interrupted, waiting, alive (and since when it was quiet), or without a server."""
+    """Interrupted, waiting, alive (and how long quiet), or without a server."""
     if seen.interrupts:
         return "interrupted"
     if not seen.alive:
@@ -72,11 +75,7 @@ def meter(progress: int) -> str:
 
 def ago(moment: datetime, now: datetime) -> str:
     """How long ago, in one unit; next to nothing is `now`."""
-    seconds = (now - moment).total_seconds()
-    return "now" if seconds < 1 else _coarse(format_duration(now - moment))
-
-
-def _coarse(length: str) -> str:
-    """`3 min 05 s` → `3 min`."""
-    number, unit, *_ = length.split()
+    if (now - moment).total_seconds() < 1:
+        return "now"
+    number, unit, *_ = format_duration(now - moment).split()  # of `3 min 05 s`, `3 min`
     return f"{number.partition('.')[0]} {unit}"
