@@ -15,6 +15,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.times import now
+from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.turn.reading import Query
@@ -22,15 +23,6 @@ from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.texts import LANGUAGES
 
 Step = Mapping[str, Any]
-
-
-class NoBell:
-    """Nobody sits at the panes of a story."""
-
-    name = "story"
-
-    def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - a Notifier
-        return Delivery("stored", "no_pane")
 
 
 @dataclass
@@ -48,7 +40,8 @@ class Story:
     def tell(self) -> None:
         """Everything that happened until now."""
         self._now = self.began
-        self._services = open_session(self.root, self.session, clock=lambda: self._now, notifier=NoBell())
+        silent = Recorder(Delivery("stored", "no_pane"))  # the agents of a story have no panes
+        self._services = open_session(self.root, self.session, clock=lambda: self._now, notifier=silent)
         for step in self.steps:
             self._now = self.began - timedelta(minutes=step["at"])
             getattr(self, f"_{step['do']}")(self._services, self._services.agents.get(step["by"]), step)
