@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -114,7 +114,7 @@ def open_context(
         refuse(refusal, texts, as_json=as_json and not (context and context.has_answered))
 
 
-def refuse(refusal: Refusal, texts: Texts | None = None, *, as_json: bool = False) -> None:
+def refuse(refusal: Refusal, texts: Texts | None = None, *, as_json: bool = False) -> NoReturn:
     """Prints the reason on standard error (or as JSON on standard output) and exits."""
     sentence = (texts or catalogue(DEFAULT_LANGUAGE)).sentence(refusal)
     if as_json:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from multi_agent_mcp.cli.demo.command import NAMES
+from multi_agent_mcp.cli.demo.scenes import SCENES
 from multi_agent_mcp.cli.output import indented, table
 from tests.cli.conftest import Ask, Run
 
@@ -81,6 +83,10 @@ def test_init_keeps_what_is_there_and_refuses_a_team_without_a_session(run: Run,
     refused = run("init")
     assert refused.exit_code == 1
     assert refused.stderr.startswith("multi-agent-mcp: invalid_arguments: ")
+
+
+def test_every_scene_of_the_demo_is_named_in_its_help() -> None:
+    assert tuple(SCENES) == NAMES
 
 
 def test_a_table_is_aligned_in_columns_of_a_terminal() -> None:

@@ -18,11 +18,12 @@ from multi_agent_mcp.services.validation import require_choice
 if TYPE_CHECKING:
     from multi_agent_mcp.cli.demo.stage import Stage
 
-SCENES = ("main", "interrupt", "shiritori", "office")
+NAMES = ("main", "interrupt", "shiritori", "office")
+"""Of the scenes; `--help` does not wait for `scenes` to be imported."""
 
 
 def demo(
-    scene: Annotated[str, typer.Argument(metavar="[SCENE]", help=f"One of {', '.join(SCENES)}.")] = "main",
+    scene: Annotated[str, typer.Argument(metavar="[SCENE]", help=f"One of {', '.join(NAMES)}.")] = "main",
     attach: Annotated[bool, typer.Option("--attach", help="Show the panes while the team works.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave tmux running afterwards.")] = False,
     directory: Annotated[
@@ -41,7 +42,7 @@ def demo(
     from multi_agent_mcp.cli.demo.stage import Stage
 
     try:
-        require_choice("scene", scene, list(SCENES))
+        require_choice("scene", scene, NAMES)
         if shutil.which("tmux") is None:
             raise InvalidArguments("no_tmux")
         place = (directory or Path(tempfile.mkdtemp(prefix="multi-agent-mcp-demo-"))).absolute()
