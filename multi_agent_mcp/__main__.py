@@ -44,7 +44,7 @@ def _prepare_streams() -> None:
     """Makes the standard streams ones that every command can rely on.
 
     The number of a closed one would go to the next file that is opened, and what is meant for people would end up in
-    it; Python has None in its place. PreparedMessages that an encoding does not have are replaced, not refused.
+    it; Python has None in its place. Characters that an encoding does not have are replaced, not refused.
     """
     sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115 - it stays open as long as we run
     is_closed = sys.stdout is None

@@ -15,6 +15,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import ChannelReport
 from multi_agent_mcp.errors import NoSuchSession
 from multi_agent_mcp.hooks.answers import Hooks
+from multi_agent_mcp.host_config import HostConfiguration, host_configuration, mcp_argument
 from multi_agent_mcp.notify.channel import Notifier
 from multi_agent_mcp.notify.channels.chain import ChannelChain, default_chain, pane_notifier
 from multi_agent_mcp.notify.doorbell import Doorbell
@@ -24,6 +25,7 @@ from multi_agent_mcp.services.chat.delegations import Delegations
 from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
 from multi_agent_mcp.services.doctor.doctor import Doctor
 from multi_agent_mcp.services.doctor.finding import CheckContext
+from multi_agent_mcp.services.doctor.pruning import Pruning
 from multi_agent_mcp.services.mail.messages import Messages
 from multi_agent_mcp.services.mail.outbox import Outbox
 from multi_agent_mcp.services.mail.search import MailSearch
@@ -34,12 +36,14 @@ from multi_agent_mcp.services.operations import Handler, Kind, Operations
 from multi_agent_mcp.services.overview.dashboard import Dashboard
 from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
 from multi_agent_mcp.services.overview.snapshot import Snapshots
+from multi_agent_mcp.services.overview.supervision import Supervision
 from multi_agent_mcp.services.overview.timeline import Timelines
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.services.sessions.executions import Executions
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.tasks.approvals import Approvals
 from multi_agent_mcp.services.tasks.assignment import Assignments
+from multi_agent_mcp.services.tasks.board import Board
 from multi_agent_mcp.services.tasks.changes import TaskChanges
 from multi_agent_mcp.services.tasks.creation import TaskCreation
 from multi_agent_mcp.services.team.agents import Agents
@@ -95,6 +99,10 @@ class Services:
         return Interrupts(self.workspace, self.texts, self.clock)
 
     @cached_property
+    def board(self) -> Board:
+        return Board(self.workspace)
+
+    @cached_property
     def task_changes(self) -> TaskChanges:
         return TaskChanges(self.workspace, self.agents, self.interrupts, self.operations, self.clock)
 
@@ -127,7 +135,7 @@ class Services:
 
     @cached_property
     def dashboard(self) -> Dashboard:
-        return Dashboard(self.workspace, self.sessions, self.owner_waits, self.clock)
+        return Dashboard(self.workspace, self.snapshots, self.clock)
 
     @cached_property
     def reports(self) -> Reports:
@@ -221,6 +229,14 @@ class Services:
         )
 
     @cached_property
+    def supervision(self) -> Supervision:
+        return Supervision(self.workspace)
+
+    @cached_property
+    def pruning(self) -> Pruning:
+        return Pruning(self.workspace)
+
+    @cached_property
     def chat_action(self) -> ChatAction:
         return ChatAction(self.workspace, self.delegations, self.conversations, self.texts)
 
@@ -245,6 +261,14 @@ class Services:
     def channels(self, agent: Agent) -> tuple[ChannelReport, ...]:
         """The agent's channels, strongest first, and why each could not ring now; see `ChannelChain.explain`."""
         return self.notifier.explain(agent) if isinstance(self.notifier, ChannelChain) else ()
+
+    def host_configuration(self, host: str, agent_id: str, directory: Path | None = None) -> HostConfiguration:
+        """What makes a host start this agent's server; see `host_config.host_configuration`."""
+        return host_configuration(host, self.workspace, agent_id, directory)
+
+    def mcp_argument(self, agent: Agent) -> str:
+        """What `{mcp_config}` in an agent's command stands for; see `host_config.mcp_argument`."""
+        return mcp_argument(self.workspace, agent)
 
     def doctor(self, probe: Callable[[Agent], str | None]) -> Doctor:
         """`probe` says why an agent's pane cannot be rung."""

@@ -1,1 +1,1 @@
-"""The command line: the human's door. The only code that knows typer and rich."""
+"""The command line, for people and scripts. The only code that knows typer and rich."""

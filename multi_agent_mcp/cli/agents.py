@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from multi_agent_mcp.cli.context import Json, Root, Session, SessionContext, session_context, table
-from multi_agent_mcp.config import read_environment, tmux_socket
+from multi_agent_mcp.cli.context import SessionContext, session_command
+from multi_agent_mcp.cli.output import table
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.sanitize import display_id, one_line
@@ -25,7 +25,9 @@ Socket = Annotated[str | None, typer.Option(metavar="PATH", help="The pane's tmu
 
 
 @app.command()
+@session_command()
 def add(
+    context: SessionContext,
     agent_id: AgentId,
     role: Annotated[str, typer.Option(help=f"One of {', '.join(ROLES)}.")] = "worker",
     type: Annotated[str, typer.Option(help=f"One of {', '.join(AGENT_TYPES)}.")] = "ai",
@@ -35,34 +37,32 @@ def add(
     host: Host = None,
     pane: PaneId = None,
     socket: Socket = None,
-    root: Root = None,
-    session: Session = None,
-    as_json: Json = False,
 ) -> None:
     """Register an agent: its record, its mailbox, its key."""
-    with session_context(root, session, as_json=as_json) as context:
-        require_choice("role", role, ROLES)
-        require_choice("type", type, AGENT_TYPES)
-        place = _pane_fields(pane, socket)
-        if parent is not None:
-            context.services.agents.get(parent)
-        agent = Agent(
-            id=parse_agent_id(agent_id),
-            role=role,
-            type=type,
-            parent_id=parent,
-            name=name or "",
-            command=command,
-            host=host,
-            **place,
-        )
-        added = context.services.agents.add(agent)
-        key = str(context.services.workspace.key_path(added.id))
-        context.show({"agent_id": added.id, "key_file": key, **place}, [f"{added.id}: {added.role}, key in {key}"])
+    require_choice("role", role, ROLES)
+    require_choice("type", type, AGENT_TYPES)
+    place = _pane_fields(pane, socket)
+    if parent is not None:
+        context.services.agents.get(parent)
+    agent = Agent(
+        id=parse_agent_id(agent_id),
+        role=role,
+        type=type,
+        parent_id=parent,
+        name=name or "",
+        command=command,
+        host=host,
+        **place,
+    )
+    added = context.services.agents.add(agent)
+    key = str(context.services.agents.key_file(added.id))
+    context.answer({"agent_id": added.id, "key_file": key, **place}, [f"{added.id}: {added.role}, key in {key}"])
 
 
 @app.command("set")
+@session_command()
 def set_agent(
+    context: SessionContext,
     agent_id: AgentId,
     here: Annotated[bool, typer.Option("--here", help="Its doorbell rings in the pane of this terminal.")] = False,
     pane: PaneId = None,
@@ -70,52 +70,48 @@ def set_agent(
     host: Host = None,
     command: Command = None,
     name: Name = None,
-    root: Root = None,
-    session: Session = None,
-    as_json: Json = False,
 ) -> None:
     """Change what is registered for an agent; an empty text takes a value away."""
-    with session_context(root, session, as_json=as_json) as context:
-        texts = {"host": host, "command": command, "name": name}
-        changed = {key: value for key, value in texts.items() if value is not None}
-        if (here and pane) or (socket and not pane) or not (here or pane or changed):
-            raise InvalidArguments("nothing_to_set")
-        changed |= _pane_fields(_pane_here() if here else pane, socket)
-        agent = context.services.agents.change(agent_id, **changed)
-        shown = {key: getattr(agent, key) for key in changed}
-        context.show(
-            {"agent_id": agent.id, **shown},
-            [f"{agent.id}: {key}: {one_line(str(value))}" for key, value in shown.items()],
-        )
+    texts = {"host": host, "command": command, "name": name}
+    changed = {key: value for key, value in texts.items() if value is not None}
+    if (here and pane) or (socket and not pane) or not (here or pane or changed):
+        raise InvalidArguments("nothing_to_set")
+    changed |= _pane_fields(_pane_here() if here else pane, socket)
+    agent = context.services.agents.change(agent_id, **changed)
+    shown = {key: getattr(agent, key) for key in changed}
+    context.answer(
+        {"agent_id": agent.id, **shown},
+        [f"{agent.id}: {key}: {one_line(str(value))}" for key, value in shown.items()],
+    )
 
 
 @app.command("list")
-def list_agents(root: Root = None, session: Session = None, as_json: Json = False) -> None:
+@session_command()
+def list_agents(context: SessionContext) -> None:
     """Show the agents, whether their servers run, their panes and their unread mail."""
-    with session_context(root, session, as_json=as_json) as context:
-        records = [_record(context, agent) for agent in context.services.agents.all().values()]
-        head = ("id", "role", "type", "parent", "alive", "unread", "pane")
-        rows = [
-            (
-                record["id"],
-                record["role"],
-                record["type"],
-                display_id(record["parent_id"]),
-                "yes" if record["alive"] else "no",
-                record["unread"],
-                record["pane_id"] or "-",
-            )
-            for record in records
-        ]
-        context.show({"agents": records}, table(head, rows))
+    records = [_record(context, agent) for agent in context.services.agents.all().values()]
+    head = ("id", "role", "type", "parent", "alive", "unread", "pane")
+    rows = [
+        (
+            record["id"],
+            record["role"],
+            record["type"],
+            display_id(record["parent_id"]),
+            "yes" if record["alive"] else "no",
+            record["unread"],
+            record["pane_id"] or "-",
+        )
+        for record in records
+    ]
+    context.answer({"agents": records}, table(head, rows))
 
 
 @app.command()
-def remove(agent_id: AgentId, root: Root = None, session: Session = None, as_json: Json = False) -> None:
+@session_command()
+def remove(context: SessionContext, agent_id: AgentId) -> None:
     """Take an agent out: nobody can write to it any more. Its files stay."""
-    with session_context(root, session, as_json=as_json) as context:
-        removed = context.services.agents.remove(agent_id)
-        context.show({"agent_id": removed.id}, [f"{removed.id} is removed; its files stay"])
+    removed = context.services.agents.remove(agent_id)
+    context.answer({"agent_id": removed.id}, [f"{removed.id} is removed; its files stay"])
 
 
 def _record(context: SessionContext, agent: Agent) -> dict[str, Any]:
@@ -137,6 +133,8 @@ def _record(context: SessionContext, agent: Agent) -> dict[str, Any]:
 
 
 def _pane_here() -> str:
+    from multi_agent_mcp.config import read_environment
+
     here = read_environment().pane
     if here is None:
         raise InvalidArguments("no_pane_here")
@@ -147,6 +145,7 @@ def _pane_fields(pane: str | None, socket: str | None) -> dict[str, Any]:
     """What is registered for `--pane`: found on its tmux server now, so that a later pane of that number is not it."""
     if pane is None:
         return {}
+    from multi_agent_mcp.config import read_environment, tmux_socket
     from multi_agent_mcp.notify.tmux.client import pane_place  # libtmux takes 70 ms to import
 
     here = read_environment().pane

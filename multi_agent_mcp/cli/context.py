@@ -1,26 +1,26 @@
-"""What every command shares: options, finding the session, output for people and programs, refusals as exit codes.
+"""What every command on a session shares: its options, the opened session, refusals as exit codes.
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong use.
 """
 
 from __future__ import annotations
 
-import codecs
-import json
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from multi_agent_mcp.bootstrap import Services, open_session
-from multi_agent_mcp.config import find_root, find_session, read_environment
-from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.sanitize import one_line, sanitize
+from multi_agent_mcp.cli.output import print_error, print_json, print_line
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, Texts, catalogue
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.bootstrap import Services
+    from multi_agent_mcp.domain.agent import Agent
 
 Root = Annotated[
     str | None,
@@ -32,37 +32,72 @@ Session = Annotated[
 As = Annotated[str | None, typer.Option("--as", metavar="AGENT", help="Who you are (default: the Owner).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
+Command = Callable[..., None]
+
 
 class SessionContext:
-    """An opened session and the human in front of it."""
+    """An opened session and the human in front of it; `acting` is the agent named by `--as`."""
 
     def __init__(self, services: Services, acting: str | None, *, as_json: bool) -> None:
         self.services = services
+        self.acting = acting
         self.as_json = as_json
-        self.has_shown = False
-        self._acting = acting
+        self.has_answered = False
 
     @property
     def me(self) -> Agent:
         """Who acts: `--as`, else the Owner."""
-        agents = self.services.agents
-        return agents.get(self._acting) if self._acting else agents.owner()
+        return self.agent(None)
 
-    def show(self, answer: dict[str, Any], lines: Iterable[str]) -> None:
+    def agent(self, agent_id: str | None) -> Agent:
+        """The agent with this id; without one, who acts."""
+        agents = self.services.agents
+        chosen = agent_id or self.acting
+        return agents.get(chosen) if chosen else agents.owner()
+
+    def answer(self, answer: dict[str, Any], lines: Iterable[str]) -> None:
         """Prints the answer as JSON, or the lines for people."""
-        self.has_shown = True
+        self.has_answered = True
         if self.as_json:
             print_json({"success": True, **answer})
         else:
             for line in lines:
-                say(line)
+                print_line(line)
+
+
+def session_command(*, acting: bool = False, json: bool = True) -> Callable[[Command], Command]:
+    """Makes a command of a function that works on a session: adds `--root` and `--session` to its options (with
+    `acting` also `--as`, with `json` also `--json`), opens the session and passes it as the first argument."""
+    added: dict[str, tuple[Any, Any]] = {"root": (Root, None), "session": (Session, None)}
+    added |= {"acting": (As, None)} if acting else {}
+    added |= {"as_json": (Json, False)} if json else {}
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in added.items()
+    ]
+
+    def decorate(function: Command) -> Command:
+        @wraps(function)
+        def command(**given: Any) -> None:
+            chosen = {name: given.pop(name) for name in added}
+            with open_context(**chosen) as context:
+                function(context, **given)
+
+        _, *own = inspect.signature(function, eval_str=True).parameters.values()
+        command.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
+        return command
+
+    return decorate
 
 
 @contextmanager
-def session_context(
+def open_context(
     root: str | None, session: str | None, acting: str | None = None, *, as_json: bool = False
 ) -> Iterator[SessionContext]:
     """Opens the session for one command; a refusal inside becomes one sentence and exit code 1."""
+    from multi_agent_mcp.bootstrap import open_session  # `--help` need not wait for all services
+    from multi_agent_mcp.config import find_root, find_session, read_environment
+
     texts = catalogue(DEFAULT_LANGUAGE)
     context = None
     try:
@@ -75,60 +110,15 @@ def session_context(
         context = SessionContext(services, acting or None, as_json=as_json)
         yield context
     except Refusal as refusal:
-        # One JSON object is all a program expects: what fails after the answer is said on stderr.
-        refuse(refusal, texts, as_json=as_json and not (context and context.has_shown))
+        # A program expects one JSON object: what fails after the answer goes to standard error.
+        refuse(refusal, texts, as_json=as_json and not (context and context.has_answered))
 
 
-def refuse(refusal: Refusal, texts: Texts, *, as_json: bool, code: int = 1) -> None:
-    """Says why not, on stderr (or as JSON on stdout), and exits."""
-    sentence = texts.sentence(refusal)
+def refuse(refusal: Refusal, texts: Texts | None = None, *, as_json: bool = False) -> NoReturn:
+    """Prints the reason on standard error (or as JSON on standard output) and exits."""
+    sentence = (texts or catalogue(DEFAULT_LANGUAGE)).sentence(refusal)
     if as_json:
         print_json({"success": False, "error": refusal.code, "message": sentence})
     else:
-        complain(f"{refusal.code}: {sentence}")
-    raise typer.Exit(code)
-
-
-def print_json(answer: Any) -> None:
-    """JSON that loses nothing, whatever letters standard output has."""
-    is_unicode = codecs.lookup(sys.stdout.encoding).name == "utf-8"
-    sys.stdout.write(json.dumps(answer, ensure_ascii=not is_unicode, indent=2) + "\n")
-
-
-def say(line: str = "") -> None:
-    """One line for people; whatever an agent wrote cannot command their terminal."""
-    sys.stdout.write(sanitize(line) + "\n")
-
-
-def complain(line: str) -> None:
-    sys.stderr.write(f"multi-agent-mcp: {one_line(line)}\n")
-
-
-def unverified(shown: Mapping[str, Any]) -> str:
-    """What stands behind the name of a sender whose signature is missing or wrong."""
-    return " (unverified)" if shown.get("verified") is False else ""
-
-
-def indented(text: str) -> Iterator[str]:
-    """What somebody wrote, line by line: it cannot pass for a line of ours, which begin at the left."""
-    for line in text.split("\n"):
-        yield f"   {line}".rstrip()
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    """A plain table: aligned columns that survive `grep` and `cut`; no cell begins a line of its own."""
-    cells = [[one_line(str(cell)) for cell in row] for row in rows]
-    widths = [max([width(column), *(width(row[index]) for row in cells)]) for index, column in enumerate(head)]
-    for row in ([*head], *cells):
-        yield "  ".join(pad(cell, widths[index]) for index, cell in enumerate(row)).rstrip()
-
-
-def pad(text: str, columns: int) -> str:
-    return text + " " * (columns - width(text))
-
-
-def width(text: str) -> int:
-    """Columns in a terminal; a Japanese character takes two."""
-    from unicodedata import east_asian_width
-
-    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
+        print_error(f"{refusal.code}: {sentence}")
+    raise typer.Exit(1)

@@ -5,29 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from multi_agent_mcp.bootstrap import Services
-from multi_agent_mcp.cli.context import Json, Root, Session, session_context, table
+from multi_agent_mcp.cli.context import SessionContext, session_command
+from multi_agent_mcp.cli.output import table
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.services.doctor.finding import PROBLEM, Finding
-from multi_agent_mcp.services.doctor.pruning import Pruning
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.bootstrap import Services
+    from multi_agent_mcp.services.doctor.finding import Finding
 
 Answer = dict[str, Any]
 LONGEST_AGE_DAYS = 365_000.0
-"""Older than anything that can be there; the calendar ends not far beyond."""
+"""Older than any file can be; the calendar ends not far beyond."""
 
 
+@session_command()
 def doctor(
+    context: SessionContext,
     repair: Annotated[
         bool, typer.Option("--repair", help="Mend what can be mended; nothing readable is lost.")
     ] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Check the signature of every message, too.")] = False,
-    root: Root = None,
-    session: Session = None,
-    as_json: Json = False,
 ) -> None:
     """Report what is wrong with a session, and how to mend it; explain who can be rung, and how.
 
@@ -35,24 +36,24 @@ def doctor(
     """
     from multi_agent_mcp.notify.tmux.profiles import load_profiles  # libtmux takes 70 ms to import
     from multi_agent_mcp.notify.tmux.snapshot import probe
+    from multi_agent_mcp.services.doctor.finding import PROBLEM
 
-    with session_context(root, session, as_json=as_json) as context:
-        services = context.services
-        profiles = load_profiles(services.root / "hosts")
-        examined = services.doctor(partial(probe, profiles=profiles))
-        findings = examined.examine(verify=verify)
-        repaired = examined.repair(findings) if repair else []
-        left = examined.examine(verify=verify) if repaired else findings
-        problems = sum(finding.level == PROBLEM for finding in left)
-        answer: Answer = {
-            "findings": [finding.as_answer() for finding in left],
-            "problems": problems,
-            "repaired": [finding.as_answer() for finding in repaired],
-            "doorbells": _doorbells(services),
-        }
-        context.show(answer, _lines(services, left, repaired, answer["doorbells"]))
-        if problems:
-            raise typer.Exit(1)
+    services = context.services
+    profiles = load_profiles(services.root / "hosts")
+    examined = services.doctor(partial(probe, profiles=profiles))
+    findings = examined.examine(verify=verify)
+    repaired = examined.repair(findings) if repair else []
+    left = examined.examine(verify=verify) if repaired else findings
+    problems = sum(finding.level == PROBLEM for finding in left)
+    answer: Answer = {
+        "findings": [finding.as_answer() for finding in left],
+        "problems": problems,
+        "repaired": [finding.as_answer() for finding in repaired],
+        "doorbells": _doorbells(services),
+    }
+    context.answer(answer, _lines(services, left, repaired, answer["doorbells"]))
+    if problems:
+        raise typer.Exit(1)
 
 
 def _doorbells(services: Services) -> list[Answer]:
@@ -78,36 +79,36 @@ def _lines(services: Services, left: list[Finding], repaired: list[Finding], doo
     for finding in repaired:
         yield f"repaired: {finding.check} {finding.subject}: {finding.finding} ({finding.repair})"
     if left:
-        rows = [(item.level, item.check, item.subject, item.finding, item.repair) for item in left]
-        yield from table(("level", "check", "subject", "finding", "repair"), rows)
+        findings = [(item.level, item.check, item.subject, item.finding, item.repair) for item in left]
+        yield from table(("level", "check", "subject", "finding", "repair"), findings)
     else:
         yield services.texts("doctor.clean")
-    rungs = [(bell["agent_id"], bell["screen"], rung) for bell in doorbells for rung in bell["rungs"]]
-    if rungs:
+    channels = [
+        (doorbell["agent_id"], doorbell["screen"], rung["rung"], meaning(rung["reason"]))
+        for doorbell in doorbells
+        for rung in doorbell["rungs"]
+    ]
+    if channels:
         yield ""
-        shown = [(agent_id, screen, rung["rung"], meaning(rung["reason"])) for agent_id, screen, rung in rungs]
-        yield from table(("recipient", "screen", "rung", "now"), shown)
+        yield from table(("recipient", "screen", "rung", "now"), channels)
 
 
+@session_command()
 def prune(
+    context: SessionContext,
     older_than: Annotated[float, typer.Option(metavar="DAYS", min=0, help="Only what is older than this.")] = 30.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
-    root: Root = None,
-    session: Session = None,
-    as_json: Json = False,
 ) -> None:
     """Delete archived mail, ended agent sessions and other finished things. Unread mail and tasks always stay."""
-    with session_context(root, session, as_json=as_json) as context:
-        pruning = Pruning(context.services.workspace)
-        age = timedelta(days=min(older_than, LONGEST_AGE_DAYS))
-        items = pruning.prunable(context.services.clock(), age)
-        if not dry_run:
-            pruning.delete(items)
-        base = context.services.path
-        answer = {
-            "deleted": not dry_run,
-            "files": [str(item.path.relative_to(base)) for item in items],
-            "bytes": sum(item.size for item in items),
-        }
-        verb = "would be deleted" if dry_run else "deleted"
-        context.show(answer, [*answer["files"], f"{len(items)} files, {answer['bytes']} bytes {verb}"])  # type: ignore[misc]
+    services = context.services
+    age = timedelta(days=min(older_than, LONGEST_AGE_DAYS))
+    items = services.pruning.prunable(services.clock(), age)
+    if not dry_run:
+        services.pruning.delete(items)
+    files = [str(item.path.relative_to(services.path)) for item in items]
+    size = sum(item.size for item in items)
+    verb = "would be deleted" if dry_run else "deleted"
+    context.answer(
+        {"deleted": not dry_run, "files": files, "bytes": size},
+        [*files, f"{len(items)} files, {size} bytes {verb}"],
+    )

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> None:
         code = _run(arguments)
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - a hook that fails must not stop a host
-        _complain(error)
+        _print_error(error)
     _end(code)
 
 
@@ -146,7 +146,7 @@ def _options(arguments: Sequence[str]) -> dict[str, str]:
     return {**given, **found} if "unless-env" in given else {**found, **given}
 
 
-def _complain(error: BaseException) -> None:
+def _print_error(error: BaseException) -> None:
     sentence = str(error) or type(error).__name__
     try:
         from multi_agent_mcp.errors import Refusal

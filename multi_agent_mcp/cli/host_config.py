@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from multi_agent_mcp.cli.context import Json, Root, Session, session_context
-from multi_agent_mcp.host_config import HOSTS, HostConfiguration, host_configuration
+from multi_agent_mcp.cli.context import SessionContext, session_command
+from multi_agent_mcp.host_config import HOSTS, HostConfiguration
 from multi_agent_mcp.services.validation import require_choice
 
-Written = list[tuple[Path, Path | None]]
 
-
+@session_command()
 def host_config(
+    context: SessionContext,
     host: Annotated[str, typer.Argument(metavar="HOST", help=f"One of {', '.join(HOSTS)}.")],
     agent: Annotated[str, typer.Option(metavar="ID", help="The agent.")],
     write: Annotated[
@@ -25,26 +25,21 @@ def host_config(
         Path | None,
         typer.Option("--directory", metavar="DIR", help="Where the host works (with --write: default here)."),
     ] = None,
-    root: Root = None,
-    session: Session = None,
-    as_json: Json = False,
 ) -> None:
     """Print the configuration for Claude Code, Codex or Gemini CLI, or write it."""
-    with session_context(root, session, as_json=as_json) as context:
-        require_choice("host", host, HOSTS)
-        agent_id = context.services.agents.get(agent).id
-        where = directory.expanduser().absolute() if directory else Path.cwd() if write else None
-        configuration = host_configuration(host, context.services.workspace, agent_id, where)
-        if not write:
-            context.show(configuration.as_answer(), configuration.lines())
-            return
-        written = configuration.write()
-        facts = [{"file": str(file), "backup": str(backup) if backup else None} for file, backup in written]
-        context.show({**configuration.as_answer(), "written": facts}, _told(configuration, written))
+    require_choice("host", host, HOSTS)
+    agent_id = context.services.agents.get(agent).id
+    where = directory.expanduser().absolute() if directory else Path.cwd() if write else None
+    configuration = context.services.host_configuration(host, agent_id, where)
+    if not write:
+        context.answer(configuration.as_answer(), configuration.lines())
+        return
+    backups = dict(configuration.write())
+    files = [{"file": str(file), "backup": str(backup) if backup else None} for file, backup in backups.items()]
+    context.answer({**configuration.as_answer(), "written": files}, _written_lines(configuration, backups))
 
 
-def _told(configuration: HostConfiguration, written: Written) -> Iterator[str]:
-    backups = dict(written)
+def _written_lines(configuration: HostConfiguration, backups: dict[Path, Path | None]) -> Iterator[str]:
     for item in configuration.files:
         backup = backups.get(item.path)
         saved = f" (as it was: {backup})" if backup else ""

@@ -8,12 +8,10 @@ from typing import Annotated
 
 import typer
 
-from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.cli.context import Json, Root, Session, complain, print_json, refuse, say
-from multi_agent_mcp.config import find_root, read_environment
+from multi_agent_mcp.cli.context import Json, Root, Session, refuse
+from multi_agent_mcp.cli.output import print_error, print_json, print_line
 from multi_agent_mcp.domain.agent import Agent, superiors
 from multi_agent_mcp.errors import InvalidArguments, Refusal
-from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES, catalogue
 
 Team = Annotated[Path, typer.Option("--team", metavar="FILE", help="The team: session, language, agents.")]
@@ -29,29 +27,42 @@ def init(
 ) -> None:
     """Make a session directory for a team; a second time, add what is new and keep keys and mail."""
     try:
-        environment = read_environment()
-        where = find_root(root or environment.root, Path.cwd())
-        parsed = read_team(team)
-        name = session or environment.session or parsed.session
-        if name is None:
-            raise InvalidArguments("bad_team", reason="it names no session; give one with --session")
-        if language is not None and language not in LANGUAGES:
-            raise InvalidArguments("bad_language", language=repr(language)[:40], allowed=", ".join(LANGUAGES))
-        path = create_session(where, name, parsed, language)
-        agents = open_session(where, name).agents
-        added = add_missing(agents, parsed)
-        for agent_id in added:
-            _warn_about_hierarchy(agent_id, agents.all())
+        path, agents, added = _make_session(team, root, session, language)
     except Refusal as refusal:
-        refuse(refusal, catalogue(DEFAULT_LANGUAGE), as_json=as_json)
+        refuse(refusal, as_json=as_json)
     if as_json:
-        print_json({"success": True, "session": name, "path": str(path), "added": added, "agents": list(agents.all())})
+        print_json({"success": True, "session": path.name, "path": str(path), "added": added, "agents": list(agents)})
     else:
-        say(f"{path}: {len(agents.all())} agents ({len(added)} new)")
+        print_line(f"{path}: {len(agents)} agents ({len(added)} new)")
+
+
+def _make_session(
+    team: Path, root: str | None, session: str | None, language: str | None
+) -> tuple[Path, Mapping[str, Agent], list[str]]:
+    """The session's directory, its agents, and the ids of the new ones."""
+    from multi_agent_mcp.bootstrap import open_session
+    from multi_agent_mcp.config import find_root, read_environment
+    from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
+
+    environment = read_environment()
+    where = find_root(root or environment.root, Path.cwd())
+    parsed = read_team(team)
+    name = session or environment.session or parsed.session
+    if name is None:
+        raise InvalidArguments("bad_team", reason="it names no session; give one with --session")
+    if language is not None and language not in LANGUAGES:
+        raise InvalidArguments("bad_language", language=repr(language)[:40], allowed=", ".join(LANGUAGES))
+    path = create_session(where, name, parsed, language)
+    service = open_session(where, name).agents
+    added = add_missing(service, parsed)
+    agents = service.all()
+    for agent_id in added:
+        _warn_about_hierarchy(agent_id, agents)
+    return path, agents, added
 
 
 def _warn_about_hierarchy(agent_id: str, agents: Mapping[str, Agent]) -> None:
     try:
         list(superiors(agent_id, agents))
     except Refusal as refusal:
-        complain(catalogue(DEFAULT_LANGUAGE).sentence(refusal))
+        print_error(catalogue(DEFAULT_LANGUAGE).sentence(refusal))

@@ -8,63 +8,51 @@ from typing import Annotated, Any
 
 import typer
 
-from multi_agent_mcp.cli.context import (
-    As,
-    Json,
-    Root,
-    Session,
-    complain,
-    indented,
-    say,
-    session_context,
-    table,
-    unverified,
-)
+from multi_agent_mcp.cli.context import SessionContext, session_command
+from multi_agent_mcp.cli.output import indented, print_error, print_line, table, unverified
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import MessageNotFound
-from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 
 EVERYBODY = "all"
 
 
+@session_command(acting=True)
 def send(
+    context: SessionContext,
     receiver: Annotated[str, typer.Argument(metavar="RECEIVER", help="An agent's id, or `all` for a broadcast.")],
     content: Annotated[str, typer.Argument(metavar="CONTENT", help="The message; `-` reads standard input.")],
     type: Annotated[str, typer.Option(help=f"One of {', '.join(MESSAGE_TYPES)}.")] = "request",
     subject: Annotated[str, typer.Option(help="A subject line.")] = "",
     priority: Annotated[str, typer.Option(help=f"One of {', '.join(MESSAGE_PRIORITIES)}.")] = "normal",
     idempotency_key: Annotated[str | None, typer.Option(help="Repeating it sends nothing twice.")] = None,
-    root: Root = None,
-    session: Session = None,
-    acting: As = None,
-    as_json: Json = False,
 ) -> None:
     """Send a message and ring its receiver."""
-    with session_context(root, session, acting, as_json=as_json) as context:
-        to_everybody = receiver == EVERYBODY and EVERYBODY not in context.services.agents.all()
-        draft = Draft(
-            content=sys.stdin.read() if content == "-" else content,
-            receiver_id=None if to_everybody else receiver,
-            message_type=type,
-            subject=subject,
-            priority=priority,
-            idempotency_key=idempotency_key,
-        )
-        sent = context.services.messages.send(context.me, draft)
-        answer = {
-            "message_id": sent.message_id,
-            "receiver_ids": sent.receiver_ids,
-            "delivery": {agent_id: delivery.as_answer() for agent_id, delivery in sent.delivery.items()},
-        }
-        lines = [f"{agent_id}: {_delivery(delivery)}" for agent_id, delivery in sent.delivery.items()]
-        context.show(answer, [sent.message_id, *lines])
+    to_everybody = receiver == EVERYBODY and EVERYBODY not in context.services.agents.all()
+    draft = Draft(
+        content=sys.stdin.read() if content == "-" else content,
+        receiver_id=None if to_everybody else receiver,
+        message_type=type,
+        subject=subject,
+        priority=priority,
+        idempotency_key=idempotency_key,
+    )
+    sent = context.services.messages.send(context.me, draft)
+    answer = {
+        "message_id": sent.message_id,
+        "receiver_ids": sent.receiver_ids,
+        "delivery": {agent_id: delivery.as_answer() for agent_id, delivery in sent.delivery.items()},
+    }
+    lines = [f"{agent_id}: {_delivery(delivery)}" for agent_id, delivery in sent.delivery.items()]
+    context.answer(answer, [sent.message_id, *lines])
 
 
+@session_command(acting=True)
 def read(
+    context: SessionContext,
     agent: Annotated[str | None, typer.Argument(metavar="[AGENT]", help="Whose mail (default: yours).")] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Read mail that was read already, too, newest first.")
@@ -72,63 +60,54 @@ def read(
     peek: Annotated[bool, typer.Option("--peek", help="Look without marking anything read.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many messages at most.")] = 50,
     before: Annotated[str | None, typer.Option(metavar="MESSAGE_ID", help="With --all: go on before this one.")] = None,
-    root: Root = None,
-    session: Session = None,
-    acting: As = None,
-    as_json: Json = False,
 ) -> None:
     """Print unread mail and mark it read. Mail of another agent is gone for that agent then: use --peek to look."""
-    with session_context(root, session, agent or acting, as_json=as_json) as context:
-        context.services.sessions.recover(context.me.id)
-        query = Query(
-            unread_only=not everything,
-            mark_as_read=not peek,
-            limit=limit,
-            before=before,
-            whole=True,
-            polling=False,
-        )
-        reading = context.services.reading
-        handover = reading.select(context.me, query)
-        answer = reading.preview(handover)
-        context.show(answer, _letters(answer))
-        sys.stdout.flush()
-        for report in reading.complete(handover).get("reports_not_followed", ()):
-            complain(f"{report['message_id']}: {report['reason']}")
+    from multi_agent_mcp.services.turn.reading import Query
+
+    me = context.agent(agent)
+    context.services.sessions.recover(me.id)
+    query = Query(
+        unread_only=not everything,
+        mark_as_read=not peek,
+        limit=limit,
+        before=before,
+        whole=True,
+        polling=False,
+    )
+    reading = context.services.reading
+    batch = reading.select(me, query)
+    answer = reading.preview(batch)
+    context.answer(answer, _message_lines(answer))
+    sys.stdout.flush()
+    for report in reading.complete(batch).get("reports_not_followed", ()):
+        print_error(f"{report['message_id']}: {report['reason']}")
 
 
+@session_command(acting=True)
 def unread(
+    context: SessionContext,
     agent: Annotated[str | None, typer.Argument(metavar="[AGENT]", help="Whose mail (default: yours).")] = None,
-    root: Root = None,
-    session: Session = None,
-    acting: As = None,
-    as_json: Json = False,
 ) -> None:
     """Count unread mail."""
-    with session_context(root, session, agent or acting, as_json=as_json) as context:
-        count = context.services.reading.unread_count(context.me.id)
-        context.show({"agent_id": context.me.id, "unread_count": count}, [str(count)])
+    me = context.agent(agent)
+    count = context.services.reading.unread_count(me.id)
+    context.answer({"agent_id": me.id, "unread_count": count}, [str(count)])
 
 
-def trace(
-    message_id: Annotated[str, typer.Argument(metavar="MESSAGE_ID")],
-    root: Root = None,
-    session: Session = None,
-    as_json: Json = False,
-) -> None:
+@session_command()
+def trace(context: SessionContext, message_id: Annotated[str, typer.Argument(metavar="MESSAGE_ID")]) -> None:
     """Show where a message is and every step it took: stored, rung, submitted, read."""
-    with session_context(root, session, as_json=as_json) as context:
-        traces = context.services.tracking.trace(message_id)
-        if not traces:
-            raise MessageNotFound(message_id=message_id)
-        context.show({"message_id": message_id, "copies": traces}, _traces(traces))
+    traces = context.services.tracking.trace(message_id)
+    if not traces:
+        raise MessageNotFound(message_id=message_id)
+    context.answer({"message_id": message_id, "copies": traces}, _trace_lines(traces))
 
 
 def _delivery(delivery: Delivery) -> str:
     return delivery.state if delivery.reason is None else f"{delivery.state} ({delivery.reason})"
 
 
-def _letters(answer: dict[str, Any]) -> Iterator[str]:
+def _message_lines(answer: dict[str, Any]) -> Iterator[str]:
     for message in answer["messages"]:
         parties = f"{display_id(message['sender_id'])}{unverified(message)} → {display_id(message['receiver_id'])}"
         yield f"── {message['created_at']}  {parties}  {one_line(message['id'])}"
@@ -141,7 +120,7 @@ def _letters(answer: dict[str, Any]) -> Iterator[str]:
         yield answer["how_to_continue"]
 
 
-def _traces(traces: list[dict[str, Any]]) -> Iterator[str]:
+def _trace_lines(traces: list[dict[str, Any]]) -> Iterator[str]:
     for copy in traces:
         yield one_line(
             f"{display_id(copy['sender_id'])} → {display_id(copy['receiver_id'])}: {copy['state']} {copy['path']}"
@@ -153,4 +132,4 @@ def _traces(traces: list[dict[str, Any]]) -> Iterator[str]:
             after = f"+{(at - stored).total_seconds() * 1000:.0f} ms" if at and stored else ""
             rows.append((step["state"], step["at"], after, step.get("reason", "")))
         yield from table(("step", "at", "after", "reason"), rows)
-        say()
+        print_line()

@@ -7,11 +7,20 @@ from typing import Annotated
 import typer
 
 from multi_agent_mcp import __version__
-from multi_agent_mcp.cli import agents, hook, mail, serve, supervise, tasks, team, timeline, web
-from multi_agent_mcp.cli import conversations as talk
-from multi_agent_mcp.cli import doctor as care
-from multi_agent_mcp.cli import host_config as hosts
-from multi_agent_mcp.cli import init as setup
+from multi_agent_mcp.cli import (
+    agents,
+    conversations,
+    doctor,
+    hook,
+    host_config,
+    init,
+    mail,
+    serve,
+    tasks,
+    team,
+    timeline,
+    web,
+)
 from multi_agent_mcp.cli.demo.command import demo
 from multi_agent_mcp.cli.watch.command import watch
 
@@ -49,36 +58,18 @@ def _hook(context: typer.Context) -> None:
     hook.main(context.args)
 
 
-app.command()(setup.init)
+UNPARSED = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+app.command()(init.init)
 app.add_typer(agents.app, name="agent")
-app.command(
-    "serve",
-    help=serve.HELP,
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)(_serve)
-app.command()(mail.send)
-app.command()(mail.read)
-app.command()(mail.unread)
-app.command()(mail.trace)
-app.command()(team.up)
-app.command()(team.down)
-app.command()(supervise.supervise)
-app.command()(talk.conversations)
-app.command()(talk.sessions)
-app.command()(web.web)
-app.command()(care.doctor)
-app.command()(care.prune)
+app.command("serve", help=serve.HELP, add_help_option=False, context_settings=UNPARSED)(_serve)
+for command in (mail.send, mail.read, mail.unread, mail.trace, team.up, team.down, team.supervise):
+    app.command()(command)
+for command in (conversations.conversations, conversations.sessions, web.web, doctor.doctor, doctor.prune):
+    app.command()(command)
 app.add_typer(tasks.app, name="task")
-app.command()(tasks.interrupt)
-app.command()(tasks.log)
-app.command()(timeline.timeline)
-app.command()(watch)
-app.command("host-config")(hosts.host_config)
-app.command(
-    "hook",
-    help=hook.HELP,
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)(_hook)
+for command in (tasks.interrupt, tasks.log, timeline.timeline, watch):
+    app.command()(command)
+app.command("host-config")(host_config.host_config)
+app.command("hook", help=hook.HELP, add_help_option=False, context_settings=UNPARSED)(_hook)
 app.command()(demo)

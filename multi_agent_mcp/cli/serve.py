@@ -14,16 +14,18 @@ import select
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from multi_agent_mcp.bootstrap import Services, open_session
-from multi_agent_mcp.config import Environment, find_root, find_session, read_environment
 from multi_agent_mcp.domain.agent import PURPOSES
 from multi_agent_mcp.domain.sanitize import sanitize
 from multi_agent_mcp.errors import InvalidArguments, Refusal
-from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES, catalogue
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.bootstrap import Services
+    from multi_agent_mcp.config import Environment
+    from multi_agent_mcp.server.binding import Binding
 
 HELP = "Run an agent's MCP server on standard input and output. Hosts start it; see host-config."
 WRONG_USE = 2
@@ -57,6 +59,8 @@ def main(arguments: Sequence[str], passkey: str | None = None) -> None:
     _log_to_stderr()
     gc.disable()  # a start makes many objects and hardly any garbage; looking for it takes a twentieth of the time
     options = _parser().parse_args(arguments)
+    from multi_agent_mcp.config import read_environment  # only now: every other command imports this module for HELP
+
     environment = read_environment()
     texts = catalogue(options.language or DEFAULT_LANGUAGE)
     try:
@@ -65,9 +69,9 @@ def main(arguments: Sequence[str], passkey: str | None = None) -> None:
         texts = services.texts
         binding = _bound(services, options, environment, passkey)
     except Refusal as refusal:
-        from multi_agent_mcp.cli.context import complain
+        from multi_agent_mcp.cli.output import print_error
 
-        complain(f"{refusal.code}: {texts.sentence(refusal)}")
+        print_error(f"{refusal.code}: {texts.sentence(refusal)}")
         raise SystemExit(WRONG_USE) from None
     from multi_agent_mcp.server.app import run  # imports mcp, which takes half a second
 
@@ -94,12 +98,17 @@ def _require_stdio() -> None:
 
 def _opened(options: argparse.Namespace, environment: Environment) -> Services:
     """The session; options win over the environment."""
+    from multi_agent_mcp.bootstrap import open_session
+    from multi_agent_mcp.config import find_root, find_session
+
     root = find_root(options.root or environment.root, Path.cwd())
     return open_session(root, find_session(options.session or environment.session, root), language=options.language)
 
 
 def _bound(services: Services, options: argparse.Namespace, environment: Environment, passkey: str | None) -> Binding:
     """This process, bound to its agent if it was given one."""
+    from multi_agent_mcp.server.binding import Binding
+
     purpose = options.purpose or environment.purpose
     if purpose is not None:
         require_choice("purpose", purpose, PURPOSES)

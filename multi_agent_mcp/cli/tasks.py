@@ -7,15 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from multi_agent_mcp.cli.context import As, Json, Root, Session, indented, session_context, table
+from multi_agent_mcp.cli.context import SessionContext, session_command
+from multi_agent_mcp.cli.output import indented, table
+from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.services.tasks.creation import NewTask
-from multi_agent_mcp.services.turn.next_action import summary_of
 from multi_agent_mcp.services.validation import require_choice
-from multi_agent_mcp.store.codec.frontmatter import as_plain
 
 ACTIONS = ("blocked", "cancel", "pause")
 
@@ -25,7 +24,9 @@ TaskId = Annotated[str, typer.Argument(metavar="TASK_ID")]
 
 
 @app.command()
+@session_command(acting=True)
 def add(
+    context: SessionContext,
     title: Annotated[str, typer.Argument(metavar="TITLE")],
     description: Annotated[str, typer.Option(help="What is to be done.")] = "",
     assignee: Annotated[str | None, typer.Option(metavar="AGENT", help="Who does it (default: nobody yet).")] = None,
@@ -34,160 +35,140 @@ def add(
     depends_on: Annotated[
         list[str] | None, typer.Option(metavar="TASK_ID", help="Must be done before; repeat.")
     ] = None,
-    root: Root = None,
-    session: Session = None,
-    acting: As = None,
-    as_json: Json = False,
 ) -> None:
     """Make a task: `todo` with an assignee, else `backlog`."""
-    with session_context(root, session, acting, as_json=as_json) as context:
-        new = NewTask(
-            title=title,
-            description=description,
-            priority=priority,
-            assignee_id=assignee,
-            dependencies=depends_on or (),
-        )
-        (task,) = context.services.task_creation.create(context.me, [new], parent)
-        context.show({"task_id": task.id, "status": task.status, "assignee_id": task.assignee_id}, [task.id])
+    from multi_agent_mcp.services.tasks.creation import NewTask
+
+    new = NewTask(
+        title=title,
+        description=description,
+        priority=priority,
+        assignee_id=assignee,
+        dependencies=depends_on or (),
+    )
+    (task,) = context.services.task_creation.create(context.me, [new], parent)
+    context.answer({"task_id": task.id, "status": task.status, "assignee_id": task.assignee_id}, [task.id])
 
 
 @app.command("list")
+@session_command()
 def list_tasks(
+    context: SessionContext,
     status: Annotated[str | None, typer.Option(help=f"One of {', '.join(TASK_STATUSES)}.")] = None,
     assignee: Annotated[str | None, typer.Option(metavar="AGENT", help="Only this agent's.")] = None,
-    root: Root = None,
-    session: Session = None,
-    as_json: Json = False,
 ) -> None:
     """List tasks, oldest first."""
-    with session_context(root, session, as_json=as_json) as context:
-        if status is not None:
-            require_choice("status", status, TASK_STATUSES)
-        tasks = [
-            task
-            for task in context.services.workspace.tasks.all()
-            if status in (None, task.status) and assignee in (None, task.assignee_id)
-        ]
-        tasks.sort(key=lambda task: (task.created_at, task.id))
-        rows = [
-            (task.id, task.status, task.priority, task.assignee_id or "-", f"{task.progress}%", one_line(task.title))
-            for task in tasks
-        ]
-        records = [{**summary_of(task), "assignee_id": task.assignee_id, "progress": task.progress} for task in tasks]
-        head = ("task", "status", "priority", "assignee", "progress", "title")
-        context.show({"tasks": records, "total_count": len(tasks)}, table(head, rows))
+    from multi_agent_mcp.services.turn.next_action import summary_of
+
+    if status is not None:
+        require_choice("status", status, TASK_STATUSES)
+    tasks = [
+        task
+        for task in context.services.board.all()
+        if status in (None, task.status) and assignee in (None, task.assignee_id)
+    ]
+    rows = [
+        (task.id, task.status, task.priority, task.assignee_id or "-", f"{task.progress}%", one_line(task.title))
+        for task in tasks
+    ]
+    records = [{**summary_of(task), "assignee_id": task.assignee_id, "progress": task.progress} for task in tasks]
+    head = ("task", "status", "priority", "assignee", "progress", "title")
+    context.answer({"tasks": records, "total_count": len(tasks)}, table(head, rows))
 
 
 @app.command()
-def show(task_id: TaskId, root: Root = None, session: Session = None, as_json: Json = False) -> None:
+@session_command()
+def show(context: SessionContext, task_id: TaskId) -> None:
     """Show a task with its history."""
-    with session_context(root, session, as_json=as_json) as context:
-        task = context.services.task_changes.get(task_id)
-        context.show({"task": as_plain(task)}, _task_lines(task))
+    task = context.services.task_changes.get(task_id)
+    context.answer({"task": as_json(task)}, _task_lines(task))
 
 
 @app.command()
+@session_command(acting=True)
 def status(
+    context: SessionContext,
     task_id: TaskId,
     status: Annotated[str, typer.Argument(metavar="STATUS", help=f"One of {', '.join(TASK_STATUSES)}.")],
     reason: Annotated[str | None, typer.Option(help="Why; shown as the task's blocked_reason.")] = None,
-    root: Root = None,
-    session: Session = None,
-    acting: As = None,
-    as_json: Json = False,
 ) -> None:
     """Move a task. `blocked` and `cancelled` interrupt its assignee at the next tool call."""
-    with session_context(root, session, acting, as_json=as_json) as context:
-        task, previous = context.services.task_changes.set_status(context.me, task_id, status, reason)
-        answer = {
-            "task_id": task.id,
-            "previous_status": previous,
-            "new_status": task.status,
-            "interrupt_id": task.interrupt_id,
-        }
-        interrupted = f", {task.assignee_id} is interrupted" if task.interrupt_id else ""
-        context.show(answer, [f"{task.id}: {previous} → {task.status}{interrupted}"])
+    task, previous = context.services.task_changes.set_status(context.me, task_id, status, reason)
+    answer = {
+        "task_id": task.id,
+        "previous_status": previous,
+        "new_status": task.status,
+        "interrupt_id": task.interrupt_id,
+    }
+    interrupted = f", {task.assignee_id} is interrupted" if task.interrupt_id else ""
+    context.answer(answer, [f"{task.id}: {previous} → {task.status}{interrupted}"])
 
 
 @app.command()
+@session_command(acting=True)
 def assign(
+    context: SessionContext,
     task_id: TaskId,
     assignee: Annotated[str | None, typer.Argument(metavar="[AGENT]", help="Left out: nobody.")] = None,
-    root: Root = None,
-    session: Session = None,
-    acting: As = None,
-    as_json: Json = False,
 ) -> None:
     """Hand a task to another agent, or to nobody."""
-    with session_context(root, session, acting, as_json=as_json) as context:
-        task, previous = context.services.task_changes.assign(context.me, task_id, assignee)
-        answer = {"task_id": task.id, "assignee_id": task.assignee_id, "previous_assignee_id": previous}
-        context.show(answer, [f"{task.id}: {previous or 'nobody'} → {task.assignee_id or 'nobody'}"])
+    task, previous = context.services.task_changes.assign(context.me, task_id, assignee)
+    answer = {"task_id": task.id, "assignee_id": task.assignee_id, "previous_assignee_id": previous}
+    context.answer(answer, [f"{task.id}: {previous or 'nobody'} → {task.assignee_id or 'nobody'}"])
 
 
 @app.command()
+@session_command(acting=True)
 def approve(
+    context: SessionContext,
     task_id: TaskId,
     reject: Annotated[bool, typer.Option("--reject", help="Reject it instead.")] = False,
     reason: Annotated[str | None, typer.Option(help="Why; sent to the requester.")] = None,
-    root: Root = None,
-    session: Session = None,
-    acting: As = None,
-    as_json: Json = False,
 ) -> None:
     """Approve (or reject) a task that an agent requested for itself."""
-    with session_context(root, session, acting, as_json=as_json) as context:
-        task = context.services.approvals.decide(context.me, task_id, approve=not reject, reason=reason)
-        context.show(
-            {"task_id": task.id, "approval_status": task.approval_status}, [f"{task.id}: {task.approval_status}"]
-        )
+    task = context.services.approvals.decide(context.me, task_id, approve=not reject, reason=reason)
+    context.answer(
+        {"task_id": task.id, "approval_status": task.approval_status}, [f"{task.id}: {task.approval_status}"]
+    )
 
 
+@session_command(acting=True)
 def interrupt(
+    context: SessionContext,
     agent: Annotated[str, typer.Argument(metavar="AGENT")],
     action: Annotated[str, typer.Option(help=f"One of {', '.join(ACTIONS)}.")] = "blocked",
     task: Annotated[str | None, typer.Option(metavar="TASK_ID", help="Default: the task it works on.")] = None,
     reason: Annotated[str | None, typer.Option(help="Why.")] = None,
-    root: Root = None,
-    session: Session = None,
-    acting: As = None,
-    as_json: Json = False,
 ) -> None:
     """Stop an agent: its next tool call of any kind is answered with the interrupt instead of the result."""
-    with session_context(root, session, acting, as_json=as_json) as context:
-        require_choice("action", action, ACTIONS)
-        notice = context.services.task_changes.interrupt(context.me, agent, action, task, reason)
-        answer = {"notification_id": notice.id, "agent_id": agent, "action": notice.action, "task_id": notice.task_id}
-        context.show(answer, [f"{agent}: {notice.action}, task {notice.task_id or '-'}, {notice.id}"])
+    require_choice("action", action, ACTIONS)
+    notice = context.services.task_changes.interrupt(context.me, agent, action, task, reason)
+    answer = {"notification_id": notice.id, "agent_id": agent, "action": notice.action, "task_id": notice.task_id}
+    context.answer(answer, [f"{agent}: {notice.action}, task {notice.task_id or '-'}, {notice.id}"])
 
 
+@session_command()
 def log(
+    context: SessionContext,
     execution_id: Annotated[
         str | None, typer.Argument(metavar="[EXECUTION_ID]", help="Left out: list the executions.")
     ] = None,
     agent: Annotated[str | None, typer.Option(metavar="AGENT", help="Only this agent's executions.")] = None,
     tail: Annotated[int, typer.Option(min=1, help="The last lines.")] = 100,
-    root: Root = None,
-    session: Session = None,
-    as_json: Json = False,
 ) -> None:
     """List executions, or print the log of one."""
-    with session_context(root, session, as_json=as_json) as context:
-        executions = context.services.executions
-        if execution_id is not None:
-            page = executions.read_log(executions.get(None, execution_id), tail=tail)
-            answer = {"execution": as_plain(page.execution), "log_content": page.lines, "total_lines": page.total}
-            context.show(answer, page.lines)
-            return
-        shelves = [agent] if agent is not None else context.services.workspace.executions.partitions()
-        found = [item for shelf in shelves for item in context.services.workspace.executions.all(shelf)]
-        found.sort(key=lambda item: (item.started_at, item.id))
-        context.show({"executions": [as_plain(item) for item in found]}, _execution_lines(found))
+    executions = context.services.executions
+    if execution_id is not None:
+        page = executions.read_log(executions.get(None, execution_id), tail=tail)
+        answer = {"execution": as_json(page.execution), "log_content": page.lines, "total_lines": page.total}
+        context.answer(answer, page.lines)
+        return
+    found = executions.all(agent)
+    context.answer({"executions": [as_json(item) for item in found]}, _execution_lines(found))
 
 
 def _task_lines(task: Task) -> Iterator[str]:
-    for key, value in as_plain(task).items():
+    for key, value in as_json(task).items():
         if key not in ("history", "description", "title") and value not in (None, [], {}):
             yield f"{key + ':':30}{one_line(str(value))}"
     yield ""
@@ -195,7 +176,7 @@ def _task_lines(task: Task) -> Iterator[str]:
     yield ""
     yield from indented(task.description)
     yield ""
-    for entry in as_plain(task)["history"]:
+    for entry in as_json(task)["history"]:
         facts = ", ".join(f"{key} {_arrow(value)}" for key, value in entry.items() if key not in ("at", "by"))
         yield one_line(f"{entry.get('at', '-')}  {display_id(str(entry.get('by', '-')))}: {facts}")
 

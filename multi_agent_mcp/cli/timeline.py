@@ -6,16 +6,19 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from multi_agent_mcp.cli.context import Json, Root, Session, session_context, table
+from multi_agent_mcp.cli.context import SessionContext, session_command
+from multi_agent_mcp.cli.output import table
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.timeline import Arrow, Bar, Mark, Timeline
 from multi_agent_mcp.domain.times import asked_time
 from multi_agent_mcp.system.disk import storage_errors
-from multi_agent_mcp.texts import Texts
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.texts import Texts
 
 STDOUT = Path("-")
 HEAD = ("at", "who", "what", "subject", "rung", "submitted", "read")
@@ -23,7 +26,9 @@ HEAD = ("at", "who", "what", "subject", "rung", "submitted", "read")
 Row = tuple[datetime, tuple[str, ...]]
 
 
+@session_command()
 def timeline(
+    context: SessionContext,
     svg: Annotated[
         Path | None, typer.Option("--svg", metavar="FILE", help="Draw it into this file; `-` is standard output.")
     ] = None,
@@ -33,21 +38,17 @@ def timeline(
     ] = None,
     end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="As --from (default: now).")] = None,
     width: Annotated[int, typer.Option(min=480, max=20_000, help="Of the picture, in pixels.")] = 1200,
-    root: Root = None,
-    session: Session = None,
-    as_json: Json = False,
 ) -> None:
     """Tell who sent what when, how tasks went and where interrupts came, or draw it as an SVG."""
-    with session_context(root, session, as_json=as_json) as context:
-        found = context.services.timeline.of(asked_time("--from", start), asked_time("--to", end))
-        if svg == STDOUT:
-            sys.stdout.write(picture(found, context.services.texts, width))
-            return
-        lines: Iterator[str] = table(HEAD, rows(found))
-        if svg is not None:
-            write(svg, picture(found, context.services.texts, width))
-            lines = iter([str(svg)])
-        context.show(found.as_answer(), lines)
+    found = context.services.timeline.of(asked_time("--from", start), asked_time("--to", end))
+    if svg == STDOUT:
+        sys.stdout.write(picture(found, context.services.texts, width))
+        return
+    lines: Iterator[str] = table(HEAD, rows(found))
+    if svg is not None:
+        write(svg, picture(found, context.services.texts, width))
+        lines = iter([str(svg)])
+    context.answer(found.as_answer(), lines)
 
 
 def picture(found: Timeline, texts: Texts, width: int = 1200) -> str:
@@ -71,7 +72,7 @@ def rows(found: Timeline) -> list[tuple[str, ...]]:
         *(step for bar in found.bars for step in _task(bar)),
     ]
     events.sort(key=lambda event: event[0])
-    return [(f"{(at - found.start).total_seconds():8.3f} s", *map(one_line, told)) for at, told in events]
+    return [(f"{(at - found.start).total_seconds():8.3f} s", *map(one_line, cells)) for at, cells in events]
 
 
 def since(start: datetime, at: datetime | None) -> str:

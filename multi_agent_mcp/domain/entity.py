@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, date, datetime
 from typing import Any, ClassVar, Self
+
+from multi_agent_mcp.domain.times import format_time
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -40,3 +43,35 @@ class Readable(Identified):
     def mark_read(self, at: datetime | None) -> Self:
         """Read at `at`; None makes it unread again (its reader died before it could act)."""
         return replace(self, read_at=at)  # type: ignore[call-arg]  # it is a field of every subclass
+
+
+def as_json(entity: Entity) -> dict[str, Any]:
+    """An entity as a JSON object: its body among its fields, its unknown keys last."""
+    known = {spec.name: plain_value(getattr(entity, spec.name)) for spec in fields(entity) if spec.name != "extra"}
+    return {**known, **json_value(entity.extra)}
+
+
+def plain_value(value: Any) -> Any:
+    """A field's value as YAML and JSON know it."""
+    if isinstance(value, datetime):
+        return format_time(value)
+    if isinstance(value, Mapping):
+        return {key: plain_value(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [plain_value(item) for item in value]
+    return value
+
+
+def json_value(value: Any) -> Any:
+    """YAML knows dates, sets, bytes and infinities; answers are JSON, and one such value must not break them."""
+    if isinstance(value, dict):
+        return {str(key): json_value(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_value(item) for item in value]
+    if isinstance(value, set):
+        return sorted(str(item) for item in value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if value is None or isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return str(value)

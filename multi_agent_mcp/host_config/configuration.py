@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidArguments
@@ -21,8 +21,10 @@ from multi_agent_mcp.host_config.entries import (
     mcp_servers,
 )
 from multi_agent_mcp.host_config.merging import Merge, Unmergeable, json_merge, toml_merge
-from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.external_files import FileChange, apply_change, read_external
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.store.workspace import Workspace
 
 HOSTS = ("claude", "codex", "gemini")
 

@@ -6,9 +6,10 @@ import json
 import shlex
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.store.workspace import Workspace
+if TYPE_CHECKING:
+    from multi_agent_mcp.store.workspace import Workspace
 
 SERVER_NAME = "ipc"
 STARTUP_SECONDS = 20

@@ -146,8 +146,7 @@ async def _answered(console: Console, request: Request, endpoint: Endpoint) -> d
 def _warm(services: Services) -> None:
     """Looks at everything once while the person is still opening the link: 5 000 tasks take about a second."""
     with suppress(Refusal):
-        services.workspace.tasks.open()
-        services.mail_search.page(limit=1)
+        services.snapshots.look(messages=1)
 
 
 def _status(code: str) -> int:

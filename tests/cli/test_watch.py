@@ -11,6 +11,11 @@ from rich.console import Console
 
 from multi_agent_mcp.cli.watch.rows import ago, meter, state
 from multi_agent_mcp.cli.watch.screen import screen, shares
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.change import Change
+from multi_agent_mcp.domain.owner_wait import OwnerWait
+from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Seen, TaskRow
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -19,16 +24,15 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m[red]red[/red]\r\n\u202eevil\x00"
 
 def agent(name: str = "worker", **fields: object) -> AgentRow:
     known: dict[str, object] = {
-        "id": name,
-        "role": "worker",
+        "agent": Agent(id=name, role="worker"),
         "depth": 2,
-        "alive": True,
+        "running": (AgentSession(id="ses_1").touch(NOW - timedelta(seconds=4)),),
         "unread": 3,
-        "interrupted": False,
-        "task_id": None,
-        "task_title": "ログイン画面を作る",
-        "waiting_for": None,
-        "active_at": NOW - timedelta(seconds=4),
+        "interrupts": 0,
+        "task": Task.made(
+            "tsk_1", Change(by="admin", at=NOW), title="ログイン画面を作る", status="todo", assignee_id=name
+        ),
+        "wait": None,
     }
     return AgentRow(**{**known, **fields})  # type: ignore[arg-type]
 
@@ -107,8 +111,9 @@ def test_room_is_shared_by_need() -> None:
 
 def test_states_ages_and_progress_are_told_in_a_few_letters() -> None:
     assert state(agent(), NOW) == "alive 4 s"
-    assert state(agent(interrupted=True), NOW) == "interrupted"
-    assert state(agent(alive=False, waiting_for="admin"), NOW) == "waiting"
-    assert state(agent(alive=False), NOW) == "off"
+    assert state(agent(interrupts=1), NOW) == "interrupted"
+    wait = OwnerWait(owner_id="owner", admin_id="admin", task_id="tsk_1", message_id="msg_1", since=NOW)
+    assert state(agent(running=(), wait=wait), NOW) == "waiting"
+    assert state(agent(running=()), NOW) == "off"
     assert [ago(NOW - timedelta(seconds=count), NOW) for count in (0, 7, 200, 7_300)] == ["now", "7 s", "3 min", "2 h"]
     assert [meter(progress) for progress in (-5, 50, 1_000)] == ["░░░░░░   0%", "███░░░  50%", "██████ 100%"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
-from multi_agent_mcp.domain.entity import Entity
+from multi_agent_mcp.domain.entity import Entity, as_json
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
@@ -22,7 +22,7 @@ from multi_agent_mcp.errors import InvalidArguments, InvalidId, InvalidSession, 
 from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
 from multi_agent_mcp.services.validation import Draft
-from multi_agent_mcp.store.codec.frontmatter import Unreadable, as_plain, codec
+from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
 from tests.fuzz.ground import AGENT, ask, context, fresh, seat
 from tests.fuzz.looking import look_everywhere
 from tests.fuzz.strategies import JSON, TEXT, YAML_VALUES, documents
@@ -69,7 +69,7 @@ def front_matter(case: tuple[type[Entity], bytes]) -> None:
         entity = codec(kind).decode(data, **required)
     except Unreadable:
         return
-    json.dumps(as_plain(entity), allow_nan=False).encode()
+    json.dumps(as_json(entity), allow_nan=False).encode()
     again = codec(kind).encode(entity)
     assert codec(kind).decode(again, **required) == entity
     assert codec(kind).encode(codec(kind).decode(again, **required)) == again

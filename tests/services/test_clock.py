@@ -87,7 +87,7 @@ def test_the_owner_waits_again_though_an_earlier_wait_bears_a_later_time(
 def test_a_window_is_closed_when_its_session_has_logged_out(services: Services, clock: Clock, leap: float) -> None:
     post = Slot("worker-a", "task")
     open_session(services, "worker-a").end()
-    services.missing_sessions.context(post, PANE, 0)
+    services.missing_sessions.record(post, PANE, 0)
     window = services.missing_sessions.windows()[post]
     clock.advance(leap)
     assert not services.missing_sessions.finished(post, window)
@@ -101,7 +101,7 @@ def test_a_post_whose_command_died_does_not_rest_until_the_clock_has_caught_up(
     services: Services, clock: Clock
 ) -> None:
     post = Slot("worker-a", "task")
-    services.missing_sessions.context(post, {}, 9)
+    services.missing_sessions.record(post, {}, 9)
     clock.advance(-YEAR)
     assert not services.missing_sessions.windows()[post].rests(clock())
 

@@ -1,36 +1,29 @@
-"""The `demo` command and its scenes."""
+"""The `demo` command."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from multi_agent_mcp.cli.context import complain, refuse, say
-from multi_agent_mcp.cli.demo import interrupt, main_job, office, shiritori
-from multi_agent_mcp.cli.demo.stage import Stage
+from multi_agent_mcp.cli.context import refuse
+from multi_agent_mcp.cli.output import print_error, print_line
 from multi_agent_mcp.cli.timeline import picture, write
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.services.validation import require_choice
-from multi_agent_mcp.texts import DEFAULT_LANGUAGE, catalogue
 
-DEMO_SECONDS = 120.0
+if TYPE_CHECKING:
+    from multi_agent_mcp.cli.demo.stage import Stage
 
-Play = Callable[[Stage, float, bool], list[str]]
-SCENES: Mapping[str, tuple[str, Play]] = {
-    "main": ("team.yaml", main_job.play),
-    "interrupt": ("interrupt.yaml", interrupt.play),
-    "shiritori": ("shiritori.yaml", shiritori.play),
-    "office": ("office.yaml", office.play),
-}
+NAMES = ("main", "interrupt", "shiritori", "office")
+"""Of the scenes; `--help` does not wait for `scenes` to be imported."""
 
 
 def demo(
-    scene: Annotated[str, typer.Argument(metavar="[SCENE]", help=f"One of {', '.join(SCENES)}.")] = "main",
+    scene: Annotated[str, typer.Argument(metavar="[SCENE]", help=f"One of {', '.join(NAMES)}.")] = "main",
     attach: Annotated[bool, typer.Option("--attach", help="Show the panes while the team works.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave tmux running afterwards.")] = False,
     directory: Annotated[
@@ -45,20 +38,23 @@ def demo(
     office: an afternoon of a team, in the console; goes on until Ctrl-C.
     The session directory is kept, with a picture of what happened (timeline.svg) beside it.
     """
+    from multi_agent_mcp.cli.demo.scenes import SCENES
+    from multi_agent_mcp.cli.demo.stage import Stage
+
     try:
-        require_choice("scene", scene, list(SCENES))
+        require_choice("scene", scene, NAMES)
         if shutil.which("tmux") is None:
             raise InvalidArguments("no_tmux")
         place = (directory or Path(tempfile.mkdtemp(prefix="multi-agent-mcp-demo-"))).absolute()
-        team_file, play = SCENES[scene]
-        with Stage(place, team_file, keep=keep) as stage:
-            say(f"tmux -S {stage.socket} attach   # to look over their shoulders")
-            missing = play(stage, DEMO_SECONDS, attach)
-            say(f"kept: {stage.services.path}")
-            say(f"drawn: {_draw(stage, place / 'timeline.svg')}")
+        team_file, scene_type = SCENES[scene]
+        with Stage(place, team_file, keep=keep, attach=attach) as stage:
+            print_line(f"tmux -S {stage.socket} attach   # to look over their shoulders")
+            missing = scene_type(stage).play()
+            print_line(f"kept: {stage.services.path}")
+            print_line(f"drawn: {_draw(stage, place / 'timeline.svg')}")
             _judge(stage, missing)
     except Refusal as refusal:
-        refuse(refusal, catalogue(DEFAULT_LANGUAGE), as_json=False)
+        refuse(refusal)
 
 
 def _draw(stage: Stage, path: Path) -> Path:
@@ -69,10 +65,10 @@ def _draw(stage: Stage, path: Path) -> Path:
 
 def _judge(stage: Stage, missing: list[str]) -> None:
     if not missing:
-        say("every step happened")
+        print_line("every step happened")
         return
     for problem in missing:
-        complain(f"missing: {problem}")
+        print_error(f"missing: {problem}")
     for line in stage.screens():
-        complain(line)
+        print_error(line)
     raise typer.Exit(1)

@@ -40,8 +40,8 @@ class Story:
     def tell(self) -> None:
         """Everything that happened until now."""
         self._now = self.began
-        nobody = Recorder(Delivery("stored", "no_pane"))  # nobody sits at the panes of a story
-        self._services = open_session(self.root, self.session, clock=lambda: self._now, notifier=nobody)
+        silent = Recorder(Delivery("stored", "no_pane"))  # the agents of a story have no panes
+        self._services = open_session(self.root, self.session, clock=lambda: self._now, notifier=silent)
         for step in self.steps:
             self._now = self.began - timedelta(minutes=step["at"])
             getattr(self, f"_{step['do']}")(self._services, self._services.agents.get(step["by"]), step)

@@ -1,1 +1,1 @@
-"""`watch`: the session at a glance, in a terminal pane."""
+"""`watch`: a live snapshot of the session in a terminal pane."""

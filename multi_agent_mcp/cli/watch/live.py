@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,12 +14,13 @@ from rich.live import Live
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.cli.watch.keys import Keys
 from multi_agent_mcp.cli.watch.screen import screen
-from multi_agent_mcp.store.workspace import UNASSIGNED
-from multi_agent_mcp.system.file_events import Changes, Watch
+from multi_agent_mcp.system.file_events import Changes, TreeWatch
 
 TICK_SECONDS = 5.0  # ages grow and processes die without an event
 CALM_SECONDS = 0.1  # many events at once are one look
 QUITS = frozenset("qQ\x04")
+SHOWN = frozenset({"agents.json", "ipc", "tasks", "notifications", "sessions", "owner_wait"})
+"""What the snapshot is made from, directly below the session's directory."""
 
 
 def run(services: Services, messages: int) -> None:
@@ -30,37 +31,27 @@ def run(services: Services, messages: int) -> None:
         if key in QUITS:
             changes.close()
 
+    def noticed(path: Path) -> None:
+        if path.parts[0] in SHOWN:
+            changes.notify()
+
     with (
         _signals(changes),
         Keys(pressed),
+        TreeWatch(services.path, noticed),
         Live(console=Console(highlight=False), screen=True, auto_refresh=False) as live,
     ):
         while not changes.closed:
-            team = set(services.workspace.registry.active())
-            with Watch(_directories(services, team), lambda _: changes.notify()):
-                _redraw(services, live, changes, team, messages)
-
-
-def _redraw(services: Services, live: Live, changes: Changes, team: set[str], messages: int) -> None:
-    """Until it is over, or other directories are to be watched."""
-    while not changes.closed and set(services.workspace.registry.active()) == team:
-        seen = changes.count
-        width, height = live.console.size
-        live.update(screen(services.snapshots.look(messages=messages), width, height), refresh=True)
-        time.sleep(CALM_SECONDS)
-        changes.wait(seen, TICK_SECONDS)
-
-
-def _directories(services: Services, team: Iterable[str]) -> list[Path]:
-    """Where mail, tasks, interrupts, sessions and wait-locks lie."""
-    base = services.path
-    mine = [base / name / agent_id for agent_id in team for name in ("ipc", "tasks", "notifications", "sessions")]
-    return [*mine, base / "tasks" / UNASSIGNED, base / "owner_wait"]
+            seen = changes.count
+            width, height = live.console.size
+            live.update(screen(services.snapshots.look(messages=messages), width, height), refresh=True)
+            time.sleep(CALM_SECONDS)
+            changes.wait(seen, TICK_SECONDS)
 
 
 @contextmanager
 def _signals(changes: Changes) -> Iterator[None]:
-    """Whoever asks this process to end lets it put the terminal in order first; a resize is a change."""
+    """A signal to end lets this process restore the terminal first; a resize is a change."""
     ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, lambda *_: changes.close()) for number in ending}
     before[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, lambda *_: changes.notify())

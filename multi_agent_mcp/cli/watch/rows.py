@@ -1,13 +1,16 @@
-"""What stands in the tables, as plain text: the same for the live screen and for `--once`."""
+"""The cells of the tables, as plain text: the same for the live screen and for `--once`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.times import format_duration
-from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Seen, TaskRow
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Seen, TaskRow
 
 AGENTS = ("agent", "state", "unread", "works on")
 TASKS = ("task", "assignee", "progress", "for", "title")
@@ -19,13 +22,14 @@ METER = 6
 
 def agent(seen: AgentRow, now: datetime) -> Row:
     indent = "  " * min(seen.depth, 4)
-    doing = seen.task_title or (f"waits for {seen.waiting_for}" if seen.waiting_for else "-")
-    return indent + one_line(seen.id), state(seen, now), str(seen.unread or "-"), one_line(doing)
+    waiting = f"waits for {seen.waiting_for}" if seen.waiting_for else "-"
+    doing = seen.task.title if seen.task else waiting
+    return indent + one_line(seen.agent.id), state(seen, now), str(seen.unread or "-"), one_line(doing)
 
 
 def state(seen: AgentRow, now: datetime) -> str:
-    """Interrupted, waiting, alive (and since when it was quiet), or without a server."""
-    if seen.interrupted:
+    """Interrupted, waiting, alive (and how long quiet), or without a server."""
+    if seen.interrupts:
         return "interrupted"
     if not seen.alive:
         return "waiting" if seen.waiting_for else "off"
@@ -71,11 +75,7 @@ def meter(progress: int) -> str:
 
 def ago(moment: datetime, now: datetime) -> str:
     """How long ago, in one unit; next to nothing is `now`."""
-    seconds = (now - moment).total_seconds()
-    return "now" if seconds < 1 else _coarse(format_duration(now - moment))
-
-
-def _coarse(length: str) -> str:
-    """`3 min 05 s` → `3 min`."""
-    number, unit, *_ = length.split()
+    if (now - moment).total_seconds() < 1:
+        return "now"
+    number, unit, *_ = format_duration(now - moment).split()  # of `3 min 05 s`, `3 min`
     return f"{number.partition('.')[0]} {unit}"

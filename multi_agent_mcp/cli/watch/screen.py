@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from multi_agent_mcp.cli.watch.rows import Row, heading, tables
-from multi_agent_mcp.services.overview.snapshot import Seen
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.services.overview.snapshot import Seen
 
 TITLES = ("Agents", "Open tasks", "Messages")
 STYLES = {
@@ -51,10 +54,10 @@ def shares(wanted: Sequence[int], room: int) -> list[int]:
     """How many of the lines each gets: as many as it wants where there is room, else an equal share of it."""
     given = [0] * len(wanted)
     for _ in range(max(room, 0)):
-        hungry = [index for index, count in enumerate(given) if count < wanted[index]]
-        if not hungry:
+        unsatisfied = [index for index, count in enumerate(given) if count < wanted[index]]
+        if not unsatisfied:
             break
-        given[min(hungry, key=lambda index: given[index])] += 1
+        given[min(unsatisfied, key=given.__getitem__)] += 1
     return given
 
 

@@ -18,7 +18,7 @@ def get_my_tasks(
     call: Call, status: TaskStatus | None = None, limit: Annotated[int, Field(ge=1, le=500)] = 20
 ) -> Answer:
     """List the tasks assigned to you, open ones first."""
-    tasks, total = call.services.task_changes.of(call.me.id, status, limit)
+    tasks, total = call.services.board.of(call.me.id, status, limit)
     answer = {"agent_id": call.me.id, "total_count": total, "instruction": call.services.texts("tasks.mine")}
     return call.fitting(answer, "tasks", [summary_of(task) for task in tasks]) | {"total_count": total}
 

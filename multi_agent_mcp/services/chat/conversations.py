@@ -180,6 +180,15 @@ class Conversations:
             answer |= {"content_truncated": True, "content_length": len(message.content)}
         return answer
 
+    def all(self) -> list[Conversation]:
+        """Every conversation, oldest first."""
+        return sorted(self.workspace.conversations.all(), key=_oldest_first)
+
+    def page(self, *, offset: int, limit: int) -> tuple[list[Conversation], int]:
+        """Conversations, newest first, and how many there are."""
+        found = self.all()[::-1]
+        return found[offset : offset + limit], len(found)
+
     def of_task(self, task_id: str) -> list[Conversation]:
         """The conversations that belong to a task, oldest first."""
         found = [item for item in self.workspace.conversations.all() if item.task_id == task_id]

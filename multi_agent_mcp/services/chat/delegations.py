@@ -84,6 +84,10 @@ class Delegations:
         """Delegations of this agent that have no conversation yet, oldest first."""
         return [item for item in self._oldest_first(agent_id) if self._conversation(item) is None]
 
+    def of(self, conversation: Conversation) -> Delegation | None:
+        """The delegation that a conversation began with."""
+        return self.workspace.delegations.find(conversation.delegation_id) if conversation.delegation_id else None
+
     def take(self, session: AgentSession) -> list[Delegation]:
         """The delegations this chat session is to carry out: those it took before and those it can take now. Of two
         sessions that take the same one at once, one gets it."""

@@ -1,57 +1,38 @@
-"""The dashboard: derived from the files, rewritten, never read as truth (docs/protocol.md, Dashboard)."""
+"""The dashboard: derived from the files and rewritten; nothing reads it back (docs/protocol.md, Dashboard)."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from multi_agent_mcp.domain.sanitize import one_line
-from multi_agent_mcp.domain.task import TASK_STATUSES, Task
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+from multi_agent_mcp.services.overview.snapshot import AgentRow, Snapshots
 from multi_agent_mcp.store.workspace import Workspace
 
 FINISHED_SHOWN = 20
 
 
 class Dashboard:
-    """What everybody is doing, as data (`get_dashboard`) and as `dashboard/dashboard.md`."""
+    """What the agents are doing, as data (`get_dashboard`) and as `dashboard/dashboard.md`."""
 
-    def __init__(
-        self, workspace: Workspace, sessions: Sessions, owner_waits: OwnerWaits, clock: Callable[[], datetime]
-    ) -> None:
+    def __init__(self, workspace: Workspace, snapshots: Snapshots, clock: Callable[[], datetime]) -> None:
         self.workspace = workspace
-        self.sessions = sessions
-        self.owner_waits = owner_waits
+        self.snapshots = snapshots
         self.clock = clock
 
     def data(self) -> dict[str, Any]:
-        """Counts by status, agents with what they work on, open tasks, and the finished ones of late."""
-        everything = self.workspace.tasks
-        tasks = sorted(everything.open(), key=lambda task: (task.created_at, task.id))
-        counts = Counter(task.status for task in tasks) + everything.closed_counts()
-        tasks += everything.closed(limit=FINISHED_SHOWN)
+        """Counts by status, agents with their current task, open tasks, and the tasks finished last."""
+        tasks = sorted(self.workspace.tasks.open(), key=lambda task: (task.created_at, task.id))
+        counts = self.snapshots.counts(tasks)
+        finished = self.workspace.tasks.closed(limit=FINISHED_SHOWN)
         return {
             "updated_at": format_time(self.clock()),
-            "counts": {status: counts[status] for status in TASK_STATUSES} | {"total": counts.total()},
-            "agents": [self._agent(agent_id, tasks) for agent_id in self.workspace.registry.active()],
-            "tasks": [
-                {
-                    "task_id": task.id,
-                    "title": task.title,
-                    "status": task.status,
-                    "priority": task.priority,
-                    "assignee_id": task.assignee_id,
-                    "progress": task.progress,
-                    "checklist": [dict(item) for item in task.checklist],
-                    "summary": task.completion_summary,
-                    "blocked_reason": task.blocked_reason,
-                }
-                for task in tasks
-            ],
+            "counts": counts | {"total": sum(counts.values())},
+            "agents": [_agent(row) for row in self.snapshots.agents(tasks)],
+            "tasks": [_task(task) for task in (*tasks, *finished)],
         }
 
     def write(self) -> None:
@@ -60,22 +41,28 @@ class Dashboard:
             text = as_markdown(self.data())
             self.workspace.files.replace(self.workspace.dashboard_path, text.encode(), durable=False)
 
-    def _agent(self, agent_id: str, tasks: list[Task]) -> dict[str, Any]:
-        agent = self.workspace.registry.all()[agent_id]
-        current = next((task for task in tasks if task.assignee_id == agent_id and task.status == "in_progress"), None)
-        wait = self.owner_waits.of(agent_id)
-        return {
-            "id": agent_id,
-            "role": agent.role,
-            "alive": self.sessions.alive(agent_id),
-            "unread": len(self.workspace.mailbox(agent_id).unread()),
-            "task_id": current.id if current else None,
-            "waiting_for": wait.admin_id if wait else None,
-        }
+
+def _agent(row: AgentRow) -> dict[str, Any]:
+    shown = ("id", "role", "alive", "unread", "task_id", "waiting_for")
+    return {name: value for name, value in row.as_answer().items() if name in shown}
+
+
+def _task(task: Task) -> dict[str, Any]:
+    return {
+        "task_id": task.id,
+        "title": task.title,
+        "status": task.status,
+        "priority": task.priority,
+        "assignee_id": task.assignee_id,
+        "progress": task.progress,
+        "checklist": [dict(item) for item in task.checklist],
+        "summary": task.completion_summary,
+        "blocked_reason": task.blocked_reason,
+    }
 
 
 def as_markdown(data: dict[str, Any]) -> str:
-    """The dashboard for people who `cat` it."""
+    """The dashboard as a Markdown page."""
     counts = " · ".join(f"{status} {number}" for status, number in data["counts"].items())
     lines = ["# Dashboard", "", f"{data['updated_at']} · {counts}", "", "## Tasks", ""]
     lines += ["| task | title | status | assignee | progress |", "|---|---|---|---|---|"]

@@ -1,7 +1,7 @@
 """Which agent sessions are missing: what the supervisor opens windows for (docs/protocol.md, Missing sessions).
 
-A pure look at files. Killing the one who looks and starting another changes nothing: what was opened stands in
-`.supervisor/`, what is missing stands in tasks, delegations and mail.
+Everything is derived from files: what was opened from `.supervisor/`, what is missing from tasks, delegations and mail.
+So a supervisor can be killed and another one started at any time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LIVED_LONG_ENOUGH = timedelta(seconds=30)
 
 @dataclass(frozen=True)
 class Slot:
-    """A place to be filled: one agent, one purpose."""
+    """Where one agent session belongs: an agent and a purpose."""
 
     agent_id: str
     purpose: str
@@ -53,7 +53,7 @@ SUPERVISOR = Slot("supervisor", "-")
 
 @dataclass(frozen=True)
 class Window:
-    """What was opened for a post: the pane, when, and how many attempts died at once before it. A window that `stays`
+    """What was opened for a slot: the pane, when, and how many attempts died at once before it. A window that `stays`
     was opened by `up`: a logout does not close it."""
 
     pane: Mapping[str, Any]
@@ -61,7 +61,7 @@ class Window:
     failures: int = 0
     stays: bool = False
     earlier: frozenset[str] = frozenset()
-    """The sessions the post had had by then. Times would not tell which came later, should the clock be set back."""
+    """The slot's sessions until then. Times would not say which came later, should the clock be set back."""
 
     @property
     def intended(self) -> bool:
@@ -69,13 +69,13 @@ class Window:
         return bool(self.pane) and "pane_id" not in self.pane
 
     def rests(self, now: datetime) -> bool:
-        """Whether a post whose command died at once is still left alone."""
+        """Whether it is too early for another attempt after commands that died at once."""
         doublings: int = 2 ** min(self.failures - 1, 10) if self.failures else 0
         return is_recent(self.opened_at, now, min(FIRST_PAUSE * doublings, LONGEST_PAUSE))
 
 
 class MissingSessions:
-    """Knows the posts that need somebody, and remembers the windows opened for them."""
+    """Knows which agent sessions are missing, and remembers the windows opened for them."""
 
     def __init__(
         self,
@@ -94,21 +94,21 @@ class MissingSessions:
         self.clock = clock
 
     def needed(self) -> list[Slot]:
-        """Posts with work and without a living session, of agents that have a command."""
-        posts = []
+        """Slots with work and without a living session, of agents that have a command."""
+        slots = []
         for agent in self.agents.all().values():
             if agent.command is None:
                 continue
             living = {session.purpose for session in self.sessions.live(agent.id)}
             if "task" not in living and self._has_task_work(agent):
-                posts.append(Slot(agent.id, "task"))
+                slots.append(Slot(agent.id, "task"))
             if "chat" not in living and self._has_chat_work(agent):
-                posts.append(Slot(agent.id, "chat"))
-        return posts
+                slots.append(Slot(agent.id, "chat"))
+        return slots
 
-    def finished(self, post: Slot, window: Window) -> bool:
-        """Whether a session of this post began in this window and has logged out since, with none living now."""
-        mine = self._sessions(post, window.earlier)
+    def finished(self, slot: Slot, window: Window) -> bool:
+        """Whether a session of this slot began in this window and has logged out since, with none living now."""
+        mine = self._sessions(slot, window.earlier)
         return bool(mine) and all(session.ended_at is not None for session in mine)
 
     def windows(self) -> dict[Slot, Window]:
@@ -121,24 +121,24 @@ class MissingSessions:
                     found[Slot(agent_id, purpose)] = window
         return found
 
-    def context(self, post: Slot, pane: Mapping[str, Any], failures: int, *, stays: bool = False) -> None:
+    def record(self, slot: Slot, pane: Mapping[str, Any], failures: int, *, stays: bool = False) -> None:
         """Remembers a window; written whole before anything else is decided. With a pane of nothing but a
         `socket_path` it is the intent to open one there, without one a failure."""
-        earlier = frozenset(session.id for session in self._sessions(post))
-        self._write(post, Window(pane, self.clock(), failures, stays, earlier))
+        earlier = frozenset(session.id for session in self._sessions(slot))
+        self._write(slot, Window(pane, self.clock(), failures, stays, earlier))
 
-    def found(self, post: Slot, pane: Mapping[str, Any]) -> None:
-        """Remembers the pane of a window that was intended; one that nobody remembers stays until `down`."""
-        self._write(post, replace(self.window(post) or Window({}, self.clock(), stays=True), pane=pane))
+    def record_pane(self, slot: Slot, pane: Mapping[str, Any]) -> None:
+        """Remembers the pane of a window that was intended; an unknown one stays until `down`."""
+        self._write(slot, replace(self.window(slot) or Window({}, self.clock(), stays=True), pane=pane))
 
-    def failed(self, post: Slot, window: Window) -> None:
-        """Remembers nothing but the failures of a window that was not opened, or is gone."""
+    def record_failure(self, slot: Slot, window: Window) -> None:
+        """Keeps nothing but the failures of a window that was not opened, or is gone."""
         if window.failures:
-            self.context(post, {}, window.failures)
+            self.record(slot, {}, window.failures)
         else:
-            self.closed(post)
+            self.forget(slot)
 
-    def _write(self, post: Slot, window: Window) -> None:
+    def _write(self, slot: Slot, window: Window) -> None:
         record = {
             "opened_at": format_time(window.opened_at),
             "failures": window.failures,
@@ -146,26 +146,26 @@ class MissingSessions:
             "pane": dict(window.pane),
             "earlier_sessions": sorted(window.earlier),
         }
-        self.workspace.window(post.agent_id, post.purpose).write(record)
+        self.workspace.window(slot.agent_id, slot.purpose).write(record)
 
-    def closed(self, post: Slot) -> None:
-        self.workspace.window(post.agent_id, post.purpose).remove()
+    def forget(self, slot: Slot) -> None:
+        self.workspace.window(slot.agent_id, slot.purpose).remove()
 
-    def failures_after(self, post: Slot, window: Window) -> int:
+    def failures_after(self, slot: Slot, window: Window) -> int:
         """How many attempts in a row died, now that this window is gone: one that had a session, or that lived for a
         while, was none."""
         lived_long = not is_recent(window.opened_at, self.clock(), LIVED_LONG_ENOUGH)
-        return 0 if lived_long or self._sessions(post, window.earlier) else window.failures + 1
+        return 0 if lived_long or self._sessions(slot, window.earlier) else window.failures + 1
 
-    def _sessions(self, post: Slot, without: frozenset[str] = frozenset()) -> list[AgentSession]:
-        """The sessions this post has had, but those."""
-        sessions: list[AgentSession] = self.workspace.sessions.all(post.agent_id)
-        return [item for item in sessions if item.purpose == post.purpose and item.id not in without]
+    def _sessions(self, slot: Slot, without: frozenset[str] = frozenset()) -> list[AgentSession]:
+        """The sessions of this slot, except `without`."""
+        sessions: list[AgentSession] = self.workspace.sessions.all(slot.agent_id)
+        return [item for item in sessions if item.purpose == slot.purpose and item.id not in without]
 
-    def window(self, post: Slot) -> Window | None:
-        """What was opened for a post."""
+    def window(self, slot: Slot) -> Window | None:
+        """What was opened for a slot; None also for a damaged record."""
         try:
-            record = self.workspace.window(post.agent_id, post.purpose).read()
+            record = self.workspace.window(slot.agent_id, slot.purpose).read()
             opened_at = parse_time(record["opened_at"])
             if opened_at is None:
                 return None

@@ -1,42 +1,72 @@
-"""A session at a glance, for people who look on: who works on what, what waits, what was written last."""
+"""The state of a session for people who look on: agents, open tasks, the newest messages."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent, in_tree_order
-from multi_agent_mcp.domain.task import TASK_STATUSES, Task, priority_rank
-from multi_agent_mcp.domain.times import json_values
+from multi_agent_mcp.domain.owner_wait import OwnerWait
+from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.task import TASK_STATUSES, Task
+from multi_agent_mcp.domain.times import format_time, json_values
 from multi_agent_mcp.services.mail.search import MailSearch
 from multi_agent_mcp.services.mail.tracking import DeliveryTracking
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+from multi_agent_mcp.services.tasks.board import status_order, work_order
 from multi_agent_mcp.store.workspace import Workspace
 
-ORDER = ("in_progress", "blocked", "todo", "backlog")
-"""Open tasks: what is being done first."""
 SUBJECT_CHARACTERS = 120
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentRow:
-    """`interrupted`: an interrupt that it has not read yet still applies."""
+    """An agent and what it is doing; `watch`, the console and the dashboard each show a part of it.
 
-    id: str
-    role: str
+    `depth`: how many superiors it has. `running`: its sessions whose process runs. `interrupts`: how many unread
+    interrupts still apply. `task`: the one it works on. `wait`: an Owner's wait-lock.
+    """
+
+    agent: Agent
     depth: int
-    alive: bool
+    running: tuple[AgentSession, ...]
     unread: int
-    interrupted: bool
-    task_id: str | None
-    task_title: str | None
-    waiting_for: str | None
-    active_at: datetime | None
+    interrupts: int
+    task: Task | None
+    wait: OwnerWait | None
+
+    @property
+    def alive(self) -> bool:
+        """Whether a server process of the agent runs (docs/format.md, agent session)."""
+        return bool(self.running)
+
+    @property
+    def waiting_for(self) -> str | None:
+        return self.wait.admin_id if self.wait else None
+
+    @property
+    def active_at(self) -> datetime | None:
+        """When a running server of the agent was last called."""
+        return max((session.last_activity_at for session in self.running), default=None)
+
+    def as_answer(self) -> dict[str, Any]:
+        return {
+            "id": self.agent.id,
+            "role": self.agent.role,
+            "depth": self.depth,
+            "alive": self.alive,
+            "unread": self.unread,
+            "interrupted": self.interrupts > 0,
+            "task_id": self.task.id if self.task else None,
+            "task_title": self.task.title if self.task else None,
+            "waiting_for": self.waiting_for,
+            "active_at": self.active_at and format_time(self.active_at),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +84,7 @@ class TaskRow:
 
 @dataclass(frozen=True, kw_only=True)
 class MessageRow:
-    """`state` is the furthest step; `reason` says why it went no further. `subject`: or the first words."""
+    """`state` is the last step of its delivery; `reason` says why it got no further. `subject`: or the first words."""
 
     id: str
     sender_id: str
@@ -68,7 +98,7 @@ class MessageRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """One look. `tasks` are the open ones, `counts` counts all by status; `messages` are the newest."""
+    """One snapshot. `tasks` are the open ones, `counts` counts all by status; `messages` are the newest."""
 
     session: str
     at: datetime
@@ -78,12 +108,19 @@ class Seen:
     messages: tuple[MessageRow, ...]
 
     def as_answer(self) -> dict[str, Any]:
-        """As JSON knows it."""
-        return asdict(self, dict_factory=json_values)
+        """As JSON-ready values."""
+        return {
+            "session": self.session,
+            "at": format_time(self.at),
+            "counts": self.counts,
+            "agents": [row.as_answer() for row in self.agents],
+            "tasks": [asdict(row, dict_factory=json_values) for row in self.tasks],
+            "messages": [asdict(row, dict_factory=json_values) for row in self.messages],
+        }
 
 
 class Snapshots:
-    """Looks, and changes nothing."""
+    """Takes snapshots of a session; changes nothing."""
 
     def __init__(
         self,
@@ -104,35 +141,40 @@ class Snapshots:
         self.clock = clock
 
     def look(self, *, messages: int = 20) -> Seen:
-        """What is to be seen now. Costs little while little has changed: the folders' indexes are asked."""
-        tasks = sorted(self.workspace.tasks.open(), key=_urgency)
-        counts = Counter(task.status for task in tasks) + self.workspace.tasks.closed_counts()
-        everybody = in_tree_order(self.workspace.registry.active())
+        """A snapshot with the newest `messages`. Cheap while little has changed, because folders keep indexes."""
+        tasks = sorted(self.workspace.tasks.open(), key=status_order)
         return Seen(
             session=self.workspace.session,
             at=self.clock(),
-            counts={status: counts[status] for status in TASK_STATUSES},
-            agents=tuple(self._agent(agent, depth, tasks) for agent, depth in everybody),
+            counts=self.counts(tasks),
+            agents=tuple(self.agents(tasks)),
             tasks=tuple(_task(task) for task in tasks if not task.final),
             messages=tuple(self._messages(messages)),
         )
 
-    def _agent(self, agent: Agent, depth: int, tasks: list[Task]) -> AgentRow:
-        current = next((task for task in tasks if task.assignee_id == agent.id and task.status == "in_progress"), None)
-        running = self.sessions.running(agent.id)
-        wait = self.owner_waits.of(agent.id) if agent.role == "owner" else None
+    def counts(self, tasks: Iterable[Task]) -> dict[str, int]:
+        """How many tasks there are of each status; `tasks` are the open ones."""
+        counts = Counter(task.status for task in tasks) + self.workspace.tasks.closed_counts()
+        return {status: counts[status] for status in TASK_STATUSES}
+
+    def agents(self, tasks: Iterable[Task] | None = None) -> list[AgentRow]:
+        """Every agent, each below its superior; `tasks` are the open ones, if the caller has read them already."""
+        found = self.workspace.tasks.open() if tasks is None else tasks
+        running = sorted((task for task in found if task.status == "in_progress"), key=work_order)
+        current = {task.assignee_id: task for task in reversed(running)}  # the first of each agent's wins
+        everybody = in_tree_order(self.workspace.registry.active())
+        return [self._agent(agent, depth, current.get(agent.id)) for agent, depth in everybody]
+
+    def _agent(self, agent: Agent, depth: int, task: Task | None) -> AgentRow:
         notices = self.workspace.notices(agent.id).unread()
         return AgentRow(
-            id=agent.id,
-            role=agent.role,
+            agent=agent,
             depth=depth,
-            alive=bool(running),
+            running=tuple(self.sessions.running(agent.id)),
             unread=len(self.workspace.mailbox(agent.id).unread()),
-            interrupted=any(notice.interrupts and self.interrupts.applies(notice) for _, notice in notices),
-            task_id=current.id if current else None,
-            task_title=current.title if current else None,
-            waiting_for=wait.admin_id if wait else None,
-            active_at=max((session.last_activity_at for session in running), default=None),
+            interrupts=sum(notice.interrupts and self.interrupts.applies(notice) for _, notice in notices),
+            task=task,
+            wait=self.owner_waits.of(agent.id) if agent.role == "owner" else None,
         )
 
     def _messages(self, limit: int) -> Iterator[MessageRow]:
@@ -160,8 +202,3 @@ def _task(task: Task) -> TaskRow:
         blocked_reason=task.blocked_reason,
         since=task.status_changed_at or task.created_at,
     )
-
-
-def _urgency(task: Task) -> tuple[int, int, datetime, str]:
-    place = ORDER.index(task.status) if task.status in ORDER else len(ORDER)
-    return place, -priority_rank(task.priority), task.created_at, task.id

@@ -1,13 +1,12 @@
-"""Which process supervises a session: one at a time, and none after `down`.
-
-Whoever asks or changes it holds the lock `WINDOWS`.
-"""
+"""Which process supervises a session: one at a time, and none after `down`."""
 
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 
 from multi_agent_mcp.errors import AlreadyExists
+from multi_agent_mcp.store.files.locks import WINDOWS
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.process import is_alive, own_start
 
@@ -16,14 +15,19 @@ class Supervision:
     """The record of the process that supervises. It counts while that process lives."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self.workspace = workspace
+        self._locks = workspace.locks
         self._record = workspace.supervision
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Held by every process while it looks at the team's windows and opens or closes some."""
+        return self._locks.held(WINDOWS)
 
     def begin(self) -> None:
         """This process supervises from now on. Raises `AlreadyExists` when another one does."""
-        if pid := self.running():
-            raise AlreadyExists("supervisor_runs", pid=pid)
-        self._record.write({"pid": os.getpid(), "pid_started_at": own_start()})
+        with self.locked():
+            if pid := self.running():
+                raise AlreadyExists("supervisor_runs", pid=pid)
+            self._record.write({"pid": os.getpid(), "pid_started_at": own_start()})
 
     def running(self) -> int | None:
         """The id of the process that supervises."""
@@ -35,5 +39,5 @@ class Supervision:
         return pid if is_alive(pid, start) else None
 
     def end(self) -> None:
-        """Nobody supervises any more: a process that still does ends when it looks next."""
+        """No process supervises from now on: one that still does ends at its next look. The caller holds the lock."""
         self._record.remove()

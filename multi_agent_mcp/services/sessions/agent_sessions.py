@@ -61,6 +61,11 @@ class Sessions:
         self.workspace.sessions.add(session)
         return LiveSession(self, session, token)
 
+    def all(self, *, ended: bool) -> list[AgentSession]:
+        """The sessions of every agent, oldest first; with `ended` also those that have ended."""
+        found = self.workspace.sessions.all() if ended else self.workspace.sessions.open()
+        return sorted(found, key=lambda item: (item.created_at, item.id))
+
     def running(self, agent_id: str) -> list[AgentSession]:
         """Sessions whose process runs. An expired one is among them: the process still rings the agent, and its next
         call renews the session."""
@@ -78,6 +83,11 @@ class Sessions:
     def alive_since(self, agent_id: str) -> datetime | None:
         """When the longest-lived server process of this agent that still runs opened its session."""
         return min((session.created_at for session in self.running(agent_id)), default=None)
+
+    def last_activity(self, agent_id: str) -> datetime | None:
+        """When the agent's server was last called, be it running or not."""
+        known = [*self.workspace.sessions.open(agent_id), *self.workspace.sessions.closed(agent_id, limit=1)]
+        return max((session.last_activity_at for session in known), default=None)
 
     def recover(self, agent_id: str) -> int:
         """Ends the sessions of dead processes and makes unread again what they were handed and never confirmed; ends

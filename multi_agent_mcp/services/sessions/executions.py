@@ -90,6 +90,10 @@ class Executions:
         text = one_line(line)[:500]
         self.workspace.files.append(self.workspace.execution_log(execution), f"[{format_time(self.clock())}] {text}")
 
+    def all(self, agent_id: str | None = None) -> list[Execution]:
+        """Every execution (of one agent), oldest first."""
+        return sorted(self.workspace.executions.all(agent_id), key=lambda item: (item.started_at, item.id))
+
     def history(
         self, agent_id: str, *, task_id: str | None = None, status: str | None = None, limit: int = 10
     ) -> tuple[list[Execution], int]:
@@ -103,6 +107,20 @@ class Executions:
         ]
         found.sort(key=lambda execution: (execution.started_at, execution.id), reverse=True)
         return found[:limit], len(found)
+
+    def page(self, agent_id: str | None, *, offset: int, limit: int) -> tuple[list[Execution], int]:
+        """Executions of one agent or of all, running ones first, then the newest, and how many there are."""
+        executions, end = self.workspace.executions, offset + limit
+        running = sorted(executions.open(agent_id), key=lambda item: (item.started_at, item.id), reverse=True)
+        found = running + executions.closed(agent_id, limit=end)
+        return found[offset:end], len(running) + executions.closed_counts(agent_id).total()
+
+    def of_task(self, task_id: str, limit: int) -> list[Execution]:
+        """The newest executions of a task."""
+        executions = self.workspace.executions
+        found = [item for item in executions.open() if item.task_id == task_id]
+        found += executions.closed(group=task_id, limit=limit)
+        return sorted(found, key=lambda item: item.started_at, reverse=True)[:limit]
 
     def get(self, agent_id: str | None, execution_id: object) -> Execution:
         """Raises `InvalidId`, `ExecutionNotFound`, and `Unauthorized` for another agent's (None: anybody's)."""

@@ -10,17 +10,16 @@ from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.ids import entity_id, new_id
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task, priority_rank
+from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task
 from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Refusal, Unauthorized
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.operations import ASSIGN_TASK, BLOCK_FAMILY, Operations
+from multi_agent_mcp.services.tasks.board import work_order
 from multi_agent_mcp.services.tasks.creation import require_sound
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import require_choice, require_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
-
-_STATUS_RANK = {"in_progress": 0, "blocked": 1, "todo": 2, "backlog": 3, "done": 4, "cancelled": 5}
 
 
 class TaskChanges:
@@ -43,19 +42,6 @@ class TaskChanges:
     def get(self, task_id: object) -> Task:
         """Raises `InvalidId` or `TaskNotFound`."""
         return self.workspace.tasks.get(entity_id("tsk", task_id))
-
-    def of(self, agent_id: str, status: str | None, limit: int) -> tuple[list[Task], int]:
-        """An agent's tasks, open ones first, and how many there are. Of the finished ones only those shown are
-        parsed."""
-        if status is not None:
-            require_choice("status", status, TASK_STATUSES)
-        tasks = [task for task in self.workspace.tasks.open(agent_id) if status in (None, task.status)]
-        tasks.sort(key=_board_order)
-        counts = self.workspace.tasks.closed_counts(agent_id)
-        total = len(tasks) + (counts.total() if status is None else counts[status])
-        if len(tasks) < limit and total > len(tasks):
-            tasks += self.workspace.tasks.closed(agent_id, label=status, limit=limit - len(tasks))
-        return tasks[:limit], total
 
     def assign(self, actor: Agent, task_id: str, assignee_id: str | None) -> tuple[Task, str | None]:
         """Hands a task to another agent (None: to nobody). Returns it and the previous assignee's id."""
@@ -247,12 +233,3 @@ class TaskChanges:
 def require_startable(workspace: Workspace, task: Task) -> None:
     """Raises `InvalidStatusTransition` for a task that is unassigned, not approved, or waits for others."""
     task.require_startable({key: workspace.tasks.find(key) for key in task.dependencies})
-
-
-def work_order(task: Task) -> tuple[int, datetime, str]:
-    """Highest priority first, then oldest."""
-    return -priority_rank(task.priority), task.created_at, task.id
-
-
-def _board_order(task: Task) -> tuple[int, int, datetime, str]:
-    return (_STATUS_RANK.get(task.status, 9), *work_order(task))

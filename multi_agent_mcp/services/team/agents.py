@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.config import session_names
@@ -120,6 +121,10 @@ class Agents:
             return
         if assignee.role == "owner" or is_superior(assignee.id, actor.id, self.all()):
             raise Unauthorized("superior_task", agent_id=assignee.id)
+
+    def key_file(self, agent_id: str) -> Path:
+        """Where the agent's passkey lies."""
+        return self.workspace.key_path(agent_id)
 
     def superiors(self, agent_id: str) -> list[Agent]:
         """The strict ancestors, nearest first; an error when the hierarchy has a cycle or a hole."""

@@ -17,8 +17,8 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_origin, get_
 from frontmatter.default_handlers import YAMLHandler
 
 from multi_agent_mcp.config import NOT_YAML
-from multi_agent_mcp.domain.entity import Entity
-from multi_agent_mcp.domain.times import format_time, parse_time
+from multi_agent_mcp.domain.entity import Entity, json_value, plain_value
+from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.store.codec.yaml_header import Loader, dump
 
 E = TypeVar("E", bound=Entity)
@@ -98,7 +98,7 @@ class Codec(Generic[E]):
     def encode(self, entity: E) -> bytes:
         values = ((name, getattr(entity, name)) for name in self._readers)
         left_out = entity.LEFT_OUT
-        header = {name: _plain(value) for name, value in values if value is not None or name not in left_out}
+        header = {name: plain_value(value) for name, value in values if value is not None or name not in left_out}
         body = getattr(entity, self.body) if self.body else ""
         return render(Document({**header, **entity.extra}, body))
 
@@ -124,12 +124,6 @@ def from_text(entity_type: type[E], text: str) -> E:
     return codec(entity_type).decode(text.encode())
 
 
-def as_plain(entity: Entity) -> dict[str, Any]:
-    """An entity as JSON knows it, its body among its fields and its unknown keys last."""
-    known = {spec.name: _plain(getattr(entity, spec.name)) for spec in fields(entity) if spec.name != "extra"}
-    return {**known, **_as_json(entity.extra)}
-
-
 _codecs: dict[type[Entity], Codec[Any]] = {}
 
 
@@ -138,17 +132,6 @@ def codec(entity_type: type[E]) -> Codec[E]:
     if entity_type not in _codecs:
         _codecs[entity_type] = Codec(entity_type)
     return _codecs[entity_type]
-
-
-def _plain(value: Any) -> Any:
-    """A value as YAML knows it."""
-    if isinstance(value, datetime):
-        return format_time(value)
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in value]
-    return value
 
 
 def _read_text(value: Any) -> str | None:
@@ -175,32 +158,17 @@ def _read_float(value: Any) -> float | None:
 
 
 def _read_tuple(value: Any) -> tuple[Any, ...] | None:
-    return tuple(map(_as_json, value)) if isinstance(value, list) else None
+    return tuple(map(json_value, value)) if isinstance(value, list) else None
 
 
 def _read_texts(value: Any) -> tuple[str, ...] | None:
-    return tuple(_read_text(item) or str(_as_json(item)) for item in value) if isinstance(value, list) else None
+    return tuple(_read_text(item) or str(json_value(item)) for item in value) if isinstance(value, list) else None
 
 
 def _read_mapping(value: Any) -> Mapping[str, Any] | None:
     if isinstance(value, dict):
-        return {str(key): _as_json(item) for key, item in value.items()}
-    return None if value is None else {"value": _as_json(value)}
-
-
-def _as_json(value: Any) -> Any:
-    """YAML knows dates, sets, bytes and infinities; answers are JSON, and one such value must not break them."""
-    if isinstance(value, dict):
-        return {str(key): _as_json(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_as_json(item) for item in value]
-    if isinstance(value, set):
-        return sorted(str(item) for item in value)
-    if isinstance(value, date):
-        return value.isoformat()
-    if value is None or isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    return str(value)
+        return {str(key): json_value(item) for key, item in value.items()}
+    return None if value is None else {"value": json_value(value)}
 
 
 _READERS: Mapping[Any, Callable[[Any], Any]] = {

@@ -1,13 +1,13 @@
-"""The team as a tree: who lives, what they do, who waits for whom; and how to stop them."""
+"""The agents as a tree with their sessions, tasks and waits; interrupting them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from multi_agent_mcp.domain.agent import Agent, in_tree_order
 from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.services.overview.snapshot import AgentRow
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.web.request import ApiRequest
 from multi_agent_mcp.web.serializers import moment, task_card
@@ -17,7 +17,7 @@ ACTIONS = ("blocked", "cancel", "pause")
 
 def tree(ask: ApiRequest) -> dict[str, Any]:
     """Every agent, each below its superior, with its depth in the tree."""
-    return {"agents": [_row(ask, agent, depth) for agent, depth in in_tree_order(ask.services.agents.all())]}
+    return {"agents": [_agent(ask, row) for row in ask.services.snapshots.agents()]}
 
 
 def interrupt(ask: ApiRequest) -> dict[str, Any]:
@@ -38,11 +38,8 @@ def release(ask: ApiRequest) -> dict[str, Any]:
     return {"owner_id": agent.id, "waiting_before": ask.services.owner_waits.release(agent.id), "waiting_after": False}
 
 
-def _row(ask: ApiRequest, agent: Agent, depth: int) -> dict[str, Any]:
-    services = ask.services
-    running = services.sessions.running(agent.id)
-    current = services.task_changes.current(agent.id)
-    wait = services.owner_waits.of(agent.id) if agent.role == "owner" else None
+def _agent(ask: ApiRequest, row: AgentRow) -> dict[str, Any]:
+    agent = row.agent
     return {
         "id": agent.id,
         "name": agent.name,
@@ -50,15 +47,15 @@ def _row(ask: ApiRequest, agent: Agent, depth: int) -> dict[str, Any]:
         "type": agent.type,
         "host": agent.host,
         "parent_id": agent.parent_id,
-        "depth": depth,
-        "alive": bool(running),
-        "sessions": [_session(session) for session in running],
+        "depth": row.depth,
+        "alive": row.alive,
+        "sessions": [_session(session) for session in row.running],
         "pane_id": agent.pane_id,
-        "unread": services.reading.unread_count(agent.id),
-        "interrupts": sum(notice.interrupts for _, notice in services.workspace.notices(agent.id).unread()),
-        "task": task_card(current) if current else None,
-        "last_activity_at": _last_activity(ask, agent.id),
-        "wait": _wait(wait) if wait else None,
+        "unread": row.unread,
+        "interrupts": row.interrupts,
+        "task": task_card(row.task) if row.task else None,
+        "last_activity_at": moment(ask.services.sessions.last_activity(agent.id)),
+        "wait": _wait(row.wait) if row.wait else None,
     }
 
 
@@ -70,13 +67,6 @@ def _session(session: AgentSession) -> dict[str, Any]:
         "since": moment(session.created_at),
         "last_activity_at": moment(session.last_activity_at),
     }
-
-
-def _last_activity(ask: ApiRequest, agent_id: str) -> str | None:
-    """When the agent's server was last called; of ended sessions only the latest is looked at."""
-    sessions = ask.services.workspace.sessions
-    known = [*sessions.open(agent_id), *sessions.closed(agent_id, limit=1)]
-    return moment(max((session.last_activity_at for session in known), default=None))
 
 
 def _wait(wait: OwnerWait) -> dict[str, Any]:

@@ -12,9 +12,7 @@ from multi_agent_mcp.web.serializers import conversation_head, letter, letters, 
 def page(ask: ApiRequest) -> dict[str, Any]:
     """The conversations, newest first, and the delegations that have none yet."""
     services = ask.services
-    found = services.workspace.conversations.all()
-    found.sort(key=lambda item: (item.started_at, item.id), reverse=True)
-    offset = ask.number("offset", 0)
+    found, total = services.conversations.page(offset=ask.number("offset", 0), limit=ask.limit)
     delegations = [
         {
             "delegation_id": item.id,
@@ -28,8 +26,8 @@ def page(ask: ApiRequest) -> dict[str, Any]:
         for item in services.delegations.unstarted(agent_id)
     ]
     return {
-        "conversations": [conversation_head(item) for item in found[offset : offset + ask.limit]],
-        "total": len(found),
+        "conversations": [conversation_head(item) for item in found],
+        "total": total,
         "delegations": delegations,
     }
 
@@ -39,14 +37,14 @@ def show(ask: ApiRequest) -> dict[str, Any]:
     services = ask.services
     conversation = services.conversations.get(ask.path["conversation_id"])
     messages = services.conversations.messages_of(conversation.id)
-    delegation = services.workspace.delegations.find(conversation.delegation_id) if conversation.delegation_id else None
-    task = services.workspace.tasks.find(conversation.task_id) if conversation.task_id else None
+    delegation = services.delegations.of(conversation)
+    tasks = services.board.existing([conversation.task_id])
     return {
         "conversation": conversation_head(conversation),
         "messages": letters(messages[-ask.limit :]),
         "total": len(messages),
         "context": shown_text(delegation.context) if delegation else None,
-        "task": task_card(task) if task else None,
+        "task": task_card(tasks[0]) if tasks else None,
     }
 
 

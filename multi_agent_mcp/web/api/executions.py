@@ -13,14 +13,8 @@ LOG_LINES = 500
 
 def page(ask: ApiRequest) -> dict[str, Any]:
     """The executions, running ones first, then the newest; `?agent=` asks for one agent's."""
-    executions = ask.services.workspace.executions
-    shelf = ask.asked("agent")
-    end = ask.number("offset", 0) + ask.limit
-    running = sorted(executions.open(shelf), key=lambda item: (item.started_at, item.id), reverse=True)
-    found = running + executions.closed(shelf, limit=end)
-    total = len(running) + executions.closed_counts(shelf).total()
-    rows = [_row(ask, item) for item in found[end - ask.limit : end]]
-    return {"executions": rows, "total": total}
+    found, total = ask.services.executions.page(ask.asked("agent"), offset=ask.number("offset", 0), limit=ask.limit)
+    return {"executions": [_row(ask, item) for item in found], "total": total}
 
 
 def log(ask: ApiRequest) -> dict[str, Any]:
@@ -42,6 +36,6 @@ def log(ask: ApiRequest) -> dict[str, Any]:
 
 
 def _row(ask: ApiRequest, execution: Execution) -> dict[str, Any]:
-    """An execution with what its task is called; null when the task is gone."""
-    task = ask.services.workspace.tasks.find(execution.task_id)
-    return execution_row(execution) | {"task_title": task.title if task else None}
+    """An execution with its task's title; null when the task is gone."""
+    tasks = ask.services.board.existing([execution.task_id])
+    return execution_row(execution) | {"task_title": tasks[0].title if tasks else None}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from unicodedata import east_asian_width
+from multi_agent_mcp.domain.text_width import wide_characters
 
 NARROW, WIDE = 0.56, 1.0  # columns in font sizes; rather too wide than too narrow
 
 
 def width(text: str, size: float) -> float:
     """About how many pixels a text of this font size takes."""
-    return size * sum(WIDE if east_asian_width(character) in "WF" else NARROW for character in text)
+    return size * sum(WIDE if wide else NARROW for wide in wide_characters(text))
 
 
 def fitted(text: str, pixels: float, size: float) -> str:

@@ -81,17 +81,17 @@ class TestWindows:
     """What was opened stands in files, and whoever looks next goes on from there."""
 
     def test_what_was_opened_is_known_to_the_next_who_looks(self, services: Services, clock: Clock) -> None:
-        services.missing_sessions.context(TASK, PANE, 2)
+        services.missing_sessions.record(TASK, PANE, 2)
         fresh = forks.context(services.workspace.root)
         (window,) = fresh.missing_sessions.windows().values()
         assert (window.pane, window.opened_at, window.failures) == (PANE, clock(), 2)
-        fresh.missing_sessions.closed(TASK)
-        fresh.missing_sessions.closed(TASK)
+        fresh.missing_sessions.forget(TASK)
+        fresh.missing_sessions.forget(TASK)
         assert services.missing_sessions.windows() == {}
 
     @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"pane": {}}', b'{"opened_at": "x", "failures": "y"}'])
     def test_a_damaged_record_is_as_good_as_none(self, services: Services, content: bytes) -> None:
-        services.missing_sessions.context(TASK, PANE, 0)
+        services.missing_sessions.record(TASK, PANE, 0)
         path: Path = services.workspace.window("worker-a", "task").path
         path.write_bytes(content)
         assert services.missing_sessions.windows() == {}
@@ -99,7 +99,7 @@ class TestWindows:
     def test_a_window_is_finished_when_its_session_has_logged_out(self, services: Services, clock: Clock) -> None:
         before = open_session(services, "worker-a")
         clock.advance(1)
-        services.missing_sessions.context(TASK, PANE, 0)
+        services.missing_sessions.record(TASK, PANE, 0)
         window = services.missing_sessions.windows()[TASK]
         before.end()
         assert not services.missing_sessions.finished(TASK, window)
@@ -114,7 +114,7 @@ class TestWindows:
 
     def test_failures_in_a_row_double_the_pause(self, services: Services, clock: Clock) -> None:
         for failures, pause in enumerate([0, 1, 2, 4, 8, 16, 32, 60, 60, 60]):
-            services.missing_sessions.context(TASK, {}, failures)
+            services.missing_sessions.record(TASK, {}, failures)
             window = services.missing_sessions.windows()[TASK]
             assert window.rests(clock()) == (pause > 0)
             assert window.rests(clock() + timedelta(seconds=pause - 0.1)) == (pause > 0)
@@ -124,7 +124,7 @@ class TestWindows:
     def test_an_attempt_counts_as_failed_when_it_died_at_once_without_a_session(
         self, services: Services, clock: Clock
     ) -> None:
-        services.missing_sessions.context(TASK, PANE, 3)
+        services.missing_sessions.record(TASK, PANE, 3)
         window = services.missing_sessions.windows()[TASK]
         clock.advance(1)
         assert services.missing_sessions.failures_after(TASK, window) == 4
@@ -134,13 +134,13 @@ class TestWindows:
         assert services.missing_sessions.failures_after(TASK, window) == 0
 
     def test_an_attempt_that_lived_for_a_while_has_not_failed(self, services: Services, clock: Clock) -> None:
-        services.missing_sessions.context(TASK, PANE, 3)
+        services.missing_sessions.record(TASK, PANE, 3)
         window = services.missing_sessions.windows()[TASK]
         clock.advance(LIVED_LONG_ENOUGH.total_seconds() + 1)
         assert services.missing_sessions.failures_after(TASK, window) == 0
 
     def test_doctor_shows_a_command_that_dies_at_once(self, services: Services) -> None:
-        services.missing_sessions.context(TASK, {}, 3)
+        services.missing_sessions.record(TASK, {}, 3)
         (finding,) = (item for item in services.doctor(lambda _: None).examine() if item.check == "supervisor")
         assert (finding.level, finding.subject) == ("problem", "worker-a")
         assert "task session died at once, 3 times in a row" in finding.finding

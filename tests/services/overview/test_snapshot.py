@@ -14,9 +14,9 @@ def test_agents_stand_in_tree_order_with_what_they_do(services: Services, clock:
     send(services, "admin", "worker-b")
     owner, admin, worker_a, worker_b = services.snapshots.look().agents
     assert [owner.depth, admin.depth, worker_a.depth] == [0, 1, 2]
-    assert (worker_a.alive, worker_a.task_id, worker_a.task_title) == (True, task.id, "Build")
+    assert (worker_a.alive, worker_a.task) == (True, task)
     assert worker_a.active_at == clock.now
-    assert (worker_b.alive, worker_b.unread, worker_b.task_id) == (False, 1, None)
+    assert (worker_b.alive, worker_b.unread, worker_b.task) == (False, 1, None)
     dies(services, session)
     assert not services.snapshots.look().agents[2].alive
 
@@ -34,9 +34,9 @@ def test_open_tasks_come_first_by_what_is_done_and_closed_ones_are_counted(servi
 def test_an_interrupt_shows_until_it_is_read_or_its_task_goes_on(services: Services) -> None:
     task = running(services)
     services.task_changes.set_status(services.agents.get("owner"), task.id, "blocked", reason="wait")
-    assert services.snapshots.look().agents[2].interrupted
+    assert services.snapshots.look().agents[2].interrupts
     services.notifications.read("worker-a", "task")
-    assert not services.snapshots.look().agents[2].interrupted
+    assert not services.snapshots.look().agents[2].interrupts
 
 
 def test_a_waiting_owner_is_seen(services: Services) -> None:

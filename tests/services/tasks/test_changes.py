@@ -359,31 +359,31 @@ class TestLists:
         low, high = new(services, "low", priority="low"), new(services, "high", priority="high")
         current = running(services, "current")
         new(services, "not mine", "worker-b")
-        tasks, total = services.task_changes.of("worker-a", None, 20)
+        tasks, total = services.board.of("worker-a", None, 20)
         assert [task.id for task in tasks[:3]] == [current.id, high.id, low.id]
         assert {task.id for task in tasks[3:]} == {task.id for task in done}
         assert total == 6
-        assert [task.id for task in services.task_changes.of("worker-a", None, 2)[0]] == [current.id, high.id]
-        assert services.task_changes.of("worker-a", None, 4)[1] == 6
-        assert services.task_changes.of("worker-a", "done", 2)[1] == 3
-        assert {task.status for task in services.task_changes.of("worker-a", "done", 2)[0]} == {"done"}
-        assert services.task_changes.of("worker-a", "todo", 20) == ([high, low], 2)
+        assert [task.id for task in services.board.of("worker-a", None, 2)[0]] == [current.id, high.id]
+        assert services.board.of("worker-a", None, 4)[1] == 6
+        assert services.board.of("worker-a", "done", 2)[1] == 3
+        assert {task.status for task in services.board.of("worker-a", "done", 2)[0]} == {"done"}
+        assert services.board.of("worker-a", "todo", 20) == ([high, low], 2)
         with pytest.raises(InvalidArguments):
-            services.task_changes.of("worker-a", "sleeping", 20)
+            services.board.of("worker-a", "sleeping", 20)
 
     def test_a_cancelled_task_is_counted_once_with_and_without_an_interrupt(
         self, services: Services, owner: Agent, worker_a: Agent
     ) -> None:
         interrupted, _ = services.task_changes.set_status(owner, new(services).id, "cancelled")
         given_up, _ = services.task_changes.set_status(worker_a, new(services).id, "cancelled")
-        tasks, total = services.task_changes.of("worker-a", "cancelled", 20)
+        tasks, total = services.board.of("worker-a", "cancelled", 20)
         assert ({task.id for task in tasks}, total) == ({interrupted.id, given_up.id}, 2)
 
     @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"---\nstatus: [\n---\n\n", b"no front matter"])
     def test_a_corrupt_task_file_empties_no_list(self, services: Services, content: bytes) -> None:
         task = new(services)
         (path_of(services, task).parent / "tsk_00000000dead.md").write_bytes(content)
-        assert services.task_changes.of("worker-a", None, 20) == ([task], 1)
+        assert services.board.of("worker-a", None, 20) == ([task], 1)
         assert services.workspace.tasks.all() == [task]
         assert services.task_changes.startable("worker-a") == [task]
 

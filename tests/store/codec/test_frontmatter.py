@@ -14,14 +14,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
-from multi_agent_mcp.domain.entity import Entity
+from multi_agent_mcp.domain.entity import Entity, as_json
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.store.codec.frontmatter import Document, Unreadable, as_plain, codec, parse, render
+from multi_agent_mcp.store.codec.frontmatter import Document, Unreadable, codec, parse, render
 
 ENTITIES: list[type[Entity]] = [
     *(Message, Notification, Task, AgentSession, OwnerWait),
@@ -337,7 +337,7 @@ def test_a_tag_that_lies_about_its_value_is_unreadable_and_no_accident(written: 
 @pytest.mark.parametrize("written", ["!!timestamp 2026-11-21", "!!set {a, b}", "!!binary aGk=", ".inf", "1.5e999"])
 def test_unknown_keys_of_any_kind_can_be_shown_as_json(written: str) -> None:
     task = codec(Task).decode(f"---\nid: t\nmine: {written}\n---\n\n".encode())
-    json.dumps(as_plain(task), allow_nan=False)
+    json.dumps(as_json(task), allow_nan=False)
 
 
 TAGGED = """!!timestamp 2026-11-21 | !!timestamp 2026-11-21 10:00:00 | [!!timestamp 2026-11-21] | !!set {a, b}

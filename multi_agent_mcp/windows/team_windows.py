@@ -1,7 +1,7 @@
 """What a team has open in tmux: noted before it is opened, known again by the marks on its panes.
 
-`up`, `down` and the supervisor all hold one lock while they look and act. A process that is killed between opening a
-window and noting its pane leaves the intent and the mark, and the next one that looks joins the two.
+`up`, `down` and the supervisor hold one lock while they look and act. A process that is killed between opening a window
+and noting its pane leaves the intent and the mark, and the next look joins the two.
 """
 
 from __future__ import annotations
@@ -12,74 +12,72 @@ from contextlib import contextmanager
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.notify.tmux.windows import OwnPane, Panes, executed, tmux_session
 from multi_agent_mcp.services.overview.missing_sessions import SUPERVISOR, Slot, Window
-from multi_agent_mcp.store.files.locks import WINDOWS
 
 
-class Windows:
+class TeamWindows:
     """The windows of one team. New ones are opened on the tmux server at `socket_path`; those that are open are found
     on every server that a record or a registered pane names."""
 
     def __init__(
         self, services: Services, socket_path: str, config_file: str | None = None, *, remain: bool = False
     ) -> None:
-        self.staffing = services.missing_sessions
-        self.agents = services.agents
-        self._locks = services.workspace.locks
+        self.services = services
+        self.records = services.missing_sessions
         self._project = tmux_session(services.root, services.session)
         self._panes = Panes(socket_path, self._project, config_file, remain=remain)
         self.found: list[OwnPane] = []
         self.living: dict[Slot, OwnPane] = {}
 
     @contextmanager
-    def looking(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Holds the lock, with `found` and `living` as tmux has them. Raises `InvalidArguments` when tmux does not
         answer."""
-        with self._locks.held(WINDOWS):
+        with self.services.supervision.locked():
             self.found = [pane for socket_path in self._sockets() for pane in self._on(socket_path).all()]
             self.living = {Slot.of(pane.label): pane for pane in self.found if not pane.dead}
-            self._settle()
+            self._reconcile()
             yield
 
     def open(
-        self, post: Slot, command: str, environment: Mapping[str, str], *, failures: int = 0, stays: bool = False
+        self, slot: Slot, command: str, environment: Mapping[str, str], *, failures: int = 0, stays: bool = False
     ) -> OwnPane | None:
         """Opens a window, or finds it open; None when its command ended at once. Raises `InvalidArguments` when tmux is
         missing or refuses."""
-        self.staffing.context(post, {"socket_path": self._panes.socket_path}, failures, stays=stays)
-        pane = self._panes.open(post.label, post.window_name, executed(command), environment)
+        self.records.record(slot, {"socket_path": self._panes.socket_path}, failures, stays=stays)
+        pane = self._panes.open(slot.label, slot.window_name, executed(command), environment)
         if pane is None:
-            self.staffing.failed(post, Window({}, self.staffing.clock(), 0 if stays else failures + 1))
+            self.records.record_failure(slot, Window({}, self.services.clock(), 0 if stays else failures + 1))
         else:
-            self.living[post] = pane
-            self.staffing.found(post, pane.place)
+            self.living[slot] = pane
+            self.records.record_pane(slot, pane.place)
         return pane
 
     def close(self, pane: OwnPane) -> None:
-        """Closes a pane and forgets it; nobody is rung there any more."""
+        """Closes a pane and forgets it: no agent is rung there any more."""
         self._on(pane.socket_path).close(pane)
-        self.staffing.closed(Slot.of(pane.label))
-        for agent in self.agents.all().values():
+        self.records.forget(Slot.of(pane.label))
+        for agent in self.services.agents.all().values():
             if (agent.socket_path, agent.pane_id) == (pane.socket_path, pane.pane_id):
-                self.agents.registry.update(agent.id, pane_id=None, pane_pid=None)
+                self.services.agents.change(agent.id, pane_id=None, pane_pid=None)
 
-    def _settle(self) -> None:
+    def _reconcile(self) -> None:
         """Notes what was opened by a process that was killed before it could, and forgets what it did not open."""
-        for post, pane in self.living.items():
-            window = self.staffing.window(post)
+        for slot, pane in self.living.items():
+            window = self.records.window(slot)
             if window is None or window.pane.get("pane_id") != pane.pane_id:
-                self.staffing.found(post, pane.place)
-        for post, window in self._noted().items():
-            if window.intended and post not in self.living:
-                self.staffing.failed(post, window)
+                self.records.record_pane(slot, pane.place)
+        for slot, window in self._recorded().items():
+            if window.intended and slot not in self.living:
+                self.records.record_failure(slot, window)
 
-    def _noted(self) -> dict[Slot, Window]:
-        supervisor = self.staffing.window(SUPERVISOR)
-        return self.staffing.windows() | ({SUPERVISOR: supervisor} if supervisor is not None else {})
+    def _recorded(self) -> dict[Slot, Window]:
+        supervisor = self.records.window(SUPERVISOR)
+        return self.records.windows() | ({SUPERVISOR: supervisor} if supervisor is not None else {})
 
     def _sockets(self) -> list[str]:
-        noted = [window.pane.get("socket_path") for window in self._noted().values()]
-        registered = [agent.socket_path for agent in self.agents.all().values()]
-        paths = (self._panes.socket_path, *noted, *registered)
+        recorded = [window.pane.get("socket_path") for window in self._recorded().values()]
+        registered = [agent.socket_path for agent in self.services.agents.all().values()]
+        paths = (self._panes.socket_path, *recorded, *registered)
         return list(dict.fromkeys(path for path in paths if path and isinstance(path, str)))
 
     def _on(self, socket_path: str) -> Panes:

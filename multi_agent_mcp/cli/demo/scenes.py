@@ -1,0 +1,285 @@
+"""The scenes of `demo`: each prepares a session, is played in tmux, and says what must have happened."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+
+from multi_agent_mcp.cli.demo.stage import Stage
+from multi_agent_mcp.cli.demo.story import read_story
+from multi_agent_mcp.cli.output import print_line, table
+from multi_agent_mcp.cli.timeline import HEAD, rows, since
+from multi_agent_mcp.domain.conversation import Conversation
+from multi_agent_mcp.domain.execution import Execution
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.times import parse_time
+from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.texts import DEFAULT_LANGUAGE
+from multi_agent_mcp.windows.team import examples_directory
+
+
+class SceneFailed(Exception):
+    """A scene cannot go on; the reason in words."""
+
+
+class Scene:
+    """The main job: a task goes down, reports come up, every agent wakes by its doorbell. The others build on it."""
+
+    late = "not every agent logged out in time"
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.services = stage.services
+
+    def play(self) -> list[str]:
+        """Plays the scene and prints its report; returns what is missing."""
+        try:
+            self.begin()
+            finished = self.wait()
+        except SceneFailed as failure:
+            return [str(failure)]
+        for line in self.report():
+            print_line(line)
+        late = [] if finished else [self.late]
+        return late + [problem for problem, holds in self.checks().items() if not holds]
+
+    def begin(self) -> None:
+        """Everything until the agents work."""
+        self.stage.open_windows()
+
+    def wait(self) -> bool:
+        """Waits until every expected session has logged out; whether they all did."""
+        directories = [f"sessions/{agent_id}" for agent_id, _ in self.sessions()]
+        return self.stage.play_until(directories, self._is_over)
+
+    def sessions(self) -> set[tuple[str, str]]:
+        """The agent sessions (agent, purpose) that must have ended at the end."""
+        return {(agent_id, "task") for agent_id in self.stage.actors}
+
+    def report(self) -> Iterator[str]:
+        """The timeline, the file tree and the dashboard."""
+        yield ""
+        yield from table(HEAD, rows(self.services.timeline.of()))
+        yield ""
+        yield from _tree(self.services.path)
+        if self._dashboard.exists():
+            yield ""
+            yield self._dashboard.read_text(encoding="utf-8")
+
+    def checks(self) -> Mapping[str, bool]:
+        """What must be true at the end, by the words for its opposite."""
+        services = self.services
+        arrows, tasks = services.timeline.of().arrows, services.board.all()
+        rung = {arrow.receiver_id for arrow in arrows if arrow.submitted_at is not None}
+        return {
+            **{
+                f"{arrow.message_type} to {arrow.receiver_id} was not read": False
+                for arrow in arrows
+                if arrow.read_at is None
+            },
+            **{f"no doorbell was submitted in the pane of {name}": name in rung for name in self.stage.actors},
+            **{f"task {task.id} is {task.status}, not done": task.status == "done" for task in tasks},
+            "no task was made": bool(tasks),
+            "the Owner's wait-lock still stands": services.owner_waits.of(services.agents.owner().id) is None,
+            "the dashboard was not written": self._dashboard.exists(),
+        }
+
+    def create_task(self, title: str, description: str, assignee_id: str) -> Task:
+        new = NewTask(title=title, description=description, assignee_id=assignee_id)
+        (task,) = self.services.task_creation.create(self.services.agents.owner(), [new])
+        return task
+
+    @property
+    def _dashboard(self) -> Path:
+        return self.services.path / "dashboard" / "dashboard.md"
+
+    def _is_over(self) -> bool:
+        ended = {(item.agent_id, item.purpose) for item in self.services.sessions.all(ended=True) if item.ended_at}
+        return ended >= self.sessions()
+
+
+class InterruptScene(Scene):
+    """UC010 (docs/protocol.md, Interrupts): the Owner sets a running task to `blocked`; the agent's next call is
+    replaced and it stops."""
+
+    worker = "worker-a"
+    reason = "仕様を見直します"
+    late = f"{worker} did not log out in time"
+
+    def begin(self) -> None:
+        self.task = self.create_task("大きなリファクタリング", "終わるまで続けてください。", self.worker)
+        super().begin()
+        if not self.stage.wait_for([f"executions/{self.worker}"], self._has_called):
+            raise SceneFailed(f"{self.worker} never began to work")
+        command = ["task", "status", self.task.id, "blocked", "--reason", self.reason]
+        print_line(f"$ multi-agent-mcp {' '.join(command)}")
+        subprocess.run([sys.executable, "-m", "multi_agent_mcp", *command, *self.stage.options], check=True)
+
+    def report(self) -> Iterator[str]:
+        """The agent's log, and the times from the Owner's command on."""
+        yield from self._log(self.execution)
+        yield ""
+        blocked_at, completed_at = self._task_after.status_changed_at, self.execution.completed_at
+        if blocked_at and self._replaced_at and completed_at:
+            yield f"task set to blocked → answer replaced: {since(blocked_at, self._replaced_at)}"
+            yield f"task set to blocked → report_completed: {since(blocked_at, completed_at)}"
+
+    def checks(self) -> Mapping[str, bool]:
+        """The postconditions of UC010: status `blocked`, execution closed, notification read."""
+        task, execution = self._task_after, self.execution
+        unread = self.services.notifications.read(self.worker, "task", mark_as_read=False)
+        return {
+            f"the task is {task.status}, not blocked": task.status == "blocked",
+            "report_completed(result='blocked') is not in the task": task.completion_result == "blocked",
+            "the execution is not closed as failed": execution.status == "failed" and execution.exit_code == 1,
+            "the answer of a tool call was not replaced": self._replaced_at is not None,
+            "the notification was not read": not unread,
+        }
+
+    @cached_property
+    def execution(self) -> Execution:
+        """The only execution, once it is over."""
+        (execution,) = self.services.executions.all(self.worker)
+        return execution
+
+    @property
+    def _task_after(self) -> Task:
+        return self.services.task_changes.get(self.task.id)
+
+    @property
+    def _replaced_at(self) -> datetime | None:
+        lines = [line for line in self._log(self.execution) if "replaced by an interrupt" in line]
+        return parse_time(lines[0][1 : lines[0].index("]")]) if lines else None
+
+    def _has_called(self) -> bool:
+        """Whether a tool call is in the worker's log."""
+        found = self.services.executions.all(self.worker)
+        return any("Tool result" in line for execution in found for line in self._log(execution))
+
+    def _log(self, execution: Execution) -> list[str]:
+        return self.services.executions.read_log(execution, tail=12).lines
+
+
+class ShiritoriScene(Scene):
+    """UC020 (docs/protocol.md, Delegation): a task session delegates a conversation, chat sessions hold it, the task
+    session sees its end."""
+
+    player = "worker-a"
+    messages = 12
+    late = "not every session logged out in time"
+
+    def begin(self) -> None:
+        self.task = self.create_task("worker-bとしりとり", "6往復のしりとりをしてください。", self.player)
+        self.stage.open_windows(supervisor=True)
+
+    def sessions(self) -> set[tuple[str, str]]:
+        return {(self.player, "task"), (self.player, "chat"), ("worker-b", "chat")}
+
+    def report(self) -> Iterator[str]:
+        """The conversation, with the time of every step of its messages."""
+        for conversation in self._conversations:
+            yield ""
+            delegation = f"delegated as {conversation.delegation_id}"
+            yield f"{conversation.id} {conversation.purpose}: {conversation.status}, {delegation}"
+            yield from table(("at", "who", "says", "rung", "submitted", "read"), self._rows(conversation))
+        yield ""
+        task = self.services.task_changes.get(self.task.id)
+        yield f"{task.id} {task.title}: {task.status}, {task.completion_summary}"
+
+    def checks(self) -> Mapping[str, bool]:
+        if len(self._conversations) != 1:
+            return {f"{len(self._conversations)} conversations, not one": False}
+        (conversation,) = self._conversations
+        messages = self.services.conversations.messages_of(conversation.id)
+        status = self.services.task_changes.get(self.task.id).status
+        return {
+            f"{len(messages)} messages, not {self.messages}": len(messages) == self.messages,
+            f"the conversation is {conversation.status}, not ended": conversation.status == "ended",
+            f"the task is {status}, not done": status == "done",
+            "a message was not announced by a doorbell": all(
+                self._times(item).keys() - {"stored", "read"} for item in messages
+            ),
+            "the conversation has no delegation": conversation.delegation_id is not None,
+        }
+
+    @property
+    def _conversations(self) -> list[Conversation]:
+        return self.services.conversations.of_task(self.task.id)
+
+    def _rows(self, conversation: Conversation) -> Iterable[tuple[str, ...]]:
+        messages = self.services.conversations.messages_of(conversation.id)
+        for message in messages:
+            at = (message.created_at - messages[0].created_at).total_seconds()
+            yield f"{at:7.3f} s", message.sender_id, message.content, *self._steps(message)
+
+    def _steps(self, message: Message) -> Iterable[str]:
+        """How long after it was sent it was rung, submitted and read."""
+        times = self._times(message)
+        return (since(message.created_at, times.get(state)) for state in ("rung", "submitted", "read"))
+
+    def _times(self, message: Message) -> dict[str, datetime | None]:
+        """When the message took each of its steps."""
+        (trace,) = self.services.tracking.trace(message.id)
+        return {step["state"]: parse_time(step["at"]) for step in trace["steps"]}
+
+
+class OfficeScene(Scene):
+    """An afternoon to look at in the console, with one agent that really works: drag its task to `blocked` (UC010)."""
+
+    worker = "worker-d"
+
+    def play(self) -> list[str]:
+        """Tells the story, starts the worker and serves the console until Ctrl-C, or with `attach` until the human
+        detaches. Returns what is missing."""
+        story = read_story(examples_directory() / "office.yaml", self.stage.root, DEFAULT_LANGUAGE)
+        story.tell()
+        self.stage.open_windows()
+        works = self.stage.wait_for([f"executions/{self.worker}"], self._has_begun)
+        try:
+            print_line(
+                f"open this link, and drag the task of {self.worker} to the column of blocked ones; Ctrl-C ends it"
+            )
+            sys.stdout.flush()  # the console writes the link itself
+            with subprocess.Popen([sys.executable, "-m", "multi_agent_mcp", "web", *self.stage.options]) as console:
+                self._show(console)
+        finally:
+            story.end()
+        return [] if works else [f"{self.worker} never began to work"]
+
+    def _has_begun(self) -> bool:
+        return bool(self.services.executions.all(self.worker))
+
+    def _show(self, console: subprocess.Popen[bytes]) -> None:
+        """Returns when the console has ended, and ends it when this process is to end."""
+        try:
+            if self.stage.attach:
+                self.stage.play_until([f"sessions/{self.worker}"], self._is_over, float("inf"))
+            else:
+                console.wait()
+        except KeyboardInterrupt:
+            console.wait()  # it got the same Ctrl-C
+        finally:
+            console.terminate()
+
+
+SCENES: Mapping[str, tuple[str, type[Scene]]] = {
+    "main": ("team.yaml", Scene),
+    "interrupt": ("interrupt.yaml", InterruptScene),
+    "shiritori": ("shiritori.yaml", ShiritoriScene),
+    "office": ("office.yaml", OfficeScene),
+}
+"""The team file of each scene, and how it is played."""
+
+
+def _tree(path: Path) -> Iterator[str]:
+    """The session directory as a user would `find` it, without the machinery in dot-directories."""
+    yield f"{path}/"
+    for item in sorted(path.rglob("*")):
+        relative = item.relative_to(path)
+        if not any(part.startswith(".") for part in relative.parts) and item.is_file():
+            yield f"  {relative}"

@@ -1,0 +1,47 @@
+"""What commands print: plain lines and tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from multi_agent_mcp.domain.sanitize import one_line, sanitize
+from multi_agent_mcp.domain.text_width import columns
+
+
+def print_json(answer: Any) -> None:
+    """JSON that loses nothing, whatever encoding standard output has."""
+    is_unicode = codecs.lookup(sys.stdout.encoding).name == "utf-8"
+    sys.stdout.write(json.dumps(answer, ensure_ascii=not is_unicode, indent=2) + "\n")
+
+
+def print_line(line: str = "") -> None:
+    """One line for people; nothing that an agent wrote can control their terminal."""
+    sys.stdout.write(sanitize(line) + "\n")
+
+
+def print_error(line: str) -> None:
+    """One line on standard error."""
+    sys.stderr.write(f"multi-agent-mcp: {one_line(line)}\n")
+
+
+def unverified(message: Mapping[str, Any]) -> str:
+    """The note behind the name of a sender whose signature is missing or wrong."""
+    return " (unverified)" if message.get("verified") is False else ""
+
+
+def indented(text: str) -> Iterator[str]:
+    """An agent's text, line by line: none of it can pass for a line of ours, which begin at the left."""
+    for line in text.split("\n"):
+        yield f"   {line}".rstrip()
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """A plain table: aligned columns that survive `grep` and `cut`; no cell begins a line of its own."""
+    cells = [list(head), *([one_line(str(cell)) for cell in row] for row in rows)]
+    widths = [max(map(columns, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        yield "  ".join(cell + " " * (width - columns(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()

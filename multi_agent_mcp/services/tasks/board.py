@@ -1,0 +1,95 @@
+"""Reading tasks: an agent's list, the columns of a board, what belongs to a task. Changes nothing."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, Task, priority_rank
+from multi_agent_mcp.services.validation import require_choice
+from multi_agent_mcp.store.workspace import Workspace
+
+STATUS_ORDER = ("in_progress", "blocked", "todo", "backlog", "done", "cancelled")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A page of the tasks of one status; `total` counts all of them."""
+
+    status: str
+    tasks: Sequence[Task]
+    total: int
+
+
+class Board:
+    """The tasks of one team. Finished ones are counted without being parsed; only those on the page are read."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.tasks = workspace.tasks
+
+    def all(self) -> list[Task]:
+        """Every task, oldest first."""
+        return sorted(self.tasks.all(), key=lambda task: (task.created_at, task.id))
+
+    def of(self, agent_id: str, status: str | None, limit: int) -> tuple[list[Task], int]:
+        """An agent's tasks, open ones first, and how many there are."""
+        if status is not None:
+            require_choice("status", status, TASK_STATUSES)
+        tasks = [task for task in self.tasks.open(agent_id) if status in (None, task.status)]
+        tasks.sort(key=status_order)
+        counts = self.tasks.closed_counts(agent_id)
+        total = len(tasks) + (counts.total() if status is None else counts[status])
+        if len(tasks) < limit and total > len(tasks):
+            tasks += self.tasks.closed(agent_id, label=status, limit=limit - len(tasks))
+        return tasks[:limit], total
+
+    def columns(
+        self, status: str | None = None, assignee_id: str | None = None, *, offset: int = 0, limit: int = 50
+    ) -> list[Column]:
+        """One column for each status (or only for this one), of everybody's tasks or one agent's: open ones in the
+        order of work, finished ones the most recent first. Raises `InvalidArguments`."""
+        if status is not None:
+            require_choice("status", status, TASK_STATUSES)
+        tasks = sorted(self.tasks.open(assignee_id), key=work_order)
+        closed = self.tasks.closed_counts(assignee_id)
+        columns = []
+        for name in TASK_STATUSES if status is None else (status,):
+            mine = [task for task in tasks if task.status == name]
+            shown = mine[offset : offset + limit]
+            if name in FINAL and len(shown) < limit:
+                skipped = max(offset - len(mine), 0)
+                shown += self.tasks.closed(assignee_id, label=name, offset=skipped, limit=limit - len(shown))
+            columns.append(Column(name, shown, len(mine) + closed[name]))
+        return columns
+
+    def subtask_counts(self) -> Mapping[str, Counter[str]]:
+        """Parent's id → how many subtasks it has of each status."""
+        counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for task in self.tasks.open():
+            if task.parent_task_id is not None:
+                counts[task.parent_task_id][task.status] += 1
+        for (parent_id, status), number in self.tasks.group_counts().items():
+            counts[parent_id][status] += number
+        return counts
+
+    def subtasks(self, task_id: str) -> list[Task]:
+        """The direct subtasks of a task in the order of work."""
+        still_open = [task for task in self.tasks.open() if task.parent_task_id == task_id]
+        return sorted([*still_open, *self.tasks.closed(group=task_id)], key=work_order)
+
+    def existing(self, ids: Iterable[str | None]) -> list[Task]:
+        """Those of the tasks that (still) exist."""
+        found = (self.tasks.find(task_id) for task_id in ids if task_id is not None)
+        return [task for task in found if task is not None]
+
+
+def work_order(task: Task) -> tuple[int, datetime, str]:
+    """Highest priority first, then oldest."""
+    return -priority_rank(task.priority), task.created_at, task.id
+
+
+def status_order(task: Task) -> tuple[int, int, datetime, str]:
+    """Running tasks first, finished ones last; those of one status in the order of work."""
+    return STATUS_ORDER.index(task.status), *work_order(task)

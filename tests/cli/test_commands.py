@@ -1,0 +1,97 @@
+"""What single commands print, for people and as JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from multi_agent_mcp.cli.demo.command import NAMES
+from multi_agent_mcp.cli.demo.scenes import SCENES
+from multi_agent_mcp.cli.output import indented, table
+from tests.cli.conftest import Ask, Run
+
+
+def test_a_task_is_added_moved_assigned_and_shown(ask: Ask, run: Run) -> None:
+    task_id = ask("task", "add", "Build it", "--description", "all of it", "--assignee", "worker-a")["task_id"]
+    assert ask("task", "add", "Later")["status"] == "backlog"
+    moved = ask("task", "status", task_id, "in_progress", "--as", "worker-a")
+    assert (moved["previous_status"], moved["new_status"]) == ("todo", "in_progress")
+    assert [task["title"] for task in ask("task", "list")["tasks"]] == ["Build it", "Later"]
+    assert ask("task", "list", "--assignee", "worker-a", "--status", "in_progress")["total_count"] == 1
+    shown = run("task", "show", task_id).stdout
+    assert "   all of it" in shown.splitlines()
+    assert "status todo → in_progress" in shown
+    blocked = run("task", "status", task_id, "blocked", "--reason", "wait")
+    assert blocked.stdout == f"{task_id}: in_progress → blocked, worker-a is interrupted\n"
+    assert run("task", "assign", task_id).stdout == f"{task_id}: worker-a → nobody\n"
+
+
+def test_a_message_is_sent_from_standard_input_read_and_traced(ask: Ask, run: Run) -> None:
+    sent = run("send", "admin", "-", "--subject", "Hello", input="two\nlines\n")
+    message_id = sent.stdout.splitlines()[0]
+    assert sent.stdout.splitlines()[1].startswith("admin: stored")
+    peeked = run("read", "admin", "--peek").stdout
+    assert [line for line in peeked.splitlines() if line in ("   two", "   lines")] == ["   two", "   lines"]
+    assert ask("unread", "admin")["unread_count"] == 1
+    assert ask("read", "admin")["unread_remaining"] == 0
+    (copy,) = ask("trace", message_id)["copies"]
+    assert [copy["steps"][0]["state"], copy["state"]] == ["stored", "read"]
+    assert "admin" in run("trace", message_id).stdout
+
+
+def test_agents_are_added_changed_listed_and_removed(ask: Ask, run: Run, session: Path) -> None:
+    added = ask("agent", "add", "worker-b", "--parent", "admin", "--command", "cat")
+    assert Path(added["key_file"]) == session / "secrets" / "worker-b.key"
+    assert ask("agent", "set", "worker-b", "--name", "Bee")["name"] == "Bee"
+    head, *rows = run("agent", "list").stdout.splitlines()
+    assert head.split() == ["id", "role", "type", "parent", "alive", "unread", "pane"]
+    assert rows[-1].split() == ["worker-b", "worker", "ai", "admin", "no", "0", "-"]
+    assert run("agent", "remove", "worker-b").stdout == "worker-b is removed; its files stay\n"
+    assert "worker-b" not in run("agent", "list").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [(("sessions",), "sessions"), (("conversations",), "conversations"), (("log",), "executions")],
+)
+def test_an_empty_list_is_a_table_without_rows(ask: Ask, run: Run, arguments: tuple[str, ...], key: str) -> None:
+    assert ask(*arguments) == {"success": True, key: []}
+    assert len(run(*arguments).stdout.splitlines()) == 1
+
+
+def test_the_timeline_is_drawn_into_a_file_or_onto_standard_output(ask: Ask, run: Run, tmp_path: Path) -> None:
+    ask("send", "admin", "hello")
+    assert run("timeline", "--svg", "-").stdout.startswith("<svg")
+    assert run("timeline", "--svg", "out.svg").stdout == "out.svg\n"
+    assert (tmp_path / "out.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert "owner → admin" in run("timeline").stdout
+
+
+def test_watch_prints_the_session_once(run: Run, session: Path) -> None:
+    shown = run("watch", "--once")
+    assert shown.exit_code == 0
+    assert shown.stdout.startswith("demo · no tasks\n")
+    assert [line.split()[:2] for line in shown.stdout.splitlines() if "worker-a" in line] == [["worker-a", "off"]]
+
+
+def test_init_keeps_what_is_there_and_refuses_a_team_without_a_session(run: Run, session: Path) -> None:
+    key = (session / "secrets" / "admin.key").read_bytes()
+    assert run("init").stdout == f"{session}: 3 agents (0 new)\n"
+    assert (session / "secrets" / "admin.key").read_bytes() == key
+    Path("team.yaml").write_text("agents: [{id: owner, role: owner}]\n", encoding="utf-8")
+    refused = run("init")
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("multi-agent-mcp: invalid_arguments: ")
+
+
+def test_every_scene_of_the_demo_is_named_in_its_help() -> None:
+    assert tuple(SCENES) == NAMES
+
+
+def test_a_table_is_aligned_in_columns_of_a_terminal() -> None:
+    assert list(table(("name", "n"), [("日本", 1), ("b\nc", 22)])) == ["name  n", "日本  1", "b c   22"]
+
+
+def test_no_line_of_an_agents_text_begins_at_the_left() -> None:
+    assert list(indented("a\n\nb")) == ["   a", "", "   b"]

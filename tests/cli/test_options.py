@@ -1,0 +1,110 @@
+"""The options that commands share: `--root`, `--session`, `--as`, `--json`, and how refusals end a command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from multi_agent_mcp.cli.main import app
+from tests.cli.conftest import Ask, Run
+
+SHARED = ["root", "session", "acting", "as_json"]
+ACTING = {"send", "read", "unread", "web", "task add", "task status", "task assign", "task approve", "interrupt"}
+WITHOUT_JSON = {"supervise"}
+WITHOUT_SESSION = {"serve", "hook", "demo", "init"}
+
+
+def _commands(group: Any, path: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, command in getattr(group, "commands", {}).items():
+        inner = _commands(command, f"{path}{name} ")
+        found |= inner or {f"{path}{name}": command}
+    return found
+
+
+COMMANDS = _commands(typer.main.get_command(app))
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - WITHOUT_SESSION))
+def test_every_command_on_a_session_ends_with_the_same_options_in_the_same_order(name: str) -> None:
+    expected = [
+        option
+        for option in SHARED
+        if (option != "acting" or name in ACTING) and (option != "as_json" or name not in WITHOUT_JSON)
+    ]
+    names = [parameter.name for parameter in COMMANDS[name].params]
+    assert [option for option in names if option in SHARED] == expected
+    assert names[len(names) - len(expected) :] == expected
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"serve", "hook"}))
+def test_every_command_has_a_help(run: Run, name: str) -> None:
+    shown = run(*name.split(), "--help")
+    assert shown.exit_code == 0
+    assert shown.stdout.startswith(f"Usage: multi-agent-mcp {name}")
+
+
+def test_the_root_and_the_session_are_found_by_options_from_anywhere(
+    run: Run, session: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    found = run("agent", "list", "--root", str(session.parent), "--session", "demo", "--json")
+    assert [agent["id"] for agent in json.loads(found.stdout)["agents"]] == ["owner", "admin", "worker-a"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (("unread", "ghost"), "agent_not_found", "ghost"),
+        (("unread", "--as", "ghost"), "agent_not_found", "ghost"),
+        (("unread", "--session", "other"), "invalid_session", "other"),
+        (("task", "show", "tsk_0123456789ab"), "task_not_found", "tsk_0123456789ab"),
+        (("task", "list", "--status", "wrong"), "invalid_arguments", "'wrong' is not one of: backlog"),
+        (("agent", "add", "x", "--role", "king"), "invalid_arguments", "'king' is not one of: owner"),
+        (("agent", "set", "admin"), "invalid_arguments", ""),
+        (("interrupt", "admin", "--action", "wrong"), "invalid_arguments", "'wrong' is not one of: blocked"),
+        (("trace", "nothing"), "message_not_found", "nothing"),
+        (("host-config", "emacs", "--agent", "admin"), "invalid_arguments", "'emacs' is not one of: claude"),
+        (("timeline", "--from", "yesterday"), "invalid_arguments", "--from"),
+        (("conversations", "x"), "invalid_id", "x"),
+    ],
+)
+@pytest.mark.usefixtures("session")
+def test_a_refusal_is_one_sentence_and_exit_code_1(
+    run: Run, arguments: tuple[str, ...], code: str, sentence: str
+) -> None:
+    refused = run(*arguments)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith(f"multi-agent-mcp: {code}: ")
+    assert sentence in line
+    in_json = run(*arguments, "--json")
+    answer = json.loads(in_json.stdout)
+    assert (in_json.exit_code, in_json.stderr) == (1, "")
+    assert (answer["success"], answer["error"]) == (False, code)
+    assert answer["message"] in line
+
+
+@pytest.mark.parametrize("arguments", ["nothing", "send", "read --limit 0", "prune --older-than x"])
+def test_wrong_use_is_exit_code_2(run: Run, arguments: str) -> None:
+    assert run(*arguments.split()).exit_code == 2
+
+
+def test_without_a_session_nothing_is_made(run: Run, tmp_path: Path) -> None:
+    assert run("agent", "list").exit_code == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_acts_for_the_owner_or_for_whom_as_names(ask: Ask) -> None:
+    ask("send", "worker-a", "by the owner")
+    ask("send", "worker-a", "by the admin", "--as", "admin")
+    senders = [message["sender_id"] for message in ask("read", "worker-a", "--peek")["messages"]]
+    assert sorted(senders) == ["admin", "owner"]
+    assert ask("unread", "--as", "worker-a") == ask("unread", "worker-a", "--as", "admin")
+    assert ask("unread")["agent_id"] == "owner"
