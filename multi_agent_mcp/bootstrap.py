@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -268,6 +269,11 @@ class Services:
                 probe,
             )
         )
+
+    @property
+    def console_key(self) -> bytes:
+        """The key that the console signs its cookies with; made when it is first asked for."""
+        return self.workspace.files.read_or_create(self.path / ".console" / "key", secrets.token_hex(32).encode())
 
     def screen(self, agent: Agent) -> str:
         """What the agent's pane shows: its host and `idle`, `busy`, `draft`, a dialog …, or why nobody can look."""

@@ -25,7 +25,7 @@ from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
 from multi_agent_mcp.web import pages
 from multi_agent_mcp.web.api import ENDPOINTS, Endpoint, timeline
-from multi_agent_mcp.web.auth import COOKIE_DAYS, Auth
+from multi_agent_mcp.web.auth import COOKIE_SECONDS, Auth
 from multi_agent_mcp.web.live import Live
 from multi_agent_mcp.web.request import ApiRequest, parse_body, read_body
 from multi_agent_mcp.web.security import SecurityMiddleware
@@ -100,7 +100,7 @@ async def enter(console: Console, request: Request) -> Response:
     response.set_cookie(
         console.access.cookie_name,
         cookie,
-        max_age=COOKIE_DAYS * 86_400,
+        max_age=COOKIE_SECONDS,
         httponly=True,
         samesite="strict",
     )

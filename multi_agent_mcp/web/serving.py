@@ -38,7 +38,7 @@ def serve(services: Services, port: int, acting: str | None, ready: Callable[[st
         except (OSError, OverflowError) as error:
             raise StorageError(path=f"{LOOPBACK}:{port}", reason=str(error)) from error
         port = listening.getsockname()[1]
-        access = Auth(services.workspace.files, services.path / ".console")
+        access = Auth(services.console_key, services.path / ".console")
         console = Console(services, access, Live(services.path), port, acting)
         assert console.me  # noqa: S101 - raises for an unknown agent before anything is served
         with suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end

@@ -211,7 +211,7 @@ class Conversations:
         """Takes back the copies of words that never became mail."""
         folder = self.workspace.conversation_messages(conversation.id)
         for name, _ in folder.open_entities():
-            (folder.path / name).unlink(missing_ok=True)
+            self.workspace.files.remove(folder.path / name)
 
     def _is_word_of(self, conversation: Conversation, message: Message) -> bool:
         """Whether one participant has written this to the other, in this conversation, and signed it."""

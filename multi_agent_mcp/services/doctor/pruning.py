@@ -1,23 +1,30 @@
-"""`prune`: the only thing here that deletes what could still be read, and only when a human asks for it."""
+"""`prune`: deletes what is over and old. Nothing else in the program deletes what could still be read."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.services.doctor.tree import SCRATCH_SECONDS, Node, walk
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.disk import storage_errors
 
-SCRATCH_SECONDS = 3600.0
+PATTERNS = {
+    "ipc/*/archive/*/*.md": "ipc",
+    "notifications/*/archive/*/*.md": "notifications",
+    "owner_wait/archive/*.md": "owner_wait",
+    ".claims/*/*.json": "claims",
+    ".tmp/*.tmp": "scratch",
+}
+"""Path in the session directory → kind. Ended agent sessions are recognised by their headers instead."""
 
 
 @dataclass(frozen=True)
 class Prunable:
+    """A file that may go; `size` in bytes."""
+
     path: Path
     kind: str
     size: int
@@ -30,50 +37,34 @@ class Pruning:
         self.workspace = workspace
 
     def prunable(self, now: datetime, age: timedelta) -> list[Prunable]:
-        """What would go: archived mail and notifications, ended agent sessions, released wait-locks, idempotency
-        claims, scratch files of killed processes."""
-        scratch = ((path, "scratch", time.time() - SCRATCH_SECONDS) for path in self._scratch())
-        old = ((path, kind, (now - age).timestamp()) for path, kind in self._candidates())
-        return [  # what goes meanwhile, because others are at work, is passed over
-            Prunable(path, kind, status.st_size)
-            for path, kind, border in (*old, *scratch)
-            if (status := _status(path)) is not None and status.st_mtime < border and self._is_inside(path)
+        """Archived mail and notifications, ended agent sessions, released wait-locks, idempotency keys, and scratch
+        files of killed processes, whose age does not depend on `age`."""
+        oldest, oldest_scratch = (now - age).timestamp(), time.time() - SCRATCH_SECONDS
+        return [
+            Prunable(node.path, kind, node.status.st_size)
+            for node, kind in self._candidates()
+            if node.status.st_mtime < (oldest_scratch if kind == "scratch" else oldest)
         ]
 
     def delete(self, items: list[Prunable]) -> None:
         for item in items:
-            with storage_errors(item.path):
-                item.path.unlink(missing_ok=True)
+            self.workspace.files.remove(item.path)
 
-    def _is_inside(self, path: Path) -> bool:
-        try:
-            self.workspace.files.containment.require(path.parent)
-        except StorageError:
-            return False
-        return True
+    def _candidates(self) -> Iterator[tuple[Node, str]]:
+        ended = self._ended_sessions()
+        for node in walk(self.workspace.path):
+            kind = "sessions" if node.path in ended else _kind(PurePath(node.name))
+            if kind is not None and not node.is_directory:
+                yield node, kind
 
-    def _candidates(self) -> Iterator[tuple[Path, str]]:
-        base = self.workspace.path
-        for kind in ("ipc", "notifications"):
-            for path in (base / kind).glob("*/archive/*/*.md"):
-                yield path, kind
-        for path in (base / "owner_wait" / "archive").glob("*.md"):
-            yield path, "owner_wait"
-        for path in (base / ".claims").glob("*/*.json"):
-            yield path, "claims"
-        for shelf in self.workspace.sessions.shelves():
-            folder = self.workspace.sessions.folder(shelf)
-            for name, entry in folder.entries().items():  # by their names: a hand-written header may hold any id
-                if entry.closed:
-                    yield folder.path / name, "sessions"
-
-    def _scratch(self) -> Iterator[Path]:
-        return (self.workspace.path / ".tmp").glob("*.tmp")
+    def _ended_sessions(self) -> set[Path]:
+        """By their files' names: a hand-written header may hold any id."""
+        folders = map(self.workspace.sessions.folder, self.workspace.sessions.shelves())
+        return {folder.path / name for folder in folders for name, entry in folder.entries().items() if entry.closed}
 
 
-def _status(path: Path) -> os.stat_result | None:
-    """None for what has gone since it was listed."""
-    try:
-        return path.lstat()
-    except FileNotFoundError:
-        return None
+def _kind(path: PurePath) -> str | None:
+    for pattern, kind in PATTERNS.items():
+        if len(path.parts) == pattern.count("/") + 1 and path.match(pattern):
+            return kind
+    return None

@@ -13,9 +13,7 @@ from multi_agent_mcp.domain.sanitize import one_line
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, InvalidId, Unauthorized
-from multi_agent_mcp.store.files.containment import read_file
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.disk import storage_errors
 
 
 @dataclass(frozen=True)
@@ -131,13 +129,11 @@ class Executions:
         """The last `tail` lines (100 unless told), or those from line `offset` on; not both."""
         if tail is not None and offset is not None:
             raise InvalidArguments(reason="tail and offset exclude each other")
-        path = self.workspace.execution_log(execution)
-        with storage_errors(path, FileNotFoundError):
-            try:
-                self.workspace.files.containment.require(path.parent)
-                lines = read_file(path)[0].decode(errors="replace").splitlines()
-            except FileNotFoundError:
-                lines = []
+        try:
+            data = self.workspace.files.read(self.workspace.execution_log(execution))
+        except FileNotFoundError:
+            data = b""
+        lines = data.decode(errors="replace").splitlines()
         if offset is not None:
             return LogPage(execution, lines[offset:], len(lines))
         wanted = 100 if tail is None else tail

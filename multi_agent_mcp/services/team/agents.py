@@ -27,9 +27,7 @@ from multi_agent_mcp.errors import (
     StorageError,
     Unauthorized,
 )
-from multi_agent_mcp.store.files.containment import read_file
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.disk import storage_errors
 
 logger = logging.getLogger(__name__)
 
@@ -161,25 +159,15 @@ class Agents:
 
     def stored_key(self, agent_id: AgentId | str) -> str:
         """The key from `secrets/{agent_id}.key`; raises `InvalidSession` when it is missing."""
-        path = self.workspace.key_path(agent_id)
-        with storage_errors(path, FileNotFoundError):
-            try:
-                self.workspace.files.containment.require(path.parent)
-                return read_file(path)[0].decode("ascii", errors="replace").strip()
-            except FileNotFoundError as error:
-                raise InvalidSession("missing_passkey", agent_id=agent_id) from error
+        try:
+            return _passkey(self.workspace.files.read(self.workspace.key_path(agent_id)))
+        except FileNotFoundError as error:
+            raise InvalidSession("missing_passkey", agent_id=agent_id) from error
 
     def _own_key(self, agent_id: str) -> str:
         """The agent's key, made if there is none: a second `init` keeps keys."""
-        try:
-            return self.stored_key(agent_id)
-        except InvalidSession:
-            try:
-                key = secrets.token_urlsafe(32)
-                self.workspace.files.create(self.workspace.key_path(agent_id), f"{key}\n".encode("ascii"))
-            except FileExistsError:
-                return self.stored_key(agent_id)
-            return key
+        fresh = f"{secrets.token_urlsafe(32)}\n".encode("ascii")
+        return _passkey(self.workspace.files.read_or_create(self.workspace.key_path(agent_id), fresh))
 
 
 def is_passkey_of(agent: Agent, passkey: str) -> bool:
@@ -189,3 +177,7 @@ def is_passkey_of(agent: Agent, passkey: str) -> bool:
 def passkey_hash(passkey: str) -> str:
     """Keys are 256 random bits, so a plain digest is enough: there is nothing to guess."""
     return f"sha256:{hashlib.sha256(passkey.encode(errors='surrogatepass')).hexdigest()}"
+
+
+def _passkey(data: bytes) -> str:
+    return data.decode("ascii", errors="replace").strip()

@@ -20,7 +20,7 @@ import secrets
 import zlib
 from pathlib import Path
 
-from multi_agent_mcp.store.files.containment import Containment
+from multi_agent_mcp.store.files.containment import Containment, read_file
 from multi_agent_mcp.store.files.locks import Locks
 from multi_agent_mcp.system.disk import (
     FILE_MODE,
@@ -47,6 +47,24 @@ class Files:
         self.scratch = base / ".tmp"
         self.containment = Containment(base)
         self.locks = Locks(base / ".locks", self.containment)
+
+    def read(self, path: Path) -> bytes:
+        """A regular file's bytes, never through a symbolic link. Raises `FileNotFoundError`."""
+        with storage_errors(path, FileNotFoundError):
+            self.containment.require(path.parent)
+            return read_file(path)[0]
+
+    def read_or_create(self, path: Path, initial: bytes) -> bytes:
+        """The file's bytes; if there is no file, it is made with the `initial` ones. Two processes that start at once
+        get the same bytes."""
+        try:
+            return self.read(path)
+        except FileNotFoundError:
+            try:
+                self.create(path, initial)
+            except FileExistsError:
+                return self.read(path)
+            return initial
 
     def create(self, path: Path, data: bytes, *, sync: bool = True) -> None:
         """Puts a new file in place, exclusively. Raises `FileExistsError`, never overwrites.
@@ -77,6 +95,12 @@ class Files:
                 raise
             if sync and durable:
                 sync_directory(path.parent)
+
+    def remove(self, path: Path) -> None:
+        """Deletes a file, if it is there."""
+        with storage_errors(path):
+            self.containment.require(path.parent)
+            path.unlink(missing_ok=True)
 
     def relocate(self, moves: list[tuple[Path, Path]]) -> list[Path]:
         """Moves files for good: linked at the new place, durable there, only then unlinked at the old.
