@@ -99,7 +99,6 @@ KNOWN_BREACHES: dict[str, set[str]] = {
         "services.overview.missing_sessions",
         "services.overview.supervision",
         "services.sessions.owner_waits",
-        "services.team.setup",
     },
     "doors": {"cli", "server"},
     "services": {"services.notices.notifications"},

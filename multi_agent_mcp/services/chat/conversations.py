@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -29,24 +29,16 @@ PURPOSE_CHARACTERS = 1_000
 SPOKEN_CHARACTERS = 3_000
 
 
+@dataclass(eq=False)
 class Conversations:
     """The conversations of one team."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        agents: Agents,
-        messages: Messages,
-        outbox: Outbox,
-        operations: Operations,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self.workspace = workspace
-        self.agents = agents
-        self.messages = messages
-        self.outbox = outbox
-        self.operations = operations
-        self.clock = clock
+    workspace: Workspace
+    agents: Agents
+    messages: Messages
+    outbox: Outbox
+    operations: Operations
+    clock: Callable[[], datetime]
 
     def get(self, conversation_id: object) -> Conversation:
         """Raises `InvalidId` or `ConversationNotFound`."""

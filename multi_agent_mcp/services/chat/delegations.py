@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -24,24 +25,16 @@ from multi_agent_mcp.texts import Texts
 CONTEXT_CHARACTERS = 4_000
 
 
+@dataclass(eq=False)
 class Delegations:
     """The delegations of one team."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        agents: Agents,
-        sessions: Sessions,
-        conversations: Conversations,
-        texts: Texts,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self.workspace = workspace
-        self.agents = agents
-        self.sessions = sessions
-        self.conversations = conversations
-        self.texts = texts
-        self.clock = clock
+    workspace: Workspace
+    agents: Agents
+    sessions: Sessions
+    conversations: Conversations
+    texts: Texts
+    clock: Callable[[], datetime]
 
     def delegate(
         self, agent: Agent, session: AgentSession, target_agent_id: str, purpose: str, context: str | None

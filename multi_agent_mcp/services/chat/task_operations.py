@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -19,25 +20,17 @@ from multi_agent_mcp.store.workspace import Workspace
 Audit = Callable[..., None]
 
 
+@dataclass(eq=False)
 class ChatTaskOperations:
     """`start_task_from_chat` and `update_task_from_chat`. Every attempt that passes is written into the audit log,
     with a flag when the requester never wrote to the caller."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        agents: Agents,
-        task_changes: TaskChanges,
-        conversations: Conversations,
-        audit: Audit,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self.workspace = workspace
-        self.agents = agents
-        self.task_changes = task_changes
-        self.conversations = conversations
-        self.audit = audit
-        self.clock = clock
+    workspace: Workspace
+    agents: Agents
+    task_changes: TaskChanges
+    conversations: Conversations
+    audit: Audit
+    clock: Callable[[], datetime]
 
     def start(self, caller: Agent, task_id: str, requester_id: str) -> tuple[Task, str]:
         """Moves a task of the caller's to `in_progress`. Returns it and its previous status."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
@@ -23,26 +24,17 @@ from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
 
+@dataclass(eq=False)
 class Approvals:
     """Requests and approvals. Both sides hear of them by mail."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        agents: Agents,
-        messages: Messages,
-        outbox: Outbox,
-        operations: Operations,
-        texts: Texts,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self.workspace = workspace
-        self.agents = agents
-        self.messages = messages
-        self.outbox = outbox
-        self.operations = operations
-        self.texts = texts
-        self.clock = clock
+    workspace: Workspace
+    agents: Agents
+    messages: Messages
+    outbox: Outbox
+    operations: Operations
+    texts: Texts
+    clock: Callable[[], datetime]
 
     def request(self, requester: Agent, new: NewTask) -> tuple[Task, list[str]]:
         """`request_task`: a task for oneself that waits for approval; the nearest superior is told by mail. Who has

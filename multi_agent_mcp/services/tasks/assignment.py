@@ -32,24 +32,16 @@ class Assigned:
     waiting: bool
 
 
+@dataclass(eq=False)
 class Assignments:
     """Use cases around tasks."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        agents: Agents,
-        messages: Messages,
-        operations: Operations,
-        texts: Texts,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self.workspace = workspace
-        self.agents = agents
-        self.messages = messages
-        self.operations = operations
-        self.texts = texts
-        self.clock = clock
+    workspace: Workspace
+    agents: Agents
+    messages: Messages
+    operations: Operations
+    texts: Texts
+    clock: Callable[[], datetime]
 
     def get(self, task_id: object) -> Task:
         """Raises `InvalidId` or `TaskNotFound`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
@@ -22,22 +23,15 @@ from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
 
 
+@dataclass(eq=False)
 class TaskChanges:
     """Every change of an existing task that is neither a report nor an approval."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        agents: Agents,
-        interrupts: Interrupts,
-        operations: Operations,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self.workspace = workspace
-        self.agents = agents
-        self.interrupts = interrupts
-        self.operations = operations
-        self.clock = clock
+    workspace: Workspace
+    agents: Agents
+    interrupts: Interrupts
+    operations: Operations
+    clock: Callable[[], datetime]
 
     def get(self, task_id: object) -> Task:
         """Raises `InvalidId` or `TaskNotFound`."""

@@ -41,24 +41,16 @@ class NewTask:
     local_id: str | None = None
 
 
+@dataclass(eq=False)
 class TaskCreation:
     """Makes tasks."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        agents: Agents,
-        outbox: Outbox,
-        owner_waits: OwnerWaits,
-        operations: Operations,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self.workspace = workspace
-        self.agents = agents
-        self.outbox = outbox
-        self.owner_waits = owner_waits
-        self.operations = operations
-        self.clock = clock
+    workspace: Workspace
+    agents: Agents
+    outbox: Outbox
+    owner_waits: OwnerWaits
+    operations: Operations
+    clock: Callable[[], datetime]
 
     def create(self, creator: Agent, items: Sequence[NewTask], parent_task_id: str | None = None) -> list[Task]:
         """Makes all of the tasks or none: with an assignee `todo`, else `backlog`.

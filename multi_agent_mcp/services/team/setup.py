@@ -17,10 +17,11 @@ from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.ids import differing_in_case, session_name
 from multi_agent_mcp.domain.times import format_time, now
-from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId
+from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, StorageError
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.disk import make_directory, storage_errors
+from multi_agent_mcp.system.disk import storage_errors
+from multi_agent_mcp.system.external_files import read_external
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
 
 _AGENT_KEYS = frozenset({"id", "role", "type", "name", "parent", "parent_id", "command", "host"})
@@ -39,8 +40,14 @@ class Team:
 def read_team(path: Path) -> Team:
     """Parses a team.yaml (docs/protocol.md, Team file). Raises `InvalidArguments` or `InvalidId` with one sentence."""
     try:
-        data = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe loaders
-    except (OSError, *NOT_YAML) as error:
+        content = read_external(path)
+    except StorageError as error:
+        raise InvalidArguments("bad_team", reason=error.values["reason"]) from error
+    if content is None:
+        raise InvalidArguments("bad_team", reason=f"there is no {path.name}")
+    try:
+        data = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe loaders
+    except NOT_YAML as error:
         raise InvalidArguments("bad_team", reason=" ".join(str(error).split())[:200]) from error
     if not isinstance(data, dict) or not isinstance(data.get("agents"), list):
         raise InvalidArguments("bad_team", reason="it needs a list `agents`")
@@ -48,7 +55,7 @@ def read_team(path: Path) -> Team:
     ids = [agent.id for agent in agents]
     lowered = [agent_id.lower() for agent_id in ids]
     if twice := {agent_id for agent_id in ids if lowered.count(agent_id.lower()) > 1}:
-        raise InvalidArguments("bad_team", reason=f"{', '.join(sorted(twice))} stands there twice")
+        raise InvalidArguments("bad_team", reason=f"{', '.join(sorted(twice))} occurs twice")
     language = data.get("language")
     if language is not None and language not in LANGUAGES:
         raise InvalidArguments("bad_language", language=repr(language)[:40], allowed=", ".join(LANGUAGES))
@@ -83,7 +90,7 @@ def _agent(record: Any) -> Agent:
 
 
 def _as_json(extra: dict[str, Any]) -> dict[str, Any]:
-    """Keys of the user's own, kept in agents.json: what JSON does not know (dates) becomes text."""
+    """The user's own keys, kept in agents.json; values that JSON cannot hold (dates) become text."""
     try:
         plain: dict[str, Any] = json.loads(json.dumps(extra, default=str, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
@@ -94,21 +101,20 @@ def _as_json(extra: dict[str, Any]) -> dict[str, Any]:
 def _text_or_none(record: Mapping[str, Any], key: str) -> str | None:
     value = record.get(key)
     if value is not None and not isinstance(value, str):
-        raise InvalidArguments("bad_team", reason=f"{key} of {record['id']} is not a text")
+        raise InvalidArguments("bad_team", reason=f"{key} of {record['id']} must be a text")
     return value
 
 
 def create_session(root: Path, session: str, team: Team, language: str | None) -> Path:
-    """Makes (or completes) the session directory: a second `init` adds agents and keeps keys, mail and settings.
+    """Makes the session directory, or completes it: a second `init` keeps keys, mail and settings. Returns its path.
 
-    Returns its path. Raises `AlreadyExists` for a name that differs from that of another session in case only.
+    Raises `AlreadyExists` for a name that differs from that of another session in case only.
     """
     workspace = Workspace(root, session_name(session))
     with storage_errors(workspace.path):
-        make_directory(root)
-        if (other := differing_in_case(session, os.listdir(root))) is not None:  # noqa: PTH208 - only names
+        names = os.listdir(root) if root.exists() else []  # noqa: PTH208 - only names
+        if (other := differing_in_case(session, names)) is not None:
             raise AlreadyExists("differs_in_case", name=session, known=other)
-        make_directory(workspace.path)
     settings: dict[str, Any] = {
         "id": session,
         "language": language or team.language or DEFAULT_LANGUAGE,
