@@ -136,8 +136,8 @@ async def _answered(console: Console, request: Request, endpoint: Endpoint) -> d
     """Runs an endpoint on a worker thread; a refusal becomes one sentence with its code."""
     try:
         body: Mapping[str, Any] = parse_body(await read_body(request)) if request.method == "POST" else {}
-        ask = ApiRequest(console.services, console.me, request.path_params, request.query_params, body)
-        return {"success": True, **await run_in_threadpool(endpoint, ask)}
+        call = ApiRequest(console.services, console.me, request.path_params, request.query_params, body)
+        return {"success": True, **await run_in_threadpool(endpoint, call)}
     except Refusal as refusal:
         sentence = console.services.texts.sentence(refusal)
         return {"success": False, "error": refusal.code, "message": sentence}

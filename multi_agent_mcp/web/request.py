@@ -51,13 +51,13 @@ class ApiRequest:
             raise InvalidArguments(reason=f"{name} must be true or false")
         return value
 
-    def asked(self, name: str) -> str | None:
+    def parameter(self, name: str) -> str | None:
         """A parameter of the query; an empty one counts as left out."""
         return self.query.get(name) or None
 
     def number(self, name: str, default: int, *, most: int = _NUMBER_MAX) -> int:
         """A whole number of the query, from 0 to `most`; a larger one is taken for `most`."""
-        given = self.asked(name)
+        given = self.parameter(name)
         if given is None:
             return default
         if not given.isascii() or not given.isdigit() or len(given) > len(str(_NUMBER_MAX)):

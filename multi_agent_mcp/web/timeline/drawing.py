@@ -29,11 +29,11 @@ from multi_agent_mcp.web.timeline.layout import (
     TOP,
     Band,
     Layout,
+    fitted,
     lay_out,
+    text_width,
 )
 from multi_agent_mcp.web.timeline.scale import Scale
-from multi_agent_mcp.web.timeline.text_width import fitted
-from multi_agent_mcp.web.timeline.text_width import width as _width
 
 FAMILIES: Mapping[str, str] = {
     "task_assign": "assign",
@@ -81,7 +81,7 @@ def draw(timeline: Timeline, *, texts: Texts, width: float = 1200, dark: bool | 
             plot=(scale.left, scale.right),
             dense=len(timeline.arrows) * DENSE_PIXELS > scale.right - scale.left,
             heading=heading,
-            one_line=_width(" · ".join(heading), HEADING_SIZE) < width - MARGIN,
+            one_line=text_width(" · ".join(heading), HEADING_SIZE) < width - MARGIN,
             lanes=[_lane(band, layout, texts) for band in layout.bands],
             ticks=list(scale.ticks()),
             conversations=[item for talk in timeline.talks for item in _conversation(talk, layout)],
@@ -247,7 +247,7 @@ def _label(bar: Bar, left: float, right: float, scale: Scale) -> Item | None:
     """The title: inside the bar if it fits, else beside it, else as much of it as fits inside."""
     inside = right - left - (14 if bar.outcome else 8)
     beside = min(scale.right + MARGIN - right - 14, LABEL_PIXELS)
-    is_inside = _width(bar.title, LABEL_SIZE) <= inside or inside >= beside
+    is_inside = text_width(bar.title, LABEL_SIZE) <= inside or inside >= beside
     shown = fitted(bar.title, inside if is_inside else beside, LABEL_SIZE)
     x = left + 5 if is_inside else right + (10 if bar.outcome else 5)
     return {"text": shown, "x": x, "beside": not is_inside} if shown else None
@@ -274,7 +274,7 @@ def _legend(timeline: Timeline, texts: Texts, right: float, top: float) -> tuple
     entries: list[Item] = []
     x, y = LEFT, top
     for kind, name, label in _legend_entries(timeline, texts):
-        room = SWATCH + _width(label, LABEL_SIZE) + 18
+        room = SWATCH + text_width(label, LABEL_SIZE) + 18
         if x > LEFT and x + room > right - LEFT:
             x, y = LEFT, y + LEGEND_LINE
         entries.append({"kind": kind, "name": name, "label": label, "x": x, "y": y})
