@@ -1,4 +1,4 @@
-"""Task operations from a chat: only on the request of a superior, checked in a fixed order
+"""Task operations from a chat session: only at a superior's request, checked in a fixed order
 (docs/protocol.md, Chat-session operations)."""
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Audit = Callable[..., None]
 
 @dataclass(eq=False)
 class ChatTaskOperations:
-    """`start_task_from_chat` and `update_task_from_chat`. Every attempt that passes is written into the audit log,
-    with a flag when the requester never wrote to the caller."""
+    """`start_task_from_chat` and `update_task_from_chat`. What they change goes into the audit log, with a flag when
+    the requester never wrote to the caller."""
 
     workspace: Workspace
     agents: Agents
@@ -96,7 +96,7 @@ class ChatTaskOperations:
         self.audit(tool, **facts)
 
     def _has_written(self, requester: Agent, caller: Agent) -> bool:
-        """Whether the caller ever got a message that the requester has signed."""
+        """Whether the caller ever got a message signed by the requester."""
         received = self.workspace.mailbox(caller.id).history()
         verifies = self.conversations.outbox.signatures.verifies
         return any(message.sender_id == requester.id and verifies(message, caller.id) for message in received)
