@@ -46,7 +46,7 @@ class Auth:
         return f"{facts}.{self._signature('cookie', facts)}"
 
     def admits(self, cookie: str | None) -> bool:
-        """Whether this cookie was given out by a server of this session and has not expired."""
+        """Whether a server of this session gave out this cookie and it has not expired."""
         facts, _, signature = (cookie or "").rpartition(".")
         if not facts or not _same(signature, self._signature("cookie", facts)):
             return False
@@ -55,7 +55,7 @@ class Auth:
         return expires.isdigit() and 0 < int(expires) - time.time() <= 2 * COOKIE_SECONDS
 
     def csrf_token(self, cookie: str) -> str:
-        """What the page must send back with every change; other sites cannot read it."""
+        """The token that a page must send with every change; other sites cannot read it."""
         return self._signature("csrf", cookie)
 
     def is_own_change(self, cookie: str, token: str | None) -> bool:
@@ -66,12 +66,12 @@ class Auth:
 
 
 def is_own_host(host: str | None, port: int) -> bool:
-    """Whether a request was meant for us by name: a rebound DNS name brings its own (DNS rebinding)."""
+    """Whether `Host` is a name of loopback: DNS rebinding would bring another name."""
     return host in {f"{name}:{port}" for name in NAMES_OF_LOOPBACK}
 
 
 def is_own_origin(headers: Mapping[str, str], *, change: bool) -> bool:
-    """Whether a page of ours asked. Browsers send `Origin` with every change and `Sec-Fetch-Site` with everything."""
+    """Whether one of our pages sent it. Browsers send `Origin` with changes and `Sec-Fetch-Site` with all requests."""
     site = headers.get("sec-fetch-site")
     if site not in (None, "same-origin", "none"):
         return False

@@ -1,4 +1,4 @@
-"""What a page asks for, parsed once at the edge: path, query and JSON body as typed values."""
+"""Requests to the API: path, query and JSON body as typed values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NUMBER_MAX = 10**9
 
 @dataclass(frozen=True)
 class ApiRequest:
-    """One request of the console. Every reader raises `InvalidArguments` in words a person can act on."""
+    """One request of the console. Every reader raises `InvalidArguments`."""
 
     services: Services
     me: Agent

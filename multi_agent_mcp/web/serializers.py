@@ -1,4 +1,4 @@
-"""Entities as the page is told of them: JSON-ready, and no more of a text than is shown."""
+"""Entities as JSON-ready values for the pages, with no more of a text than is shown."""
 
 from __future__ import annotations
 
@@ -90,13 +90,13 @@ def message_head(message: Message) -> dict[str, Any]:
 
 
 def message_whole(message: Message) -> dict[str, Any]:
-    """A message with its words."""
+    """A message with its content."""
     return {**message_head(message), "subject": message.subject, "content": shown_text(message.content)}
 
 
 def messages_whole(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Messages with their words, as far as a page can draw them: of the older ones `content` is None when the newer
-    ones have filled it."""
+    """Messages with their content, up to `PAGE_HTML_CHARACTERS` in all: beyond it `content` is None, in the oldest ones
+    first."""
     room = PAGE_HTML_CHARACTERS
     found = []
     for message in reversed(messages):

@@ -52,7 +52,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
 
 
 def message(call: ApiRequest) -> dict[str, Any]:
-    """One message of a conversation with its words."""
+    """One message of a conversation with its content."""
     conversation = call.services.conversations.get(call.path["conversation_id"])
     wanted = call.path["message_id"]
     for found in call.services.conversations.messages_of(conversation.id):

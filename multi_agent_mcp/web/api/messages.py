@@ -1,4 +1,4 @@
-"""Everybody's mail, as the Owner may see it; their own they also read and answer."""
+"""Mail: the Owner may see all of it, and reads and answers their own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def page(call: ApiRequest) -> dict[str, Any]:
 
 
 def show(call: ApiRequest) -> dict[str, Any]:
-    """One message with its words, what its signature says and, of each copy, every step it took. Marks nothing read."""
+    """One message with its content, the verdict on its signature, and the delivery steps of each copy. Marks nothing
+    read."""
     message = call.services.mail_search.get(call.path["message_id"])
     verdict = call.services.signatures.verdict(message)
     return {
@@ -69,7 +70,7 @@ def _filters(call: ApiRequest) -> dict[str, Any]:
         one, comma, other = between.partition(",")
         if not comma:
             raise InvalidArguments(reason="between names two agents, with a comma")
-        return {"between": (one, other)}  # whoever wrote a file by hand need not be an agent
+        return {"between": (one, other)}  # the sender of a hand-written file need not be an agent
     box = call.parameter("box") or "inbox"
     if box not in BOXES:
         raise InvalidArguments(reason=f"box is one of {', '.join(BOXES)}")

@@ -9,7 +9,7 @@ from multi_agent_mcp.web.request import ApiRequest
 
 
 def show(call: ApiRequest) -> dict[str, Any]:
-    """Session, the acting agent, its unread mail, how many requests wait for its word, and its wait-lock."""
+    """Session, the acting agent, its unread mail, how many requests wait for its decision, and its wait-lock."""
     services = call.services
     wait = services.owner_waits.of(call.me.id)
     return {

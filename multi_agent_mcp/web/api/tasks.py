@@ -1,4 +1,4 @@
-"""The board: tasks by status, where each could go, and every change of one."""
+"""The board: tasks by status, the moves allowed for each, and all changes of tasks."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def assign(call: ApiRequest) -> dict[str, Any]:
 
 
 def decide(call: ApiRequest) -> dict[str, Any]:
-    """Approves or rejects what an agent requested for itself."""
+    """Approves or rejects a task that an agent requested for itself."""
     task = call.services.approvals.decide(
         call.me, call.path["task_id"], approve=call.flag("approve"), reason=call.optional_text("reason")
     )
@@ -86,7 +86,7 @@ def decide(call: ApiRequest) -> dict[str, Any]:
 
 
 def _with_targets(call: ApiRequest, task: Task, record: dict[str, Any]) -> dict[str, Any]:
-    """The record with where the task may go: status → null, or why not."""
+    """The record with `targets`: status → null, or why the task cannot be moved there."""
     sentence = call.services.texts.sentence
     refusals = call.services.task_changes.targets(call.me, task)
     return record | {"targets": {status: refusal and sentence(refusal) for status, refusal in refusals.items()}}

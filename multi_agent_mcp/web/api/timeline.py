@@ -1,4 +1,4 @@
-"""The picture of the session: one period of it, drawn."""
+"""The timeline of a period, drawn."""
 
 from __future__ import annotations
 

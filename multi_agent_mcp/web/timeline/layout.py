@@ -1,4 +1,4 @@
-"""Where everything lies: lanes from top to bottom, and each lane's task bars in as few rows as they fit."""
+"""Layout: lanes from top to bottom, and each lane's task bars in as few rows as possible."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NARROW, WIDE = 0.56, 1.0  # columns in font sizes; rather too wide than too narr
 
 @dataclass(frozen=True)
 class Placed:
-    """A bar and the row it lies in; None: beyond the last row, where it gets no label."""
+    """A bar and its row; None: below the last row, without a label."""
 
     bar: Bar
     row: int | None
