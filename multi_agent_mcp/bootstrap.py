@@ -54,6 +54,7 @@ from multi_agent_mcp.services.turn.reading import Reading
 from multi_agent_mcp.services.turn.reports import Reports
 from multi_agent_mcp.store.files.locks import ORDER_CHECK
 from multi_agent_mcp.store.journal import Journal
+from multi_agent_mcp.store.keys import KeyFile
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts, catalogue
 
@@ -285,6 +286,11 @@ class Services:
                 probe,
             )
         )
+
+    @property
+    def console_key(self) -> bytes:
+        """The key that the console signs its cookies with; made when it is first asked for."""
+        return KeyFile(self.workspace.files, self.path / ".console" / "key").ensure().encode("ascii")
 
     def screen(self, agent: Agent) -> str:
         """What the agent's pane shows: its host and `idle`, `busy`, `draft`, a dialog …, or why nobody can look."""

@@ -1,4 +1,4 @@
-"""One picture of a session as a value: who did what, when. Drawn by `web.timeline`, printed by `timeline`."""
+"""The events of a period as values; `web/timeline` draws them, the `timeline` command prints them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from multi_agent_mcp.domain.task import FINAL, Task
 from multi_agent_mcp.domain.times import json_values, parse_time
 
 OTHERS = ""
-"""The lane of agents that are not registered, and of tasks without an assignee."""
+"""The lane of senders that are not registered, and of tasks without an assignee."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Lane:
 
 @dataclass(frozen=True, kw_only=True)
 class Arrow:
-    """A message on its way: when it was stored, rung, submitted and read, as far as it got."""
+    """A message: when it was stored, rung, submitted and read, as far as it got."""
 
     message_id: str
     sender_id: str
@@ -47,7 +47,7 @@ class Arrow:
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """A task in one status; without an end it still is."""
+    """A task in one status; without an end it still is in it."""
 
     status: str
     start: datetime
@@ -56,8 +56,8 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """A task while one agent had it; without an end it still has it. `outcome` is `done` or `cancelled`, if the task
-    ended here."""
+    """A task while it was assigned to one agent (without an end: still). `outcome` is `done` or `cancelled` if the task
+    ended there."""
 
     task_id: str
     title: str
@@ -70,7 +70,7 @@ class Bar:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """An interrupt: who made it (None: unknown), when, and when its agent read it."""
+    """An interrupt: who caused it (None: unknown), when, and when its agent read it."""
 
     notification_id: str
     agent_id: str
@@ -122,12 +122,12 @@ class Timeline:
     left_out: int = 0
 
     def as_answer(self) -> dict[str, Any]:
-        """As JSON knows it."""
+        """As JSON-ready values."""
         return asdict(self, dict_factory=json_values)
 
 
 def bars_of(task: Task) -> list[Bar]:
-    """A task as its history tells it: one bar for each agent that had it, cut by status."""
+    """A task's history: one bar for each assignee, divided by status."""
     turns = _turns(task) or [_Turn(task.created_at, task.status, task.assignee_id or OTHERS)]
     ends = [turn.at for turn in turns[1:]]
     bars = []
@@ -158,7 +158,7 @@ class _Turn(NamedTuple):
 
 
 def _turns(task: Task) -> list[_Turn]:
-    """When status or assignee became what they then were. Lines that say neither, or no time, are passed over."""
+    """The changes of status or assignee. History lines without either, or without a time, are skipped."""
     status, assignee = "backlog", None
     turns: list[_Turn] = []
     for entry in task.history:

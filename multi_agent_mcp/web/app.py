@@ -1,4 +1,4 @@
-"""The console as an ASGI application: who may come in, the pages, the API, the stream of changes."""
+"""The console as an ASGI application: access, pages, API, event stream."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
 from multi_agent_mcp.web import pages
 from multi_agent_mcp.web.api import ENDPOINTS, Endpoint, timeline
-from multi_agent_mcp.web.auth import COOKIE_DAYS, Auth
+from multi_agent_mcp.web.auth import COOKIE_SECONDS, Auth
 from multi_agent_mcp.web.live import Live
 from multi_agent_mcp.web.request import ApiRequest, parse_body, read_body
 from multi_agent_mcp.web.security import SecurityMiddleware
@@ -45,7 +45,7 @@ STATUS_OF_CODE = {
 
 @dataclass(frozen=True)
 class Console:
-    """What every request needs. `acting` is the agent in whose name changes are made (None: the Owner)."""
+    """Shared by all requests. `acting` is the agent in whose name changes are made (None: the Owner)."""
 
     services: Services
     access: Auth
@@ -54,7 +54,7 @@ class Console:
     acting: str | None = None
 
     @property
-    def words(self) -> Texts:
+    def labels(self) -> Texts:
         return catalogue(self.services.texts.language, CONSOLE)
 
     @property
@@ -84,23 +84,24 @@ def create_app(console: Console) -> Starlette:
             ),
             Mount("/static", StaticFiles(packages=[("multi_agent_mcp.web", "static")])),
         ],
-        middleware=[Middleware(SecurityMiddleware, access=console.access, port=console.port, texts=console.words)],
+        middleware=[Middleware(SecurityMiddleware, access=console.access, port=console.port, texts=console.labels)],
         lifespan=lifespan,
     )
 
 
 async def enter(console: Console, request: Request) -> Response:
-    """The one-time link: a cookie for whoever comes first. HEAD, which link checkers send, does not use it up."""
+    """The one-time link: a cookie for the browser that opens it first. HEAD, which link checkers send, does not use it
+    up."""
     if request.method != "GET":
         raise HTTPException(405, headers={"Allow": "GET"})
     cookie = console.access.redeem(request.query_params.get("ticket", ""))
     if cookie is None:
-        return PlainTextResponse(console.words("link_used"), status_code=403)
+        return PlainTextResponse(console.labels("link_used"), status_code=403)
     response = RedirectResponse("/", status_code=303)
     response.set_cookie(
         console.access.cookie_name,
         cookie,
-        max_age=COOKIE_DAYS * 86_400,
+        max_age=COOKIE_SECONDS,
         httponly=True,
         samesite="strict",
     )
@@ -108,15 +109,15 @@ async def enter(console: Console, request: Request) -> Response:
 
 
 async def stream(console: Console, request: Request) -> Response:
-    """`/api/events`: what changed, as it changes (see `live.py`). A page connects with `since`, the event it was
-    rendered at, and its browser reconnects with `Last-Event-ID`: nothing falls between them."""
+    """`/api/events`: changes as they happen (see `live.py`). A page connects with `since`, the event it was
+    rendered at, and its browser reconnects with `Last-Event-ID`, so that no change is missed."""
     events = console.live.events(request.headers.get("last-event-id") or request.query_params.get("since"))
     return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
 async def download(console: Console, request: Request) -> Response:
-    """The timeline as a file of its own."""
-    answer = await _answered(console, request, timeline.show)
+    """The timeline as an SVG file."""
+    answer = await _call(console, request, timeline.show)
     if not answer["success"]:
         return JSONResponse(answer, _status(answer["error"]))
     name = f"{console.services.session}-timeline.svg"
@@ -126,25 +127,25 @@ async def download(console: Console, request: Request) -> Response:
 
 def _api_route(console: Console, method: str, path: str, endpoint: Endpoint) -> Route:
     async def handle(request: Request) -> Response:
-        answer = await _answered(console, request, endpoint)
+        answer = await _call(console, request, endpoint)
         return JSONResponse(answer, 200 if answer["success"] else _status(answer["error"]))
 
     return Route(f"/api{path}", handle, methods=[method])
 
 
-async def _answered(console: Console, request: Request, endpoint: Endpoint) -> dict[str, Any]:
+async def _call(console: Console, request: Request, endpoint: Endpoint) -> dict[str, Any]:
     """Runs an endpoint on a worker thread; a refusal becomes one sentence with its code."""
     try:
         body: Mapping[str, Any] = parse_body(await read_body(request)) if request.method == "POST" else {}
-        ask = ApiRequest(console.services, console.me, request.path_params, request.query_params, body)
-        return {"success": True, **await run_in_threadpool(endpoint, ask)}
+        call = ApiRequest(console.services, console.me, request.path_params, request.query_params, body)
+        return {"success": True, **await run_in_threadpool(endpoint, call)}
     except Refusal as refusal:
         sentence = console.services.texts.sentence(refusal)
         return {"success": False, "error": refusal.code, "message": sentence}
 
 
 def _warm(services: Services) -> None:
-    """Looks at everything once while the person is still opening the link: 5 000 tasks take about a second."""
+    """Fills the indexes while the user is still opening the link: 5 000 tasks take about a second."""
     with suppress(Refusal):
         services.snapshots.look(messages=1)
 

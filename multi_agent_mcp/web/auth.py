@@ -1,7 +1,7 @@
-"""Who may look: a one-time link becomes a cookie; Host, Origin and a token are checked (docs/security.md).
+"""Access to the console: a one-time link gives a cookie; Host, Origin and a token are checked (docs/security.md).
 
-The server is bound to loopback, so what is to be kept out is other users of this machine, other programs' pages in the
-Owner's browser (cross-site requests, DNS rebinding), and a link that somebody finds later in a shell's history.
+The server listens on loopback only. What remains to be kept out: other users of this machine, pages of other sites in
+the Owner's browser (cross-site requests, DNS rebinding), and a link found later in a shell's history.
 """
 
 from __future__ import annotations
@@ -13,58 +13,49 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.store.files.locks import Mutex
-from multi_agent_mcp.store.keys import KeyFile
-
-COOKIE_DAYS = 30
+COOKIE_SECONDS = 30 * 86_400
 CSRF_HEADER = "x-csrf-token"
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 NAMES_OF_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_SECONDS_PER_DAY = 86_400
 
 
 class Auth:
-    """One session directory's key, the link that opens the console once, and the cookies it has given out.
+    """The one-time link of a console and the cookies it has given out; lives in the server's event loop.
 
-    Cookies are signed, not stored: a page that is open while the server is killed and started again stays open. The
-    key lies in `.console/key` (mode 0600); deleting it shuts every browser out.
+    Cookies are signed, not stored, so a page stays open while the server is killed and started again. Whoever deletes
+    the session's key (`.console/key`) shuts every browser out. `path` tells this console's cookie from those of other
+    sessions: browsers share cookies between all ports of a host.
     """
 
-    def __init__(self, files: Files, path: Path) -> None:
-        self._key = KeyFile(files, path / "key").ensure().encode("ascii")
-        # Cookies are shared by all ports of a host, so two consoles must not take each other's.
+    def __init__(self, key: bytes, path: Path) -> None:
+        self._key = key
         self.cookie_name = f"mam_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
         self._ticket: str | None = None
-        self._mutex = Mutex("link")
 
     def issue_ticket(self) -> str:
-        """The secret of a new one-time link; an unused older one is no longer good."""
-        with self._mutex:
-            self._ticket = secrets.token_urlsafe(24)
-            return self._ticket
+        """The secret of a new one-time link; an unused older link no longer works."""
+        self._ticket = secrets.token_urlsafe(24)
+        return self._ticket
 
     def redeem(self, ticket: str) -> str | None:
         """A cookie for the ticket; None when it is not the one issued last, or was used."""
-        with self._mutex:
-            if self._ticket is None or not _same(ticket, self._ticket):
-                return None
-            self._ticket = None
-        expires = int(time.time()) + COOKIE_DAYS * _SECONDS_PER_DAY
-        facts = f"{expires}.{secrets.token_urlsafe(12)}"
+        if self._ticket is None or not _same(ticket, self._ticket):
+            return None
+        self._ticket = None
+        facts = f"{int(time.time()) + COOKIE_SECONDS}.{secrets.token_urlsafe(12)}"
         return f"{facts}.{self._signature('cookie', facts)}"
 
     def admits(self, cookie: str | None) -> bool:
-        """Whether this cookie was given out by a server of this session and has not expired."""
+        """Whether a server of this session gave out this cookie and it has not expired."""
         facts, _, signature = (cookie or "").rpartition(".")
         if not facts or not _same(signature, self._signature("cookie", facts)):
             return False
         expires = facts.partition(".")[0]
-        # One that is good for far longer than any was given out for is of before the clock was set back.
-        return expires.isdigit() and 0 < int(expires) - time.time() <= 2 * COOKIE_DAYS * _SECONDS_PER_DAY
+        # A clock that was set back a little costs nobody the cookie; one set back by years must not extend it.
+        return expires.isdigit() and 0 < int(expires) - time.time() <= 2 * COOKIE_SECONDS
 
     def csrf_token(self, cookie: str) -> str:
-        """What the page must send back with every change; other sites cannot read it."""
+        """The token that a page must send with every change; other sites cannot read it."""
         return self._signature("csrf", cookie)
 
     def is_own_change(self, cookie: str, token: str | None) -> bool:
@@ -75,12 +66,12 @@ class Auth:
 
 
 def is_own_host(host: str | None, port: int) -> bool:
-    """Whether a request was meant for us by name: a rebound DNS name brings its own (DNS rebinding)."""
+    """Whether `Host` is a name of loopback: DNS rebinding would bring another name."""
     return host in {f"{name}:{port}" for name in NAMES_OF_LOOPBACK}
 
 
 def is_own_origin(headers: Mapping[str, str], *, change: bool) -> bool:
-    """Whether a page of ours asked. Browsers send `Origin` with every change and `Sec-Fetch-Site` with everything."""
+    """Whether one of our pages sent it. Browsers send `Origin` with changes and `Sec-Fetch-Site` with all requests."""
     site = headers.get("sec-fetch-site")
     if site not in (None, "same-origin", "none"):
         return False

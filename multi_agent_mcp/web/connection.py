@@ -1,7 +1,7 @@
-"""A connection to the console, which strangers cannot use up.
+"""Connections to the console, limited so that other programs cannot exhaust them.
 
 Any program on this machine can connect. uvicorn has no deadline for a request that never ends (Kludex/uvicorn issue
-157), and at its limit it refuses whoever comes last; hypercorn and granian have a deadline, but no limit that makes
+157), and at its limit it refuses new ones; hypercorn and granian have a deadline, but no limit that makes
 room. So the limit is held here: a connection without a request that carried the Owner's cookie is a stranger's; it ends
 after a few seconds whatever it does, and gives way earlier where room is needed.
 """
@@ -19,7 +19,7 @@ from uvicorn.server import ServerState
 STRANGER_SECONDS = 5.0
 CONNECTIONS = 100  # a browser opens six of them
 ADMIT = "admit"
-"""The key in a request's `state` (ASGI, lifespan state) of what says that its connection is the Owner's."""
+"""The key in a request's `state` (ASGI, lifespan state) of the function that marks its connection as the Owner's."""
 
 
 def connection_limit() -> int:

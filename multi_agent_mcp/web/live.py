@@ -1,8 +1,8 @@
-"""What changed, told to open pages: file events become numbered topics, sent as server-sent events.
+"""Changes for open pages: file events become numbered topics, sent as server-sent events (WHATWG HTML, 9.2).
 
-A page is told *that* messages or tasks changed and fetches them anew, so an event that is lost costs nothing: on
-reconnecting it says the last number it saw and hears every topic that changed since, or all of them from another
-server (WHATWG HTML, 9.2 Server-sent events).
+An event only names topics that changed, and the page fetches them again. So a lost event costs nothing: on
+reconnecting the page gives the last number it saw and gets every topic that changed since, or all topics when another
+server has been started meanwhile.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TOPIC_OF_FOLDER = {
     "executions": "executions",
 }
 TOPICS = tuple(sorted(set(TOPIC_OF_FOLDER.values())))
-GATHER_SECONDS = 0.04  # a send touches several files; the page is told once
+GATHER_SECONDS = 0.04  # a send touches several files and is one event
 HEARTBEAT_SECONDS = 15.0  # so that a dead page's connection is noticed
 RETRY_MILLISECONDS = 500
 _NUMBER = re.compile("[0-9]{1,18}")
@@ -41,7 +41,7 @@ class Live:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.boot = secrets.token_hex(4)
-        """Tells this server's numbers from those of one that ran before it."""
+        """Distinguishes this server's event numbers from those of an earlier one."""
         self._count = 0
         self._changed_at = dict.fromkeys(TOPICS, 0)
         self._pending: set[str] = set()
@@ -61,7 +61,7 @@ class Live:
 
     @property
     def degraded(self) -> str | None:
-        """Why changes are only polled for, if so."""
+        """Why changes are only polled for; None when file events work."""
         return self._watch.degraded
 
     @property
@@ -70,7 +70,7 @@ class Live:
         return self._id(self._count)
 
     async def close(self) -> None:
-        """Ends every open stream: the server is about to stop."""
+        """Ends every open stream, because the server is about to stop."""
         async with self._news:
             self._closed = True
             self._news.notify_all()
@@ -80,13 +80,13 @@ class Live:
         seen = self._count if last_event_id is None else self._seen(last_event_id)
         yield f"retry: {RETRY_MILLISECONDS}\n\n"
         topics = self._since(seen)
-        seen = self._count  # before every yield: what is counted while the page is being told belongs to the next event
+        seen = self._count  # before every yield: a change during the yield belongs to the next event
         yield self._event(seen, topics)
         while not self._closed:
             try:
                 await asyncio.wait_for(self._wait_beyond(seen), HEARTBEAT_SECONDS)
             except TimeoutError:
-                yield ": still here\n\n"
+                yield ": keep-alive\n\n"
                 continue
             topics = self._since(seen)
             seen = self._count

@@ -1,4 +1,4 @@
-"""Agents' Markdown as HTML that does nothing but look like text."""
+"""Agents' Markdown as sanitized HTML."""
 
 from __future__ import annotations
 
@@ -29,14 +29,13 @@ _SCHEMES = {"http", "https", "mailto"}
 
 @cache
 def _renderer() -> MarkdownIt:
-    # Raw HTML is shown as text; images are not fetched, because that would tell a stranger that the mail was read.
+    # Raw HTML is shown as text; images are not fetched, because the request would reveal that the mail was read.
     return MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(["table", "strikethrough"]).disable("image")
 
 
 def as_html(text: str) -> str | None:
-    """The text rendered and sanitized, from at most `CHARACTERS_SHOWN` of it, with a mark for every character that
-    commands or deceives (see `plain`). Links open elsewhere, without a referrer. None when that would be too much for
-    a browser to draw."""
+    """The text rendered and sanitized, from at most `CHARACTERS_SHOWN` of it, with a mark for every control or
+    invisible character (see `sanitize`). Links send no referrer. None when it would be too large for a browser."""
     source = _source(text)
     if _table_cells(source) > CELLS_MAX:
         return None
@@ -51,7 +50,7 @@ def as_html(text: str) -> str | None:
 
 
 def as_written(text: str) -> str:
-    """As many of its characters as they were written, not rendered."""
+    """The same characters as plain text in a `<pre>`."""
     return f"<pre>{escape(_source(text))}</pre>"
 
 
@@ -60,7 +59,7 @@ def _source(text: str) -> str:
 
 
 def _table_cells(source: str) -> int:
-    """About how many cells the tables have, rather too many than too few. A row of one character is filled up to the
+    """An upper estimate of the number of table cells. A row of one character is filled up to the
     columns of its table, so that 20 000 characters can make a million cells."""
     cells = columns = 0
     for line in source.split("\n"):

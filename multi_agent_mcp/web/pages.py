@@ -1,4 +1,4 @@
-"""The pages: one template each, words from the catalogue; what they show they fetch from the API."""
+"""The pages: one template each, texts from the catalogue; their data comes from the API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGES = ("board", "agents", "messages", "conversations", "timeline", "executions
 
 
 def routes(services: Services, access: Auth, now: Callable[[], dict[str, Any]]) -> list[Route]:
-    """`/` is the board; every other page has its name for a path. `now` gives the facts that hold at this moment."""
+    """`/` is the board; every other page has its name for a path. `now` gives the current event and agent."""
     return [Route("/" if name == "board" else f"/{name}", _page(name, services, access, now)) for name in PAGES]
 
 

@@ -1,4 +1,4 @@
-"""What a page asks for, parsed once at the edge: path, query and JSON body as typed values."""
+"""Requests to the API: path, query and JSON body as typed values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NUMBER_MAX = 10**9
 
 @dataclass(frozen=True)
 class ApiRequest:
-    """One request of the console. Every reader raises `InvalidArguments` in words a person can act on."""
+    """One request of the console. Every reader raises `InvalidArguments`."""
 
     services: Services
     me: Agent
@@ -51,13 +51,13 @@ class ApiRequest:
             raise InvalidArguments(reason=f"{name} must be true or false")
         return value
 
-    def asked(self, name: str) -> str | None:
+    def parameter(self, name: str) -> str | None:
         """A parameter of the query; an empty one counts as left out."""
         return self.query.get(name) or None
 
     def number(self, name: str, default: int, *, most: int = _NUMBER_MAX) -> int:
         """A whole number of the query, from 0 to `most`; a larger one is taken for `most`."""
-        given = self.asked(name)
+        given = self.parameter(name)
         if given is None:
             return default
         if not given.isascii() or not given.isdigit() or len(given) > len(str(_NUMBER_MAX)):

@@ -1,12 +1,11 @@
-"""Before every request: is it meant for us, does it come from our page, may it come in? And what a browser may do with
-the answer."""
+"""Checks before every request (host, origin, cookie, token) and security headers on every answer."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -47,7 +46,7 @@ HEADERS = {
 
 
 class SecurityMiddleware:
-    """ASGI middleware around everything. What is refused here never reaches a service."""
+    """ASGI middleware around the whole application. A request refused here reaches no service."""
 
     def __init__(self, app: ASGIApp, *, access: Auth, port: int, texts: Texts) -> None:
         self.app = app
@@ -65,38 +64,34 @@ class SecurityMiddleware:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(HEADERS)
-                # Modules import each other by plain names: a browser asks each time whether its copy is still right.
+                # Module names carry no version, so the browser must ask each time whether its copy is current.
                 headers["Cache-Control"] = "no-cache" if scope["path"].startswith("/static/") else "no-store"
             await send(message)
 
         await answer(scope, receive, guarded)
 
     def _refused(self, request: HTTPConnection, method: str) -> Response | None:
-        """Why this request does not come in; None when it does. A valid cookie makes the connection the Owner's."""
+        """The refusal of this request; None when it is admitted. A valid cookie makes the connection the Owner's."""
         path: str = request.scope["path"]  # `request.url` trusts the Host header
         cookie = request.cookies.get(self.access.cookie_name)
         admitted = cookie if self.access.admits(cookie) else None
         if admitted and ADMIT in request.scope.get("state", {}):
             request.scope["state"][ADMIT]()
         if not is_own_host(request.headers.get("host"), self.port):
-            return self._no(path, 421, "wrong_host")
+            return self._refusal(path, 421, "wrong_host")
         changes = method not in SAFE_METHODS
-        if not is_own_origin(_plain(request.headers), change=changes) and path != "/open":
-            return self._no(path, 403, "foreign_origin")
+        if not is_own_origin(request.headers, change=changes) and path != "/open":
+            return self._refusal(path, 403, "foreign_origin")
         if path.startswith(OPEN_PATHS):
             return None
         if admitted is None:
-            return self._no(path, 401, "no_cookie")
+            return self._refusal(path, 401, "no_cookie")
         if changes and not self.access.is_own_change(admitted, request.headers.get(CSRF_HEADER)):
-            return self._no(path, 403, "no_token")
+            return self._refusal(path, 403, "no_token")
         return None
 
-    def _no(self, path: str, status: int, key: str) -> Response:
+    def _refusal(self, path: str, status: int, key: str) -> Response:
         sentence = self.texts(key)
         if path.startswith("/api/"):
             return JSONResponse({"success": False, "error": "unauthorized", "message": sentence}, status)
         return PlainTextResponse(sentence, status)
-
-
-def _plain(headers: Headers) -> dict[str, str]:
-    return dict(headers.items())

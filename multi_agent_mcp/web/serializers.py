@@ -1,4 +1,4 @@
-"""Entities as the page is told of them: JSON-ready, and no more of a text than is shown."""
+"""Entities as JSON-ready values for the pages, with no more of a text than is shown."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def task_whole(task: Task, subtasks: Iterable[Task]) -> dict[str, Any]:
     }
 
 
-def letter_head(message: Message) -> dict[str, Any]:
+def message_head(message: Message) -> dict[str, Any]:
     """A message as a list shows it."""
     return {
         "id": message.id,
@@ -89,18 +89,18 @@ def letter_head(message: Message) -> dict[str, Any]:
     }
 
 
-def letter(message: Message) -> dict[str, Any]:
-    """A message with its words."""
-    return {**letter_head(message), "subject": message.subject, "content": shown_text(message.content)}
+def message_whole(message: Message) -> dict[str, Any]:
+    """A message with its content."""
+    return {**message_head(message), "subject": message.subject, "content": shown_text(message.content)}
 
 
-def letters(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Messages with their words, as far as a page can draw them: of the older ones `content` is None when the newer
-    ones have filled it."""
+def messages_whole(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Messages with their content, up to `PAGE_HTML_CHARACTERS` in all: beyond it `content` is None, in the oldest ones
+    first."""
     room = PAGE_HTML_CHARACTERS
     found = []
     for message in reversed(messages):
-        shown = letter(message) if room > 0 else {**letter_head(message), "content": None}
+        shown = message_whole(message) if room > 0 else {**message_head(message), "content": None}
         room -= len(shown["content"]["html"]) if shown["content"] else 0
         found.append(shown)
     return found[::-1]

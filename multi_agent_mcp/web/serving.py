@@ -22,14 +22,14 @@ from multi_agent_mcp.web.live import Live
 logger = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
-WAITING_CONNECTIONS = 1024  # those beyond are only tried again by their clients a second later
+WAITING_CONNECTIONS = 1024  # clients beyond them retry only after a second
 REPORT_SECONDS = 60.0
 
 
 def serve(services: Services, port: int, acting: str | None, ready: Callable[[str], None]) -> None:
-    """Serves on loopback; port 0 is any free one. `ready` is told the one-time link once connections are accepted.
+    """Serves on loopback; port 0 is any free one. `ready` gets the one-time link once connections are accepted.
 
-    Raises `StorageError` when the port is taken, and whatever `acting` is refused for.
+    Raises `StorageError` when the port is taken, and what an unknown `acting` raises.
     """
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -38,7 +38,7 @@ def serve(services: Services, port: int, acting: str | None, ready: Callable[[st
         except (OSError, OverflowError) as error:
             raise StorageError(path=f"{LOOPBACK}:{port}", reason=str(error)) from error
         port = listening.getsockname()[1]
-        access = Auth(services.workspace.files, services.path / ".console")
+        access = Auth(services.console_key, services.path / ".console")
         console = Console(services, access, Live(services.path), port, acting)
         assert console.me  # noqa: S101 - raises for an unknown agent before anything is served
         with suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
@@ -69,7 +69,7 @@ async def _serve(console: Console, listening: socket.socket, ready: Callable[[],
 
 
 class _Server(uvicorn.Server):
-    """uvicorn that says when it is ready and ends the open streams before it waits for them."""
+    """uvicorn that reports when it is ready, and ends open streams before it waits for connections to close."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None], live: Live) -> None:
         super().__init__(config)
@@ -86,7 +86,7 @@ class _Server(uvicorn.Server):
         if self.started:
             try:
                 self._ready()
-            except OSError as error:  # nobody can have the link: end in good order, and say so then
+            except OSError as error:  # the link could not be printed: shut down, then raise
                 self.failed, self.should_exit = error, True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -94,7 +94,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What asyncio has to say. Without file descriptors it says so many times a second, with a traceback."""
+        """asyncio's exception handler, called many times a second when file descriptors run out; logs once a minute."""
         error = context.get("exception")
         if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
             loop.default_exception_handler(context)

@@ -19,7 +19,7 @@ async def test_a_forged_answer_lets_the_owner_wait_and_a_genuine_one_does_not(te
         answer = await owner.call("read_messages")
         assert [(item["content"], item["verified"]) for item in answer["messages"]] == [("all done", False)]
         assert answer["dashboard_updated"] is False
-        assert team.services.assignments.get(task["task_id"]).status == "todo"
+        assert team.services.task_changes.get(task["task_id"]).status == "todo"
         assert await owner.refused("get_dashboard") == "owner_waiting"
         team.send("owner", "all done indeed", sender="admin")
         (genuine,) = (await owner.call("read_messages"))["messages"]
@@ -60,6 +60,6 @@ async def test_a_report_is_no_way_around_a_rejection(team: Team) -> None:
         await worker.call("report_task_completion", task_id=task_id, status="completed", message="ready")
     ran = team.run("read", "admin")
     assert (ran.code, "却下された" in ran.stderr) == (0, True)
-    task = team.services.assignments.get(task_id)
+    task = team.services.task_changes.get(task_id)
     assert (task.status, task.progress, task.completion_result) == ("backlog", 0, None)
     assert [entry["refused"] for entry in task.history if "refused" in entry] == ["not_approved", "request_rejected"]

@@ -14,7 +14,6 @@ from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.services.overview.missing_sessions import Slot
-from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.web.auth import Auth
 from tests.conftest import Clock
 from tests.services.support import by_hand, contents, read, send, unread
@@ -147,9 +146,9 @@ def test_a_waiter_rings_once_and_rests_though_an_earlier_ring_lies_in_the_future
 
 @pytest.mark.parametrize(("leap", "admitted"), [(-DAY, True), (-YEAR, False), (DAY, True), (YEAR, False)])
 def test_a_cookie_outlives_small_leaps_and_never_counts_for_years(
-    files: Files, leap: float, *, admitted: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, leap: float, *, admitted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    access = Auth(files, files.base / ".console")
+    access = Auth(b"key", tmp_path)
     cookie = access.redeem(access.issue_ticket())
     present = time.time()
     monkeypatch.setattr(time, "time", lambda: present + leap)

@@ -222,7 +222,7 @@ class Guest(Visitor):
     def __init__(self, team: Team) -> None:
         super().__init__("http://127.0.0.1:80")
         services = team.services
-        access = Auth(services.workspace.files, team.path / ".console")
+        access = Auth(services.console_key, team.path / ".console")
         self._console = Console(services, access, Live(team.path), 80)
         self._app = create_app(self._console)
         self.enter(link(self._console))

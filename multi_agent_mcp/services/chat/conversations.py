@@ -1,11 +1,11 @@
-"""Conversations between two agents: every message is mail, and a copy lies in the conversation's folder
+"""Conversations between two agents: every message is mail, with a copy in the conversation's folder
 (docs/protocol.md, Conversations)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -29,24 +29,16 @@ PURPOSE_CHARACTERS = 1_000
 SPOKEN_CHARACTERS = 3_000
 
 
+@dataclass(eq=False)
 class Conversations:
     """The conversations of one team."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        agents: Agents,
-        messages: Messages,
-        outbox: Outbox,
-        operations: Operations,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self.workspace = workspace
-        self.agents = agents
-        self.messages = messages
-        self.outbox = outbox
-        self.operations = operations
-        self.clock = clock
+    workspace: Workspace
+    agents: Agents
+    messages: Messages
+    outbox: Outbox
+    operations: Operations
+    clock: Callable[[], datetime]
 
     def get(self, conversation_id: object) -> Conversation:
         """Raises `InvalidId` or `ConversationNotFound`."""
@@ -65,7 +57,8 @@ class Conversations:
     ) -> tuple[Conversation, Sent]:
         """Makes a conversation and sends its first message. When the message cannot be stored there is none.
 
-        With the `conversation_id` of one that nobody has heard of, because its starter was killed, it begins anew.
+        With the `conversation_id` of one whose first message was never sent, because its starter was killed, that one
+        begins anew.
         """
         if initiator.id == target.id:
             raise InvalidArguments("to_oneself")
@@ -85,13 +78,13 @@ class Conversations:
         return conversation, self.messages.announced(letters, stored)
 
     def apply_start(self, intent: Intent) -> list[Message]:
-        """What an intent says is to begin: the conversation and its first message."""
+        """Applies an intent: the conversation and its first message."""
         conversation = from_text(Conversation, intent.facts["conversation"])
         try:
             self.workspace.conversations.add(conversation)
         except FileExistsError:
             if not intent.again:
-                self._forget_words(conversation)
+                self._remove_copies(conversation)
         try:
             return self.outbox.put(intent.facts["letters"], again=intent.again)
         except Refusal:
@@ -100,7 +93,7 @@ class Conversations:
             raise
 
     def is_heard(self, conversation: Conversation) -> bool:
-        """Whether the other side got any word of it."""
+        """Whether the other side has got a message of it."""
         if conversation.status != "pending":
             return True
         target = conversation.target_agent_id
@@ -108,13 +101,13 @@ class Conversations:
         return any(self.of_mail(target, found[1]) is not None for found in got if found is not None)
 
     def of_mail(self, reader_id: str, message: Message) -> Conversation | None:
-        """The conversation that this mail to `reader_id` belongs to. Anybody can write an id into metadata: it means
-        something only in the signed word of the other participant."""
+        """The conversation that this message to `reader_id` belongs to. Any sender can write an id into metadata, so it
+        counts only in a message that the other participant has signed."""
         try:  # parsed like any id: the sender of a message must not name a file somewhere else
             found = self.get(message.metadata.get("conversation_id"))
         except (InvalidId, ConversationNotFound):
             return None
-        return found if message.receiver_id == reader_id and self._is_word_of(found, message) else None
+        return found if message.receiver_id == reader_id and self._belongs_to(found, message) else None
 
     def say(self, sender: Agent, conversation_id: str, draft: Draft) -> Sent:
         """A message in a conversation; the receiver is the other participant. The target's answer makes it active.
@@ -132,12 +125,12 @@ class Conversations:
         return self.messages.announced(letters, self.operations.run(SAY, facts))
 
     def apply_message(self, intent: Intent) -> list[Message]:
-        """What an intent says was said. The words come last: should the disk refuse them, nothing was said."""
+        """Applies an intent: a message. It is stored last: should the disk refuse it, nothing was said."""
         self._seen(intent.facts["conversation_id"], intent.facts["sender_id"])
         return self.outbox.put(intent.facts["letters"], again=intent.again)
 
     def end(self, actor: Agent, conversation_id: str, final_words: str | None = None) -> Conversation:
-        """Ends a conversation; the other side is told by mail, with the final words if there are any."""
+        """Ends a conversation; the other side gets mail, with the final words if there are any."""
         conversation = self.get(conversation_id)
         now = self.clock()
         ended = conversation.end(actor.id, now)
@@ -145,14 +138,14 @@ class Conversations:
         if final_words:
             letters = self._letters(actor, conversation, Draft(content=final_words, metadata={ENDED: True}))
         else:
-            letters = self.messages.compose(actor, self._notice_of_end(actor, ended))
+            letters = self.messages.compose(actor, self._end_notice(actor, ended))
         facts = {"conversation_id": ended.id, "by": actor.id, "at": format_time(now), "letters": letters.facts}
         _, stored = self.operations.run(END_CONVERSATION, facts)
         self.messages.announced(letters, stored)
         return ended
 
     def apply_end(self, intent: Intent) -> tuple[Conversation, list[Message]]:
-        """What an intent says has ended, and the mail that tells it."""
+        """Applies an intent: the end, and the mail about it."""
         by, at = intent.facts["by"], parse_time(intent.facts["at"]) or self.clock()
         ended = self.workspace.conversations.update(
             intent.facts["conversation_id"],
@@ -161,20 +154,20 @@ class Conversations:
         return ended, self.outbox.put(intent.facts["letters"], again=intent.again)
 
     def messages_of(self, conversation_id: str) -> list[Message]:
-        """The messages of a conversation, oldest first, in whatever state it is."""
+        """The messages of a conversation, oldest first."""
         folder = self.workspace.conversation_messages(conversation_id)
         return sorted((message for _, message in folder.open_entities()), key=page_order)
 
     def spoken(self, conversation: Conversation, message: Message) -> dict[str, Any]:
-        """A message in a conversation's folder as an answer shows it, flagged unless it is a participant's signed word;
-        the whole of a long one stands in the receiver's mail."""
+        """A message of a conversation as answers show it, flagged unless a participant has signed it; the whole of a
+        long one is in the receiver's mail."""
         answer: dict[str, Any] = {
             "id": message.id,
             "sender_id": message.sender_id,
             "content": message.content[:SPOKEN_CHARACTERS],
             "created_at": format_time(message.created_at),
         }
-        if not self._is_word_of(conversation, message):
+        if not self._belongs_to(conversation, message):
             answer["verified"] = False
         if len(message.content) > SPOKEN_CHARACTERS:
             answer |= {"content_truncated": True, "content_length": len(message.content)}
@@ -191,34 +184,34 @@ class Conversations:
 
     def of_task(self, task_id: str) -> list[Conversation]:
         """The conversations that belong to a task, oldest first."""
-        found = [item for item in self.workspace.conversations.all() if item.task_id == task_id]
-        return sorted(found, key=_oldest_first)
+        return sorted(
+            (item for item in self.workspace.conversations.all() if item.task_id == task_id), key=_oldest_first
+        )
 
     def of_agent(self, agent_id: str) -> list[Conversation]:
         """The conversations an agent takes part in, oldest first."""
-        found = [item for item in self.workspace.conversations.all() if item.has(agent_id)]
-        return sorted(found, key=_oldest_first)
+        return sorted((item for item in self.workspace.conversations.all() if item.has(agent_id)), key=_oldest_first)
 
     def mark_seen(self, reader: Agent, messages: Iterable[Message]) -> None:
-        """The reader has read these: conversations that waited for it become active."""
+        """The reader has read these messages; conversations whose target it is become active."""
         found = (self.of_mail(reader.id, message) for message in messages if is_conversational(message))
         for conversation_id in {conversation.id for conversation in found if conversation is not None}:
             with suppress(ConversationNotFound):  # deleted meanwhile
                 self._seen(conversation_id, reader.id)
 
     def latest_with(self, agent_id: str, other_id: str) -> Conversation | None:
-        """The conversation in which these two talked last."""
+        """The newest conversation of these two."""
         both = [item for item in self.of_agent(agent_id) if item.has(other_id)]
         return both[-1] if both else None
 
-    def _forget_words(self, conversation: Conversation) -> None:
-        """Takes back the copies of words that never became mail."""
+    def _remove_copies(self, conversation: Conversation) -> None:
+        """Deletes the copies of messages that never became mail."""
         folder = self.workspace.conversation_messages(conversation.id)
         for name, _ in folder.open_entities():
             folder.remove(name)
 
-    def _is_word_of(self, conversation: Conversation, message: Message) -> bool:
-        """Whether one participant has written this to the other, in this conversation, and signed it."""
+    def _belongs_to(self, conversation: Conversation, message: Message) -> bool:
+        """Whether this is a signed message of one participant to the other in this conversation."""
         return (
             message.metadata.get("conversation_id") == conversation.id
             and conversation.has(message.sender_id)
@@ -231,18 +224,16 @@ class Conversations:
 
     def _letters(self, sender: Agent, conversation: Conversation, draft: Draft) -> PreparedMessages:
         """Mail to the other participant, and the copy in the conversation's folder."""
-        addressed = Draft(
-            content=draft.content,
+        addressed = replace(
+            draft,
             receiver_id=conversation.other(sender.id),
             message_type="conversation",
             subject=draft.subject or conversation.purpose or "",
-            priority=draft.priority,
             metadata={**draft.metadata, "conversation_id": conversation.id},
-            idempotency_key=draft.idempotency_key,
         )
         return self.messages.compose(sender, addressed, conversation.id)
 
-    def _notice_of_end(self, actor: Agent, ended: Conversation) -> Draft:
+    def _end_notice(self, actor: Agent, ended: Conversation) -> Draft:
         return Draft(
             content=self.messages.texts("conversation.ended"),
             receiver_id=ended.other(actor.id),
@@ -257,7 +248,7 @@ def is_conversational(message: Message) -> bool:
 
 
 def require_purpose(purpose: str | None) -> None:
-    """Raises `InvalidArguments` for a purpose that is no short text."""
+    """Raises `InvalidArguments` for a purpose that is too long or not text."""
     require_text("purpose", purpose)
     if len(purpose or "") > PURPOSE_CHARACTERS:
         raise InvalidArguments(reason=f"purpose must have at most {PURPOSE_CHARACTERS} characters")

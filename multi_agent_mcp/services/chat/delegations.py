@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -24,24 +25,16 @@ from multi_agent_mcp.texts import Texts
 CONTEXT_CHARACTERS = 4_000
 
 
+@dataclass(eq=False)
 class Delegations:
     """The delegations of one team."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        agents: Agents,
-        sessions: Sessions,
-        conversations: Conversations,
-        texts: Texts,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self.workspace = workspace
-        self.agents = agents
-        self.sessions = sessions
-        self.conversations = conversations
-        self.texts = texts
-        self.clock = clock
+    workspace: Workspace
+    agents: Agents
+    sessions: Sessions
+    conversations: Conversations
+    texts: Texts
+    clock: Callable[[], datetime]
 
     def delegate(
         self, agent: Agent, session: AgentSession, target_agent_id: str, purpose: str, context: str | None
@@ -76,7 +69,8 @@ class Delegations:
         return delegation, self.texts(f"delegate.{kind}", name=target.name or target.id)
 
     def offered(self, agent_id: str) -> list[Delegation]:
-        """What waits for a chat session of this agent, oldest first: not taken, or taken by a session that is gone."""
+        """The delegations that wait for a chat session of this agent, oldest first: not taken yet, or taken by a
+        session that has ended."""
         living = {session.id for session in self.sessions.live(agent_id)}
         return [item for item in self._unheard(agent_id) if item.taken_by is None or item.taken_by not in living]
 
@@ -89,8 +83,8 @@ class Delegations:
         return self.workspace.delegations.find(conversation.delegation_id) if conversation.delegation_id else None
 
     def take(self, session: AgentSession) -> list[Delegation]:
-        """The delegations this chat session is to carry out: those it took before and those it can take now. Of two
-        sessions that take the same one at once, one gets it."""
+        """The delegations that this chat session is to carry out: those it took before and those it can take now. Of
+        two sessions that take the same one at once, one gets it."""
         taken = []
         for item in self._unheard(session.agent_id):
             current = self.workspace.delegations.update(item.id, lambda found: self._taken(found, session))
@@ -113,7 +107,7 @@ class Delegations:
         living session is carrying it out), and what beginning a conversation raises.
         """
         target = self.agents.participant(target_agent_id)
-        delegation = self._wanted(agent, session, target, delegation_id)
+        delegation = self._requested(agent, session, target, delegation_id)
         if delegation is None:
             return self.conversations.begin(agent, target, first_words, purpose=purpose)
         with self.workspace.locks.held(f"starting-{agent.id}"):  # a host may call twice at once
@@ -134,15 +128,15 @@ class Delegations:
         return sorted(self.workspace.delegations.all(agent_id), key=lambda item: (item.created_at, item.id))
 
     def _unheard(self, agent_id: str) -> list[Delegation]:
-        """Delegations whose target has not heard a word yet: without a conversation, or with one whose starter was
-        killed before its first message was mail."""
+        """Delegations whose target has got no message yet: without a conversation, or with one whose starter was killed
+        before its first message was mail."""
         return [item for item in self._oldest_first(agent_id) if not self._is_heard(item)]
 
     def _is_heard(self, delegation: Delegation) -> bool:
         conversation = self._conversation(delegation)
         return conversation is not None and self.conversations.is_heard(conversation)
 
-    def _wanted(
+    def _requested(
         self, agent: Agent, session: AgentSession, target: Agent, delegation_id: str | None
     ) -> Delegation | None:
         if delegation_id is None:
@@ -168,7 +162,7 @@ class Delegations:
         return found.start(session.id, found.conversation_id or fresh_id, self.clock())
 
     def _conversation(self, delegation: Delegation) -> Conversation | None:
-        """The conversation it became; an id without a file is one whose starter was killed halfway."""
+        """The conversation that carries it out; an id without a file belongs to a starter that was killed halfway."""
         if delegation.conversation_id is None:
             return None
         return self.workspace.conversations.find(delegation.conversation_id)

@@ -1,9 +1,10 @@
-"""Task operations from a chat: only on the request of a superior, checked in a fixed order
+"""Task operations from a chat session: only at a superior's request, checked in a fixed order
 (docs/protocol.md, Chat-session operations)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -19,25 +20,17 @@ from multi_agent_mcp.store.workspace import Workspace
 Audit = Callable[..., None]
 
 
+@dataclass(eq=False)
 class ChatTaskOperations:
-    """`start_task_from_chat` and `update_task_from_chat`. Every attempt that passes is written into the audit log,
-    with a flag when the requester never wrote to the caller."""
+    """`start_task_from_chat` and `update_task_from_chat`. What they change goes into the audit log, with a flag when
+    the requester never wrote to the caller."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        agents: Agents,
-        task_changes: TaskChanges,
-        conversations: Conversations,
-        audit: Audit,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self.workspace = workspace
-        self.agents = agents
-        self.task_changes = task_changes
-        self.conversations = conversations
-        self.audit = audit
-        self.clock = clock
+    workspace: Workspace
+    agents: Agents
+    task_changes: TaskChanges
+    conversations: Conversations
+    audit: Audit
+    clock: Callable[[], datetime]
 
     def start(self, caller: Agent, task_id: str, requester_id: str) -> tuple[Task, str]:
         """Moves a task of the caller's to `in_progress`. Returns it and its previous status."""
@@ -103,7 +96,7 @@ class ChatTaskOperations:
         self.audit(tool, **facts)
 
     def _has_written(self, requester: Agent, caller: Agent) -> bool:
-        """Whether the caller ever got a message that the requester has signed."""
+        """Whether the caller ever got a message signed by the requester."""
         received = self.workspace.mailbox(caller.id).history()
         verifies = self.conversations.outbox.signatures.verifies
         return any(message.sender_id == requester.id and verifies(message, caller.id) for message in received)

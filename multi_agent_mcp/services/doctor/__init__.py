@@ -1,1 +1,1 @@
-"""Care: what is wrong with a session directory, what mends it, what may go."""
+"""Checks of a session directory, repairs, and pruning."""

@@ -1,4 +1,4 @@
-"""`doctor`: what is wrong with a session directory, one line per finding, with what mends it."""
+"""`doctor`: what is wrong with a session, one line per finding, with its repair."""
 
 from __future__ import annotations
 
@@ -6,67 +6,61 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from multi_agent_mcp.errors import Refusal, StorageError
-from multi_agent_mcp.services.doctor import integrity as truth
-from multi_agent_mcp.services.doctor import processes, storage, tree
-from multi_agent_mcp.services.doctor import team as people
+from multi_agent_mcp.services.doctor import integrity, processes, team, tree
 from multi_agent_mcp.services.doctor.finding import PROBLEM, CheckContext, Finding
 
 Check = Callable[[CheckContext], Iterator[Finding]]
 
 CHECKS: dict[str, Check] = {
-    "registry": people.registry,
-    "keys": people.keys,
-    "hierarchy": people.hierarchy,
-    "panes": people.panes,
-    "links": tree.links,
-    "modes": tree.modes,
-    "unreadable": tree.unreadable,
-    "files": tree.quarantined,
-    "leftovers": tree.leftovers,
-    "interrupts": truth.interrupts,
-    "undertakings": storage.undertakings,
-    "disk": storage.bad_sectors,
-    "hard_links": storage.hard_links,
+    "registry": team.registry,
+    "keys": team.keys,
+    "hierarchy": team.hierarchy,
+    "panes": team.panes,
+    "tree": tree.tree,
+    "interrupts": integrity.interrupts,
+    "undertakings": integrity.operations,
+    "disk": integrity.bad_sectors,
+    "hard_links": integrity.hard_links,
     "sessions": processes.sessions,
     "locks": processes.locks,
     "supervisor": processes.windows,
     "waiting": processes.waits,
     "events": processes.events,
 }
-VERIFY: dict[str, Check] = {"signatures": truth.signatures}
-"""Looks at every message there is, so only when asked for."""
+VERIFY: dict[str, Check] = {"signatures": integrity.signatures}
+"""Reads every message, so it runs only when asked for."""
 
 
 class Doctor:
-    """Looks, and changes nothing unless it is told to repair."""
+    """Examines a session; changes nothing unless asked to repair."""
 
-    def __init__(self, patient: CheckContext) -> None:
-        self.patient = patient
+    def __init__(self, context: CheckContext) -> None:
+        self.context = context
 
     def examine(self, *, verify: bool = False) -> list[Finding]:
-        """Everything found, problems first. A check that itself breaks is a finding."""
+        """All findings, problems first. A check that fails is a finding, too."""
         checks = {**CHECKS, **(VERIFY if verify else {})}
         found = [finding for name, check in checks.items() for finding in self._run(name, check)]
         return sorted(found, key=lambda finding: finding.level != PROBLEM)
 
     def repair(self, findings: list[Finding]) -> list[Finding]:
-        """Mends what doctor can mend by itself. Returns what was mended; what failed is found again."""
-        mended = []
+        """Repairs what can be repaired automatically. Returns those findings, also where the repair failed."""
+        repaired = []
         for finding in findings:
             if finding.mend is None:
                 continue
             try:
                 finding.mend()
             except (Refusal, OSError) as error:
-                mended.append(replace(finding, finding=f"{finding.finding}; the repair failed: {error}"))
+                repaired.append(replace(finding, finding=f"{finding.finding}; the repair failed: {error}"))
             else:
-                mended.append(replace(finding, repair=f"done: {finding.repair}"))
-        return mended
+                repaired.append(replace(finding, repair=f"done: {finding.repair}"))
+        return repaired
 
     def _run(self, name: str, check: Check) -> list[Finding]:
         found: list[Finding] = []
         try:
-            found.extend(check(self.patient))
+            found.extend(check(self.context))
         except OSError as error:
             refusal = StorageError(path=name, reason=error.strerror or str(error))
             found.append(Finding(name, PROBLEM, "-", str(refusal)))

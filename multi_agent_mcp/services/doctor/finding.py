@@ -1,4 +1,4 @@
-"""Findings, and what the checks look at."""
+"""Findings, and what the checks get to work with."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ PROBLEM, NOTE = "problem", "note"
 
 @dataclass(frozen=True)
 class Finding:
-    """`level`: `problem` makes doctor fail; `note` is good to know. `repair` says what mends it; with `mend` doctor can
-    do it itself, and loses nothing that can be read."""
+    """`level`: a `problem` makes `doctor` exit with 1, a `note` does not. `repair` says what helps; with `mend`
+    `doctor --repair` does it, and loses nothing that can be read."""
 
     check: str
     level: str
@@ -38,7 +38,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckContext:
-    """A session directory and what knows about it. `probe` says why an agent's pane cannot be rung, or None."""
+    """The services that checks use. `probe` says why an agent's pane cannot be rung, or None."""
 
     workspace: Workspace
     agents: Agents

@@ -1,4 +1,4 @@
-"""Who takes part: the registry, the keys, the hierarchy, the panes."""
+"""The agents: registry, keys, hierarchy, panes."""
 
 from __future__ import annotations
 
@@ -12,38 +12,36 @@ from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext,
 from multi_agent_mcp.services.team.agents import is_passkey_of
 
 
-def registry(patient: CheckContext) -> Iterator[Finding]:
-    """A registry that was damaged, or that names no owner."""
-    agents = patient.agents.all()  # first, because it may restore a registry that was damaged a moment ago
-    for name in patient.agents.registry.damaged():
-        yield Finding("registry", NOTE, name, "agents.json was damaged and restored", f"delete {name} when seen")
+def registry(context: CheckContext) -> Iterator[Finding]:
+    """A registry without an owner."""
+    agents = context.agents.all()  # restores a damaged registry, which the check of the tree then reports
     if not any(agent.role == "owner" for agent in agents.values()):
         yield Finding("registry", PROBLEM, "agents.json", "no owner", "multi-agent-mcp agent add ID --role owner")
 
 
-def keys(patient: CheckContext) -> Iterator[Finding]:
-    """Keys that are missing, or are not the ones the registry knows."""
-    for agent_id, agent in patient.agents.all().items():
-        name = patient.workspace.key_path(agent_id).name
+def keys(context: CheckContext) -> Iterator[Finding]:
+    """Keys that are missing or do not match the registry."""
+    for agent_id, agent in context.agents.all().items():
+        name = context.workspace.key_path(agent_id).name
         try:
-            key = patient.agents.stored_key(agent_id)
+            key = context.agents.stored_key(agent_id)
         except Refusal as refusal:
-            missing = not patient.workspace.key_path(agent_id).is_file()
+            missing = not context.workspace.key_path(agent_id).is_file()
             reason = "the key file is missing" if missing else str(refusal)
             yield Finding("keys", PROBLEM, agent_id, reason, f"restore secrets/{name}")
             continue
         if not is_passkey_of(agent, key):
             yield Finding("keys", PROBLEM, agent_id, "the key is not the registered one", f"restore secrets/{name}")
         elif agent.public_key != (own := public_key(key)):
-            mend = partial(patient.agents.registry.update, agent_id, public_key=own)
+            mend = partial(context.agents.registry.update, agent_id, public_key=own)
             yield Finding(
                 "keys", PROBLEM, agent_id, "the public key is not its key's", "write its own into agents.json", mend
             )
 
 
-def hierarchy(patient: CheckContext) -> Iterator[Finding]:
-    """Cycles and holes: whoever looks for a superior there is refused."""
-    agents = patient.agents.all()
+def hierarchy(context: CheckContext) -> Iterator[Finding]:
+    """Cycles and missing superiors: looking for a superior there is refused."""
+    agents = context.agents.all()
     for agent_id in agents:
         try:
             list(superiors(agent_id, agents))
@@ -51,14 +49,14 @@ def hierarchy(patient: CheckContext) -> Iterator[Finding]:
             yield Finding("hierarchy", PROBLEM, agent_id, str(refusal), "mend parent_id in agents.json")
 
 
-def panes(patient: CheckContext) -> Iterator[Finding]:
-    """Agents whose pane is unknown, or cannot be rung at this moment."""
-    for agent in patient.agents.all().values():
+def panes(context: CheckContext) -> Iterator[Finding]:
+    """Agents without a pane, or whose pane cannot be rung now."""
+    for agent in context.agents.all().values():
         if agent.pane_id is None:
             if agent.role != "owner":
                 repair = f"multi-agent-mcp agent set {agent.id} --pane %N, or serve it"
                 yield Finding("panes", NOTE, agent.id, "no pane is registered", repair)
-        elif reason := patient.probe(agent):
+        elif reason := context.probe(agent):
             yield Finding("panes", NOTE, agent.id, f"pane {agent.pane_id}: {reason}", _repair(agent, reason))
 
 

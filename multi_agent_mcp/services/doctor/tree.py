@@ -1,112 +1,159 @@
-"""The tree: links, modes, files that cannot be read, what was left over."""
+"""One walk through the session directory: links, modes, files that cannot be read, what was left over."""
 
 from __future__ import annotations
 
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
 from multi_agent_mcp.store.quarantine import DIRECTORY, REASON_SUFFIX
-from multi_agent_mcp.store.tree import Tree, restrict
 from multi_agent_mcp.system.disk import DIRECTORY_MODE, FILE_MODE
 
-LEFTOVER_SECONDS = 3600.0
-"""A scratch file that is older was left by a process that was killed; the youngest may be somebody's just now."""
+SCRATCH_SECONDS = 3600.0
+"""An older scratch file was left by a process that was killed; a younger one may still be written to."""
 
 
-def links(patient: CheckContext) -> Iterator[Finding]:
-    """Symbolic links, pipes and the like: never followed, never waited for, and so probably not what was meant."""
-    for path, status in _everything(patient):
-        if stat.S_ISLNK(status.st_mode):
-            finding = f"a symbolic link to {path.readlink()}; it is not followed out of the session"
-            yield Finding("links", PROBLEM, _name(patient, path), finding, "replace it by what it points to")
-        elif not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
-            yield Finding("links", PROBLEM, _name(patient, path), "neither a file nor a directory", "remove it")
+class Node(NamedTuple):
+    """A file or directory; `name` is its path in the session directory (`.` for that directory itself)."""
+
+    path: Path
+    name: str
+    status: os.stat_result
+
+    @property
+    def is_directory(self) -> bool:
+        return stat.S_ISDIR(self.status.st_mode)
+
+    @property
+    def is_link(self) -> bool:
+        return stat.S_ISLNK(self.status.st_mode)
+
+    @property
+    def mode(self) -> int:
+        return stat.S_IMODE(self.status.st_mode)
 
 
-def modes(patient: CheckContext) -> Iterator[Finding]:
-    """What others than its owner may read or write. Below a closed session directory that is only worth a note: a file
-    put there by hand has the mode of whoever put it."""
-    inside: dict[int, list[Path]] = {DIRECTORY_MODE: [], FILE_MODE: []}
-    base = patient.workspace.path
-    for path, status in _everything(patient):
-        if stat.S_ISLNK(status.st_mode) or not stat.S_IMODE(status.st_mode) & 0o077:
-            continue
-        wanted = DIRECTORY_MODE if stat.S_ISDIR(status.st_mode) else FILE_MODE
-        if path != base and "secrets" not in path.relative_to(base).parts:
-            inside[wanted].append(path)
-            continue
-        finding = f"others have rights to it ({stat.S_IMODE(status.st_mode):04o})"
-        repair = partial(restrict, [path], wanted)
-        yield Finding(
-            "modes", PROBLEM, _name(patient, path), finding, f"chmod {wanted:o} {_name(patient, path)}", repair
-        )
-    for wanted, paths in inside.items():
-        if paths:
-            finding = (
-                f"others would have rights to {len(paths)} of its {'files' if wanted == FILE_MODE else 'directories'}"
-            )
-            yield Finding("modes", NOTE, ".", finding, f"chmod {wanted:o}", partial(restrict, paths, wanted))
+def walk(base: Path) -> Iterator[Node]:
+    """The session directory and all below it; symbolic links are not followed."""
+    yield Node(base, ".", base.lstat())
+    for directory, subdirectories, names in os.walk(base):
+        for name in sorted((*subdirectories, *names)):
+            path = Path(directory, name)
+            try:
+                yield Node(path, str(path.relative_to(base)), path.lstat())
+            except FileNotFoundError:
+                continue  # moved or deleted meanwhile
 
 
-def unreadable(patient: CheckContext) -> Iterator[Finding]:
-    """What its own owner may not read."""
-    for path, status in _everything(patient):
-        wanted = 0o700 if stat.S_ISDIR(status.st_mode) else 0o600
-        if stat.S_ISLNK(status.st_mode) or stat.S_IMODE(status.st_mode) & wanted == wanted:
-            continue
-        finding = f"its owner has too few rights ({stat.S_IMODE(status.st_mode):04o})"
-        repair = partial(restrict, [path], wanted)
-        subject = _name(patient, path)
-        yield Finding("unreadable", PROBLEM, subject, finding, f"chmod {wanted:o} {subject}", repair)
+def tree(context: CheckContext) -> Iterator[Finding]:
+    """What the files' names, types and modes say, whatever is in them."""
+    _read_everything(context)
+    nodes = list(walk(context.workspace.path))
+    yield from _restored(nodes)
+    yield from _links(nodes)
+    yield from _modes(nodes)
+    yield from _unreadable(nodes)
+    yield from _quarantined(context, nodes)
+    yield from _unknown_mailboxes(context, nodes)
+    yield from _leftovers(context, nodes)
 
 
-def quarantined(patient: CheckContext) -> Iterator[Finding]:
-    """Files that could not be read, with the reason, and mailboxes of nobody."""
-    _read_everything(patient)
-    for reason in sorted(path for path, _ in _everything(patient) if path.name.endswith(REASON_SUFFIX)):
-        if reason.parent.name != DIRECTORY:
-            continue
-        why = (patient.workspace.files.read(reason) or b"").decode(errors="replace").strip()
-        subject = _name(patient, reason).removesuffix(REASON_SUFFIX)
-        yield Finding("files", PROBLEM, subject, why, "mend it and move it back one directory")
-    known = set(patient.agents.registry.all())
-    for kind in ("ipc", "notifications"):
-        for name in patient.workspace.files.names(patient.workspace.path / kind):
-            if name not in known and (patient.workspace.path / kind / name).is_dir():
-                yield Finding("files", PROBLEM, f"{kind}/{name}", "of no agent", "agent add, or remove it")
-
-
-def _read_everything(patient: CheckContext) -> None:
-    """So that a file nobody can read is set aside now, and not when somebody needs it. Finished tasks and read mail
-    are too many for that."""
-    workspace = patient.workspace
+def _read_everything(context: CheckContext) -> None:
+    """So that a file that cannot be read is quarantined now, and not when an agent needs it. Finished tasks and read
+    mail are too many for that."""
+    workspace = context.workspace
     workspace.tasks.open()
     for collection in (workspace.sessions, workspace.executions, workspace.delegations, workspace.conversations):
         collection.all()
-    for agent_id in patient.agents.registry.all():
+    for agent_id in context.agents.registry.all():
         workspace.mailbox(agent_id).hot.entries()
         workspace.notices(agent_id).hot.entries()
-        patient.owner_waits.of(agent_id)
+        context.owner_waits.of(agent_id)
 
 
-def leftovers(patient: CheckContext) -> Iterator[Finding]:
-    """Scratch files of processes that were killed while they wrote: never acknowledged, never anybody's."""
-    scratch = patient.workspace.files.scratch
-    for path, status in _everything(patient):
-        if path.parent == scratch and path.suffix == ".tmp" and time.time() - status.st_mtime > LEFTOVER_SECONDS:
+def _restored(nodes: Sequence[Node]) -> Iterator[Finding]:
+    for node in nodes:
+        if node.name.startswith("agents.json.damaged"):
+            finding = "agents.json was damaged and restored"
+            yield Finding("registry", NOTE, node.name, finding, f"delete {node.name} when seen")
+
+
+def _links(nodes: Sequence[Node]) -> Iterator[Finding]:
+    """Symbolic links, pipes and devices: they are never followed or waited for, so they do not do what was meant."""
+    for node in nodes:
+        if node.is_link:
+            finding = f"a symbolic link to {node.path.readlink()}; it is not followed out of the session"
+            yield Finding("links", PROBLEM, node.name, finding, "replace it by what it points to")
+        elif not node.is_directory and not stat.S_ISREG(node.status.st_mode):
+            yield Finding("links", PROBLEM, node.name, "neither a file nor a directory", "remove it")
+
+
+def _modes(nodes: Sequence[Node]) -> Iterator[Finding]:
+    """What other users may read or write. Below a closed session directory that is only worth a note: a file put there
+    by hand has the mode that its author's umask gave it."""
+    inside: dict[int, list[Path]] = {DIRECTORY_MODE: [], FILE_MODE: []}
+    for node in nodes:
+        if node.is_link or not node.mode & 0o077:
+            continue
+        wanted = DIRECTORY_MODE if node.is_directory else FILE_MODE
+        if node.name == "." or "secrets" in Path(node.name).parts:
+            finding = f"others have rights to it ({node.mode:04o})"
+            repair = partial(_chmod, [node.path], wanted)
+            yield Finding("modes", PROBLEM, node.name, finding, f"chmod {wanted:o} {node.name}", repair)
+        else:
+            inside[wanted].append(node.path)
+    for wanted, paths in inside.items():
+        if paths:
+            kind = "files" if wanted == FILE_MODE else "directories"
+            finding = f"others would have rights to {len(paths)} of its {kind}"
+            yield Finding("modes", NOTE, ".", finding, f"chmod {wanted:o}", partial(_chmod, paths, wanted))
+
+
+def _unreadable(nodes: Sequence[Node]) -> Iterator[Finding]:
+    """What its own owner may not read or write."""
+    for node in nodes:
+        wanted = DIRECTORY_MODE if node.is_directory else FILE_MODE
+        if not node.is_link and node.mode & wanted != wanted:
+            finding = f"its owner has too few rights ({node.mode:04o})"
+            repair = partial(_chmod, [node.path], wanted)
+            yield Finding("unreadable", PROBLEM, node.name, finding, f"chmod {wanted:o} {node.name}", repair)
+
+
+def _quarantined(context: CheckContext, nodes: Sequence[Node]) -> Iterator[Finding]:
+    """Files that could not be read, with the reason."""
+    for node in nodes:
+        if node.path.parent.name == DIRECTORY and node.name.endswith(REASON_SUFFIX):
+            reason = (context.workspace.files.read(node.path) or b"").decode(errors="replace").strip()
+            subject = node.name.removesuffix(REASON_SUFFIX)
+            yield Finding("files", PROBLEM, subject, reason, "mend it and move it back one directory")
+
+
+def _unknown_mailboxes(context: CheckContext, nodes: Sequence[Node]) -> Iterator[Finding]:
+    known = context.agents.registry.all()
+    for node in nodes:
+        kind, _, agent_id = node.name.partition("/")
+        is_mailbox = kind in ("ipc", "notifications") and node.is_directory and node.name.count("/") == 1
+        if is_mailbox and agent_id not in known:
+            yield Finding("files", PROBLEM, node.name, "of no agent", "agent add, or remove it")
+
+
+def _leftovers(context: CheckContext, nodes: Sequence[Node]) -> Iterator[Finding]:
+    """Scratch files of processes that were killed while they wrote. Nothing in them was ever acknowledged."""
+    files = context.workspace.files
+    for node in nodes:
+        is_scratch = node.path.parent == files.scratch and node.path.suffix == ".tmp"
+        if is_scratch and time.time() - node.status.st_mtime > SCRATCH_SECONDS:
             finding = "left by a process that was killed while it wrote"
-            repair = partial(patient.workspace.files.remove, path)
-            yield Finding("leftovers", NOTE, _name(patient, path), finding, "delete it", repair)
+            yield Finding("leftovers", NOTE, node.name, finding, "delete it", partial(files.remove, node.path))
 
 
-def _everything(patient: CheckContext) -> Iterator[tuple[Path, os.stat_result]]:
-    return Tree(patient.workspace.files).walk()
-
-
-def _name(patient: CheckContext, path: Path) -> str:
-    return str(path.relative_to(patient.workspace.path))
+def _chmod(paths: Sequence[Path], mode: int) -> None:
+    """chmod(2), never through a symbolic link that was put there meanwhile."""
+    for path in paths:
+        if not path.is_symlink():
+            path.chmod(mode)

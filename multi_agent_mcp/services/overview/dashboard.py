@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -15,13 +16,13 @@ from multi_agent_mcp.store.workspace import Workspace
 FINISHED_SHOWN = 20
 
 
+@dataclass(eq=False)
 class Dashboard:
     """What the agents are doing, as data (`get_dashboard`) and as `dashboard/dashboard.md`."""
 
-    def __init__(self, workspace: Workspace, snapshots: Snapshots, clock: Callable[[], datetime]) -> None:
-        self.workspace = workspace
-        self.snapshots = snapshots
-        self.clock = clock
+    workspace: Workspace
+    snapshots: Snapshots
+    clock: Callable[[], datetime]
 
     def data(self) -> dict[str, Any]:
         """Counts by status, agents with their current task, open tasks, and the tasks finished last."""

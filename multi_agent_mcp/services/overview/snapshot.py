@@ -119,26 +119,17 @@ class Seen:
         }
 
 
+@dataclass(eq=False)
 class Snapshots:
     """Takes snapshots of a session; changes nothing."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        sessions: Sessions,
-        owner_waits: OwnerWaits,
-        interrupts: Interrupts,
-        mail_search: MailSearch,
-        tracking: DeliveryTracking,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self.workspace = workspace
-        self.sessions = sessions
-        self.owner_waits = owner_waits
-        self.interrupts = interrupts
-        self.mail_search = mail_search
-        self.tracking = tracking
-        self.clock = clock
+    workspace: Workspace
+    sessions: Sessions
+    owner_waits: OwnerWaits
+    interrupts: Interrupts
+    mail_search: MailSearch
+    tracking: DeliveryTracking
+    clock: Callable[[], datetime]
 
     def look(self, *, messages: int = 20) -> Seen:
         """A snapshot with the newest `messages`. Cheap while little has changed, because folders keep indexes."""

@@ -1,4 +1,4 @@
-"""The timeline of a session, put together from its files."""
+"""Builds the timeline of a session from its files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T", Bar, Life, Talk)
 
 
 class Timelines:
-    """Tells what happened when; looking changes nothing."""
+    """Builds timelines; changes nothing."""
 
     def __init__(self, workspace: Workspace, mail_search: MailSearch, clock: Callable[[], datetime]) -> None:
         self.workspace = workspace
@@ -95,7 +95,7 @@ class Timelines:
         return [*sessions.open(), *sessions.closed(limit=FINISHED_MAX, since=start)]
 
     def _lanes(self, found: Timeline) -> Iterator[Lane]:
-        """Everybody who takes part or took part in what was found, the hierarchy from the top, and then the others."""
+        """The agents in tree order, removed ones only if they took part in what was found; then the others, if any."""
         seen = _participants(found)
         known = self.workspace.registry.all()
         shown = {key: agent for key, agent in known.items() if not agent.removed or key in seen}
@@ -106,13 +106,13 @@ class Timelines:
 
 
 def _changed_by(tasks: Iterable[Task]) -> dict[tuple[str | None, datetime | None], str]:
-    """Who changed which task when: an interrupt bears the time of the change it belongs to."""
+    """(task id, time) → who changed it; an interrupt has the same time as its change."""
     lines = ((task.id, entry) for task in tasks for entry in task.history if isinstance(entry, Mapping))
     return {(task_id, parse_time(entry.get("at"))): str(entry["by"]) for task_id, entry in lines if entry.get("by")}
 
 
 def _framed(found: Timeline, start: datetime | None, end: datetime | None) -> Timeline:
-    """With the ends that nobody named."""
+    """With the start and end that the caller left open."""
     moments = [moment for moment in _moments(found) if moment <= found.end] or [found.end]
     at_work = any(life.end is None for life in found.lives)
     return replace(found, start=start or min(moments), end=end or (found.end if at_work else max(moments)))
@@ -145,13 +145,13 @@ def _participants(found: Timeline) -> set[str]:
 
 
 def _overlapping(items: Iterable[T], start: datetime, end: datetime) -> tuple[T, ...]:
-    """Those that have something of the period, oldest first."""
+    """Those that overlap the period, oldest first."""
     found = [item for item in items if item.start <= end and (item.end is None or item.end >= start)]
     return tuple(sorted(found, key=lambda item: item.start))
 
 
 def _life(session: AgentSession) -> Life:
-    """A session whose process died without a word ended, for all we know, with its last call."""
+    """A session whose process died without ending it counts as ended with its last call."""
     return Life(
         session_id=session.id,
         agent_id=session.agent_id,

@@ -1,20 +1,21 @@
-"""Tasks that agents propose for themselves, and their superiors' word on them (docs/protocol.md, Requests)."""
+"""Tasks that agents request for themselves, and their superiors' decisions (docs/protocol.md, Requests)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.change import Change
-from multi_agent_mcp.domain.ids import entity_id, new_id
+from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import Unauthorized
 from multi_agent_mcp.services.mail.messages import Messages
 from multi_agent_mcp.services.mail.outbox import Outbox, PreparedMessages
 from multi_agent_mcp.services.operations import DECIDE_REQUEST, REQUEST_TASK, Operations
-from multi_agent_mcp.services.tasks.creation import NewTask, require_sound
+from multi_agent_mcp.services.tasks.creation import NewTask, make_task
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_text
 from multi_agent_mcp.store.codec.frontmatter import as_text
@@ -23,40 +24,26 @@ from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
 
+@dataclass(eq=False)
 class Approvals:
-    """Requests and approvals. Both sides hear of them by mail."""
+    """Requests and decisions; the other side is informed by mail."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        agents: Agents,
-        messages: Messages,
-        outbox: Outbox,
-        operations: Operations,
-        texts: Texts,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self.workspace = workspace
-        self.agents = agents
-        self.messages = messages
-        self.outbox = outbox
-        self.operations = operations
-        self.texts = texts
-        self.clock = clock
+    workspace: Workspace
+    agents: Agents
+    messages: Messages
+    outbox: Outbox
+    operations: Operations
+    texts: Texts
+    clock: Callable[[], datetime]
 
     def request(self, requester: Agent, new: NewTask) -> tuple[Task, list[str]]:
-        """`request_task`: a task for oneself that waits for approval; the nearest superior is told by mail. Who has
-        nobody above approves for themselves. Returns it and the superiors' ids, nearest first."""
-        require_sound({"title": new.title, "description": new.description, "priority": new.priority})
+        """`request_task`: a task for oneself that waits for approval; the nearest superior gets mail. An agent without
+        superiors needs no approval. Returns the task and the superiors' ids, nearest first."""
         approvers = [superior.id for superior in self.agents.superiors(requester.id)]
-        task = Task.made(
-            new_id("tsk"),
+        task = make_task(
             Change(by=requester.id, at=self.clock()),
+            replace(new, assignee_id=requester.id),
             status="backlog",
-            assignee_id=requester.id,
-            title=new.title,
-            priority=new.priority,
-            description=new.description,
             requester_id=requester.id,
             approval_status="pending" if approvers else "approved",
         )
@@ -69,7 +56,7 @@ class Approvals:
         return task, approvers
 
     def decide(self, actor: Agent, task_id: str, *, approve: bool, reason: str | None = None) -> Task:
-        """Approves or rejects a request; a strict superior of the requester may. The requester is told by mail."""
+        """Approves or rejects a request, as a strict superior of the requester, who gets mail about it."""
         require_text("reason", reason)
         task = self.workspace.tasks.get(entity_id("tsk", task_id))
         requester = task.requester_id or task.created_by
@@ -86,7 +73,7 @@ class Approvals:
         return self.workspace.tasks.get(task.id)
 
     def apply_decision(self, intent: Intent) -> tuple[Task, list[Message]]:
-        """What an intent says was decided, and the requester's mail about it."""
+        """Applies an intent: the decision, and the mail to the requester."""
         change, approve = Change.of(intent.facts["change"], intent.id), intent.facts["approve"]
         decided = self.workspace.tasks.update(
             intent.facts["task_id"],
@@ -97,9 +84,11 @@ class Approvals:
     def waiting_for(self, approver_id: str) -> list[Task]:
         """Requests that this agent may decide."""
         agents = self.agents.all()
-        pending = [task for task in self.workspace.tasks.open() if task.approval_status == "pending" and not task.final]
         return [
-            task for task in pending if task.created_by in agents and is_superior(approver_id, task.created_by, agents)
+            task
+            for task in self.workspace.tasks.open()
+            if task.approval_status == "pending" and not task.final
+            if task.created_by in agents and is_superior(approver_id, task.created_by, agents)
         ]
 
     def _letters(

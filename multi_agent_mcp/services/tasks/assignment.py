@@ -1,4 +1,4 @@
-"""Handing work over and reporting on it. Tasks are files; the messages about them are mail like any other."""
+"""Assigning tasks by mail and reporting on them. The messages about a task are mail like any other."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent, report_recipient
 from multi_agent_mcp.domain.change import Change
-from multi_agent_mcp.domain.ids import entity_id, new_id
+from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
 from multi_agent_mcp.services.mail.messages import Messages, Sent
 from multi_agent_mcp.services.operations import SEND_TASK, Operations
-from multi_agent_mcp.services.tasks.creation import require_sound
+from multi_agent_mcp.services.tasks.creation import NewTask, make_task
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_text
 from multi_agent_mcp.store.codec.frontmatter import as_text
@@ -32,28 +32,16 @@ class Assigned:
     waiting: bool
 
 
+@dataclass(eq=False)
 class Assignments:
-    """Use cases around tasks."""
+    """Assigns tasks with a message, and sends reports on them."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        agents: Agents,
-        messages: Messages,
-        operations: Operations,
-        texts: Texts,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self.workspace = workspace
-        self.agents = agents
-        self.messages = messages
-        self.operations = operations
-        self.texts = texts
-        self.clock = clock
-
-    def get(self, task_id: object) -> Task:
-        """Raises `InvalidId` or `TaskNotFound`."""
-        return self.workspace.tasks.get(entity_id("tsk", task_id))
+    workspace: Workspace
+    agents: Agents
+    messages: Messages
+    operations: Operations
+    texts: Texts
+    clock: Callable[[], datetime]
 
     def send(self, sender: Agent, agent_id: str, title: str, content: str, priority: str = "medium") -> Assigned:
         """`send_task`: a task in `todo` for the agent, a `task_assign` message, and, from an Owner to an Admin, the
@@ -62,16 +50,8 @@ class Assignments:
         if assignee.id == sender.id:
             raise InvalidArguments("to_oneself")
         self.agents.require_assignable(sender, assignee)
-        require_sound({"title": title, "description": content, "priority": priority})
-        task = Task.made(
-            new_id("tsk"),
-            Change(by=sender.id, at=self.clock()),
-            status="todo",
-            assignee_id=assignee.id,
-            title=title,
-            priority=priority,
-            description=content,
-        )
+        new = NewTask(title=title, description=content, priority=priority, assignee_id=assignee.id)
+        task = make_task(Change(by=sender.id, at=self.clock()), new)
         letters = self.messages.compose(sender, self._assignment(task))
         waits = sender.role == "owner" and assignee.role == "admin"
         wait = OwnerWait(
@@ -117,13 +97,13 @@ class Assignments:
         failed = status != "completed"
         return task, self._report_end(reporter, task, message, failed=failed, status=status, summary=summary)
 
-    def require_tellable(self, summary: str | None) -> None:
+    def require_sendable(self, summary: str | None) -> None:
         """Raises `InvalidArguments` or `ContentTooLarge` for a summary that `announce_completion` could not send."""
         Draft(content=summary or "").require_sound(self.messages.limits.content_bytes)
 
     def announce_completion(self, reporter: Agent, task: Task, result: str, summary: str | None) -> Sent | None:
-        """Tells the superior that work on a task has ended, unless that was reported already. None when there is
-        nobody above to tell. The summary is the message's content, which has room for it."""
+        """Reports to the superior that work on a task has ended, unless that was reported already. None when there is
+        no superior. The summary becomes the message's content, which has room for it."""
         try:
             content = summary or self.texts(f"report.{result}", title=task.title)
             return self._report_end(reporter, task, content, failed=result != "success", result=result)
@@ -137,7 +117,7 @@ class Assignments:
         return self._report(reporter, task, "task_failed" if failed else "task_complete", content, metadata, key)
 
     def _reportable(self, reporter: Agent, task_id: str) -> Task:
-        task = self.get(task_id)
+        task = self.workspace.tasks.get(entity_id("tsk", task_id))
         task.require_assignee(reporter.id)
         task.require_open()
         return task

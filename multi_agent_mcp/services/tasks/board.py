@@ -92,4 +92,5 @@ def work_order(task: Task) -> tuple[int, datetime, str]:
 
 def status_order(task: Task) -> tuple[int, int, datetime, str]:
     """Running tasks first, finished ones last; those of one status in the order of work."""
-    return STATUS_ORDER.index(task.status), *work_order(task)
+    rank = STATUS_ORDER.index(task.status) if task.status in STATUS_ORDER else len(STATUS_ORDER)  # written by hand
+    return rank, *work_order(task)

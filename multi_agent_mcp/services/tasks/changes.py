@@ -1,9 +1,10 @@
-"""The board: tasks are assigned, edited, moved and stopped (docs/protocol.md, Tasks)."""
+"""Changes of tasks: assigning, editing, moving, interrupting (docs/protocol.md, Tasks)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
@@ -22,29 +23,22 @@ from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
 
 
+@dataclass(eq=False)
 class TaskChanges:
     """Every change of an existing task that is neither a report nor an approval."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        agents: Agents,
-        interrupts: Interrupts,
-        operations: Operations,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self.workspace = workspace
-        self.agents = agents
-        self.interrupts = interrupts
-        self.operations = operations
-        self.clock = clock
+    workspace: Workspace
+    agents: Agents
+    interrupts: Interrupts
+    operations: Operations
+    clock: Callable[[], datetime]
 
     def get(self, task_id: object) -> Task:
         """Raises `InvalidId` or `TaskNotFound`."""
         return self.workspace.tasks.get(entity_id("tsk", task_id))
 
     def assign(self, actor: Agent, task_id: str, assignee_id: str | None) -> tuple[Task, str | None]:
-        """Hands a task to another agent (None: to nobody). Returns it and the previous assignee's id."""
+        """Assigns a task to another agent (None: unassigns it). Returns it and the previous assignee's id."""
         task = self.get(task_id)
         task.require_writer(actor.id, self.agents.all())
         if assignee_id is not None:
@@ -55,7 +49,7 @@ class TaskChanges:
         return assigned, previous
 
     def apply_assignment(self, intent: Intent) -> tuple[Task, str | None]:
-        """What an intent says is assigned to whom: the task, its shelf, and a word to whoever was at work on it."""
+        """Applies an intent: the new assignee, and a notification to the previous one if it was working on the task."""
         assignee_id, change = intent.facts["assignee_id"], Change.of(intent.facts["change"], intent.id)
 
         def reassign(found: Task) -> Task:
@@ -87,9 +81,7 @@ class TaskChanges:
         return self._move(task.id, status, change)
 
     def targets(self, actor: Agent, task: Task) -> dict[str, Refusal | None]:
-        """Where this task could be moved by `actor` now: every other status, and what it would be refused for (None:
-        nothing).
-        Changes nothing."""
+        """Every other status → why `actor` could not move the task there now (None: it could). Changes nothing."""
         others = [status for status in TASK_STATUSES if status != task.status]
         try:
             task.require_writer(actor.id, self.agents.all())
@@ -117,7 +109,7 @@ class TaskChanges:
         return notice if notice is not None else self.interrupts.stop(target.id, action)
 
     def current(self, agent_id: str) -> Task | None:
-        """What an agent works on: `in_progress`, highest priority first, then oldest."""
+        """The task an agent works on: of those in progress the first in the order of work."""
         return next(iter(self.in_progress(agent_id)), None)
 
     def in_progress(self, agent_id: str) -> list[Task]:
@@ -125,16 +117,16 @@ class TaskChanges:
         return sorted(mine, key=work_order)
 
     def startable(self, agent_id: str) -> list[Task]:
-        """The agent's tasks in `todo` that nothing keeps from being started, in working order."""
+        """The agent's tasks in `todo` that could be started now, in the order of work."""
         mine = [task for task in self.workspace.tasks.open(agent_id) if task.status == "todo"]
         return sorted((task for task in mine if self._is_startable(task)), key=work_order)
 
     def start(self, actor: Agent, task_id: str, change: Change | None = None) -> tuple[Task, str]:
-        """Moves a task to `in_progress`; of two who start it at once one is told that it was too late."""
+        """Moves a task to `in_progress`; of two sessions that start it at once one is refused."""
         return self._move(task_id, "in_progress", change or Change(by=actor.id, at=self.clock()))
 
     def edit(self, task_id: str, updates: Mapping[str, str], change: Change) -> Task:
-        """Changes title, description, priority and status in one write; who may is the caller's business."""
+        """Changes title, description, priority and status in one write; the caller checks who may."""
         fields = {name: value for name, value in updates.items() if name != "status"}
         require_sound(fields)
         status = updates.get("status")
@@ -153,11 +145,11 @@ class TaskChanges:
             return self._moved(task.edited(change, **fields), status, change)
 
         task = self.workspace.tasks.update(task_id, apply)
-        self._tell(task)
+        self._notify(task)
         return task
 
     def apply_block(self, intent: Intent) -> Task:
-        """What an intent says is blocked: the subtasks, as far as they are still open, then their parent."""
+        """Applies an intent: blocks the subtasks that are still open, then their parent."""
         change, fields = Change.of(intent.facts["change"], intent.id), intent.facts["fields"]
         for child_id in intent.facts["children"]:
             with suppress(InvalidStatusTransition):
@@ -187,17 +179,17 @@ class TaskChanges:
             return self._moved(task.edited(change, **(fields or {})), status, change)
 
         task = self.workspace.tasks.update(task_id, move)
-        self._tell(task)
+        self._notify(task)
         return task, previous[-1]
 
-    def _tell(self, task: Task) -> None:
-        """The assignee has the interrupt that belongs to the task now, and no earlier one."""
+    def _notify(self, task: Task) -> None:
+        """Writes the interrupt that belongs to the task now, and settles earlier ones."""
         self.interrupts.ensure(task)
         if task.assignee_id is not None:
             self.interrupts.settle(task.assignee_id)
 
     def _moved(self, task: Task, status: str, change: Change) -> Task:
-        """The transition; blocking or cancelling what somebody else is assigned to carries an interrupt."""
+        """The transition; blocking or cancelling another agent's task brings an interrupt with it."""
         if status == "in_progress":
             require_startable(self.workspace, task)
         if status in INTERRUPT_ACTIONS and task.assignee_id not in (None, change.by):

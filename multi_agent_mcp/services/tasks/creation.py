@@ -1,4 +1,4 @@
-"""New tasks: one, or a batch that is made as a whole (docs/protocol.md, Tasks)."""
+"""New tasks: one, or a batch of which all are made or none (docs/protocol.md, Tasks)."""
 
 from __future__ import annotations
 
@@ -40,24 +40,16 @@ class NewTask:
     local_id: str | None = None
 
 
+@dataclass(eq=False)
 class TaskCreation:
-    """Makes tasks."""
+    """Makes tasks, one or several at once."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        agents: Agents,
-        outbox: Outbox,
-        owner_waits: OwnerWaits,
-        operations: Operations,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self.workspace = workspace
-        self.agents = agents
-        self.outbox = outbox
-        self.owner_waits = owner_waits
-        self.operations = operations
-        self.clock = clock
+    workspace: Workspace
+    agents: Agents
+    outbox: Outbox
+    owner_waits: OwnerWaits
+    operations: Operations
+    clock: Callable[[], datetime]
 
     def create(self, creator: Agent, items: Sequence[NewTask], parent_task_id: str | None = None) -> list[Task]:
         """Makes all of the tasks or none: with an assignee `todo`, else `backlog`.
@@ -72,7 +64,13 @@ class TaskCreation:
             parent.require_writer(creator.id, self.agents.all())
         ids = self._ids(items)
         tasks = [
-            self._task(creator, item, task_id, parent_task_id, dependencies=self._dependencies(item, ids))
+            self._task(
+                creator,
+                item,
+                task_id=task_id,
+                parent_task_id=parent_task_id,
+                dependencies=self._dependencies(item, ids),
+            )
             for item, task_id in zip(items, ids.values(), strict=True)
         ]
         require_no_cycle({task.id: task.dependencies for task in tasks})
@@ -88,7 +86,7 @@ class TaskCreation:
         for number, item in enumerate(items):
             local_id = item.local_id if item.local_id is not None else f"#{number}"
             if local_id in ids:
-                raise InvalidArguments(reason=f"local_id {local_id!r:.60} stands there twice")
+                raise InvalidArguments(reason=f"local_id {local_id!r:.60} occurs twice")
             ids[local_id] = new_id("tsk")
         if sum(len(item.local_id or "") for item in items) > LOCAL_IDS_CHARACTERS:
             raise InvalidArguments(reason=f"the local_ids together have at most {LOCAL_IDS_CHARACTERS} characters")
@@ -103,25 +101,14 @@ class TaskCreation:
         except Refusal as refusal:
             raise TaskNotFound("dependency_not_found", task_id=f"{name:.60}") from refusal
 
-    def _task(self, creator: Agent, item: NewTask, task_id: str, parent_task_id: str | None, **fields: Any) -> Task:
-        require_sound({"title": item.title, "description": item.description, "priority": item.priority})
+    def _task(self, creator: Agent, item: NewTask, **fields: Any) -> Task:
         if item.assignee_id is not None:
             self.agents.require_assignable(creator, self.agents.get(item.assignee_id))
-        return Task.made(
-            task_id,
-            Change(by=creator.id, at=self.clock()),
-            status="todo" if item.assignee_id else "backlog",
-            assignee_id=item.assignee_id,
-            title=item.title,
-            priority=item.priority,
-            parent_task_id=parent_task_id,
-            description=item.description,
-            **fields,
-        )
+        return make_task(Change(by=creator.id, at=self.clock()), item, **fields)
 
     def carry(self, intent: Intent) -> list[Message]:
-        """What an intent says is to be created: `tasks`, the `letters` that tell of them, the `wait` of an Owner.
-        Returns the messages that were stored. When the disk refuses, nothing is left of it."""
+        """Applies an intent: `tasks`, the `letters` about them, an Owner's `wait`. Returns the messages stored. When
+        the disk refuses, nothing of it is left."""
         facts = intent.facts
         tasks = [from_text(Task, text) for text in facts["tasks"]]
         added: list[Task] = []
@@ -140,6 +127,24 @@ class TaskCreation:
             self.outbox.take_back(stored if not intent.again else ())
             raise
         return stored
+
+
+def make_task(
+    change: Change, new: NewTask, *, task_id: str | None = None, status: str | None = None, **fields: Any
+) -> Task:
+    """A task that is not stored yet: with an assignee `todo`, else `backlog`, unless `status` says otherwise. Raises
+    `InvalidArguments`."""
+    require_sound({"title": new.title, "description": new.description, "priority": new.priority})
+    return Task.made(
+        task_id or new_id("tsk"),
+        change,
+        status=status or ("todo" if new.assignee_id else "backlog"),
+        assignee_id=new.assignee_id,
+        title=new.title,
+        priority=new.priority,
+        description=new.description,
+        **fields,
+    )
 
 
 def require_sound(fields: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Who takes part: registering, removing, passkeys."""
+"""The agents of a session: registering, changing, removing, passkeys."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class Agents:
-    """The registry of one session, with everybody's key."""
+    """The registry of one session and its agents' keys."""
 
     def __init__(self, workspace: Workspace, clock: Callable[[], datetime]) -> None:
         self.workspace = workspace
@@ -111,12 +111,12 @@ class Agents:
         return self.registry.update(agent.id, **wanted)
 
     def remove(self, agent_id: str) -> Agent:
-        """Nobody can write to a removed agent; its record and its files stay."""
+        """A removed agent gets no mail any more; its record and its files stay."""
         self.get(agent_id)
         return self.registry.update(agent_id, status="removed")
 
     def require_assignable(self, actor: Agent, assignee: Agent) -> None:
-        """Work is handed down or taken oneself, never up; the Owner may give it to anybody. Raises `Unauthorized`."""
+        """An agent may assign work to itself and to those below it, the Owner to every agent. Raises `Unauthorized`."""
         if actor.role == "owner" or assignee.id == actor.id:
             return
         if assignee.role == "owner" or is_superior(assignee.id, actor.id, self.all()):
@@ -143,9 +143,9 @@ class Agents:
         return agent
 
     def publish_keys(self) -> None:
-        """Gives agents from before messages were signed with Ed25519 their public keys: those whose key this process
-        has and can prove by its hash. One that is there is not replaced (`doctor` tells when it is not the key's).
-        What the disk refuses waits for the next process."""
+        """Adds missing public keys (of agents registered before messages were signed with Ed25519) if this process
+        has the passkey and its hash is right. Existing ones are not replaced; `doctor` reports those that do not
+        match. When the disk refuses, the next process tries again."""
         with suppress(StorageError):
             for agent in self.all().values():
                 key = self.known_key(agent.id) if agent.public_key is None else None
@@ -153,8 +153,8 @@ class Agents:
                     self.registry.update(agent.id, public_key=public_key(key))
 
     def known_key(self, agent_id: str) -> str | None:
-        """The key that this process can sign with in the agent's name, if it has one. An empty one would let anybody
-        sign, and the sender of a hand-written message may be anything."""
+        """The agent's key, if this process has it. An empty key counts as none, since anybody could sign with it; and
+        an `agent_id` from a hand-written message may be anything."""
         try:
             key = self.stored_key(parse_agent_id(agent_id))
         except Refusal:
@@ -176,3 +176,7 @@ def is_passkey_of(agent: Agent, passkey: str) -> bool:
 def passkey_hash(passkey: str) -> str:
     """Keys are 256 random bits, so a plain digest is enough: there is nothing to guess."""
     return f"sha256:{hashlib.sha256(passkey.encode(errors='surrogatepass')).hexdigest()}"
+
+
+def _passkey(data: bytes) -> str:
+    return data.decode("ascii", errors="replace").strip()

@@ -46,7 +46,7 @@ def read_team(path: Path) -> Team:
     ids = [agent.id for agent in agents]
     lowered = [agent_id.lower() for agent_id in ids]
     if twice := {agent_id for agent_id in ids if lowered.count(agent_id.lower()) > 1}:
-        raise InvalidArguments("bad_team", reason=f"{', '.join(sorted(twice))} stands there twice")
+        raise InvalidArguments("bad_team", reason=f"{', '.join(sorted(twice))} occurs twice")
     language = data.get("language")
     if language is not None and language not in LANGUAGES:
         raise InvalidArguments("bad_language", language=repr(language)[:40], allowed=", ".join(LANGUAGES))
@@ -81,7 +81,7 @@ def _agent(record: Any) -> Agent:
 
 
 def _as_json(extra: dict[str, Any]) -> dict[str, Any]:
-    """Keys of the user's own, kept in agents.json: what JSON does not know (dates) becomes text."""
+    """The user's own keys, kept in agents.json; values that JSON cannot hold (dates) become text."""
     try:
         plain: dict[str, Any] = json.loads(json.dumps(extra, default=str, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
@@ -92,14 +92,14 @@ def _as_json(extra: dict[str, Any]) -> dict[str, Any]:
 def _text_or_none(record: Mapping[str, Any], key: str) -> str | None:
     value = record.get(key)
     if value is not None and not isinstance(value, str):
-        raise InvalidArguments("bad_team", reason=f"{key} of {record['id']} is not a text")
+        raise InvalidArguments("bad_team", reason=f"{key} of {record['id']} must be a text")
     return value
 
 
 def create_session(root: Path, session: str, team: Team, language: str | None) -> Path:
-    """Makes (or completes) the session directory: a second `init` adds agents and keeps keys, mail and settings.
+    """Makes the session directory, or completes it: a second `init` keeps keys, mail and settings. Returns its path.
 
-    Returns its path. Raises `AlreadyExists` for a name that differs from that of another session in case only.
+    Raises `AlreadyExists` for a name that differs from that of another session in case only.
     """
     workspace = Workspace(root, session_name(session))
     workspace.make()

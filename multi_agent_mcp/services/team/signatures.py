@@ -26,7 +26,7 @@ class Signatures:
         self.agents = agents
 
     def sign(self, message: Message) -> Message:
-        """The message with its sender's signature; unsigned, said aloud, when the sender's key cannot be read."""
+        """The message with its sender's signature; unsigned, with a warning in the log, when the key cannot be read."""
         key = self.agents.known_key(message.sender_id)
         if key is None:
             logger.warning("message %s is not signed: the key of %s cannot be read", message.id, message.sender_id)

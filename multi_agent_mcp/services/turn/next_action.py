@@ -78,7 +78,7 @@ class NextAction:
     ) -> Task:
         """The end of the work on the session's task: the task takes the result, the execution is closed, the superior
         is told once (also when `report_task_completion` was used)."""
-        self.assignments.require_tellable(summary)  # before anything is changed
+        self.assignments.require_sendable(summary)  # before anything is changed
         require_text("next_steps", next_steps)
         task = self._reported_task(agent, session)
         change = Change(by=agent.id, at=self.clock(), reason=summary if result != "success" else None)

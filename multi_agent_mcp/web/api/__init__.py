@@ -1,11 +1,12 @@
-"""The JSON API that the page itself uses (docs/api.md): one function an endpoint, `Ask` in, a JSON object out."""
+"""The JSON API that the page itself uses (docs/api.md): one function per endpoint, from an `ApiRequest` to a JSON
+object."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from multi_agent_mcp.web.api import agents, conversations, executions, health, messages, session, tasks, timeline
+from multi_agent_mcp.web.api import agents, conversations, executions, messages, session, tasks, timeline
 from multi_agent_mcp.web.request import ApiRequest
 
 Endpoint = Callable[[ApiRequest], dict[str, Any]]
@@ -31,6 +32,6 @@ ENDPOINTS: tuple[tuple[str, str, Endpoint], ...] = (
     ("GET", "/executions", executions.page),
     ("GET", "/executions/{execution_id}/log", executions.log),
     ("GET", "/timeline", timeline.show),
-    ("GET", "/health", health.show),
+    ("GET", "/health", session.health),
 )
-"""Method, path below `/api`, and who answers. `/api/events` is a stream and stands in `app.py`."""
+"""Method, path below `/api`, handler. `/api/events` is a stream and handled in `app.py`."""

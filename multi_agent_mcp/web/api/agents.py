@@ -15,30 +15,30 @@ from multi_agent_mcp.web.serializers import moment, task_card
 ACTIONS = ("blocked", "cancel", "pause")
 
 
-def tree(ask: ApiRequest) -> dict[str, Any]:
+def tree(call: ApiRequest) -> dict[str, Any]:
     """Every agent, each below its superior, with its depth in the tree."""
-    return {"agents": [_agent(ask, row) for row in ask.services.snapshots.agents()]}
+    return {"agents": [_agent(call, row) for row in call.services.snapshots.agents()]}
 
 
-def interrupt(ask: ApiRequest) -> dict[str, Any]:
+def interrupt(call: ApiRequest) -> dict[str, Any]:
     """Stops an agent at its next tool call: `blocked` or `cancel` its task, or `pause` it."""
-    action = ask.text("action")
+    action = call.text("action")
     require_choice("action", action, ACTIONS)
-    notice = ask.services.task_changes.interrupt(
-        ask.me, ask.path["agent_id"], action, ask.optional_text("task_id"), ask.optional_text("reason")
+    notice = call.services.task_changes.interrupt(
+        call.me, call.path["agent_id"], action, call.optional_text("task_id"), call.optional_text("reason")
     )
     return {"notification_id": notice.id, "action": notice.action, "task_id": notice.task_id}
 
 
-def release(ask: ApiRequest) -> dict[str, Any]:
+def release(call: ApiRequest) -> dict[str, Any]:
     """Takes away an Owner's wait-lock."""
-    agent = ask.services.agents.get(ask.path["agent_id"])
+    agent = call.services.agents.get(call.path["agent_id"])
     if agent.role != "owner":
         raise InvalidArguments(reason=f"{agent.id} is no owner and waits for nobody")
-    return {"owner_id": agent.id, "waiting_before": ask.services.owner_waits.release(agent.id), "waiting_after": False}
+    return {"owner_id": agent.id, "waiting_before": call.services.owner_waits.release(agent.id), "waiting_after": False}
 
 
-def _agent(ask: ApiRequest, row: AgentRow) -> dict[str, Any]:
+def _agent(call: ApiRequest, row: AgentRow) -> dict[str, Any]:
     agent = row.agent
     return {
         "id": agent.id,
@@ -54,7 +54,7 @@ def _agent(ask: ApiRequest, row: AgentRow) -> dict[str, Any]:
         "unread": row.unread,
         "interrupts": row.interrupts,
         "task": task_card(row.task) if row.task else None,
-        "last_activity_at": moment(ask.services.sessions.last_activity(agent.id)),
+        "last_activity_at": moment(call.services.sessions.last_activity(agent.id)),
         "wait": _wait(row.wait) if row.wait else None,
     }
 

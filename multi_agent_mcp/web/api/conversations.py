@@ -6,13 +6,20 @@ from typing import Any
 
 from multi_agent_mcp.errors import MessageNotFound
 from multi_agent_mcp.web.request import ApiRequest
-from multi_agent_mcp.web.serializers import conversation_head, letter, letters, moment, shown_text, task_card
+from multi_agent_mcp.web.serializers import (
+    conversation_head,
+    message_whole,
+    messages_whole,
+    moment,
+    shown_text,
+    task_card,
+)
 
 
-def page(ask: ApiRequest) -> dict[str, Any]:
+def page(call: ApiRequest) -> dict[str, Any]:
     """The conversations, newest first, and the delegations that have none yet."""
-    services = ask.services
-    found, total = services.conversations.page(offset=ask.number("offset", 0), limit=ask.limit)
+    services = call.services
+    found, total = services.conversations.page(offset=call.number("offset", 0), limit=call.limit)
     delegations = [
         {
             "delegation_id": item.id,
@@ -25,34 +32,30 @@ def page(ask: ApiRequest) -> dict[str, Any]:
         for agent_id in services.agents.all()
         for item in services.delegations.unstarted(agent_id)
     ]
-    return {
-        "conversations": [conversation_head(item) for item in found],
-        "total": total,
-        "delegations": delegations,
-    }
+    return {"conversations": [conversation_head(item) for item in found], "total": total, "delegations": delegations}
 
 
-def show(ask: ApiRequest) -> dict[str, Any]:
+def show(call: ApiRequest) -> dict[str, Any]:
     """One conversation with its newest messages, oldest first, its delegation and its task."""
-    services = ask.services
-    conversation = services.conversations.get(ask.path["conversation_id"])
+    services = call.services
+    conversation = services.conversations.get(call.path["conversation_id"])
     messages = services.conversations.messages_of(conversation.id)
     delegation = services.delegations.of(conversation)
     tasks = services.board.existing([conversation.task_id])
     return {
         "conversation": conversation_head(conversation),
-        "messages": letters(messages[-ask.limit :]),
+        "messages": messages_whole(messages[-call.limit :]),
         "total": len(messages),
         "context": shown_text(delegation.context) if delegation else None,
         "task": task_card(tasks[0]) if tasks else None,
     }
 
 
-def message(ask: ApiRequest) -> dict[str, Any]:
-    """One message of a conversation with its words."""
-    conversation = ask.services.conversations.get(ask.path["conversation_id"])
-    wanted = ask.path["message_id"]
-    for found in ask.services.conversations.messages_of(conversation.id):
+def message(call: ApiRequest) -> dict[str, Any]:
+    """One message of a conversation with its content."""
+    conversation = call.services.conversations.get(call.path["conversation_id"])
+    wanted = call.path["message_id"]
+    for found in call.services.conversations.messages_of(conversation.id):
         if found.id == wanted:
-            return {"message": letter(found)}
+            return {"message": message_whole(found)}
     raise MessageNotFound(message_id=wanted)

@@ -11,23 +11,25 @@ from multi_agent_mcp.web.serializers import execution_row
 LOG_LINES = 500
 
 
-def page(ask: ApiRequest) -> dict[str, Any]:
+def page(call: ApiRequest) -> dict[str, Any]:
     """The executions, running ones first, then the newest; `?agent=` asks for one agent's."""
-    found, total = ask.services.executions.page(ask.asked("agent"), offset=ask.number("offset", 0), limit=ask.limit)
-    return {"executions": [_row(ask, item) for item in found], "total": total}
+    found, total = call.services.executions.page(
+        call.parameter("agent"), offset=call.number("offset", 0), limit=call.limit
+    )
+    return {"executions": [_row(call, item) for item in found], "total": total}
 
 
-def log(ask: ApiRequest) -> dict[str, Any]:
+def log(call: ApiRequest) -> dict[str, Any]:
     """Lines of a log from line `?offset=` on; without it the last ones. At most 500; `next_offset` follows the log."""
-    services = ask.services
-    execution = services.executions.get(None, ask.path["execution_id"])
-    follows = ask.asked("offset") is not None
-    where = {"offset": ask.number("offset", 0)} if follows else {"tail": LOG_LINES}
+    services = call.services
+    execution = services.executions.get(None, call.path["execution_id"])
+    follows = call.parameter("offset") is not None
+    where = {"offset": call.number("offset", 0)} if follows else {"tail": LOG_LINES}
     found = services.executions.read_log(execution, **where)
     lines = found.lines[:LOG_LINES]
     first = where["offset"] if follows else found.total - len(lines)
     return {
-        "execution": _row(ask, execution),
+        "execution": _row(call, execution),
         "lines": lines,
         "offset": first,
         "next_offset": first + len(lines),
@@ -35,7 +37,7 @@ def log(ask: ApiRequest) -> dict[str, Any]:
     }
 
 
-def _row(ask: ApiRequest, execution: Execution) -> dict[str, Any]:
+def _row(call: ApiRequest, execution: Execution) -> dict[str, Any]:
     """An execution with its task's title; null when the task is gone."""
-    tasks = ask.services.board.existing([execution.task_id])
+    tasks = call.services.board.existing([execution.task_id])
     return execution_row(execution) | {"task_title": tasks[0].title if tasks else None}

@@ -1,4 +1,4 @@
-"""Everybody's mail, as the Owner may see it; their own they also read and answer."""
+"""Mail: the Owner may see all of it, and reads and answers their own."""
 
 from __future__ import annotations
 
@@ -9,71 +9,75 @@ from multi_agent_mcp.errors import InvalidArguments, Unauthorized
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.web.request import ApiRequest
-from multi_agent_mcp.web.serializers import letter, letter_head
+from multi_agent_mcp.web.serializers import message_head, message_whole
 
 BOXES = ("inbox", "sent", "all")
 
 
-def page(ask: ApiRequest) -> dict[str, Any]:
+def page(call: ApiRequest) -> dict[str, Any]:
     """Messages, newest first: `?box=inbox|sent|all`, `?between=A,B` for a thread, `?agent=` for one agent's mail,
     `?before=` a message id for the next page. Marks nothing read."""
-    found = ask.services.mail_search.page(**_filters(ask), before=ask.asked("before"), limit=ask.limit)
-    progress = ask.services.tracking.progress(found.messages)
+    found = call.services.mail_search.page(**_filters(call), before=call.parameter("before"), limit=call.limit)
+    progress = call.services.tracking.progress(found.messages)
     return {
         "messages": [
-            letter_head(message) | {"state": way["state"]}
+            message_head(message) | {"state": way["state"]}
             for message, way in zip(found.messages, progress, strict=True)
         ],
         "more": found.more,
-        "unread": ask.services.reading.unread_count(ask.me.id),
+        "unread": call.services.reading.unread_count(call.me.id),
     }
 
 
-def show(ask: ApiRequest) -> dict[str, Any]:
-    """One message with its words, what its signature says and, of each copy, every step it took. Marks nothing read."""
-    message = ask.services.mail_search.get(ask.path["message_id"])
-    verdict = ask.services.signatures.verdict(message)
-    return {"message": letter(message) | {"signature": verdict}, "copies": ask.services.tracking.trace(message.id)}
+def show(call: ApiRequest) -> dict[str, Any]:
+    """One message with its content, the verdict on its signature, and the delivery steps of each copy. Marks nothing
+    read."""
+    message = call.services.mail_search.get(call.path["message_id"])
+    verdict = call.services.signatures.verdict(message)
+    return {
+        "message": message_whole(message) | {"signature": verdict},
+        "copies": call.services.tracking.trace(message.id),
+    }
 
 
-def send(ask: ApiRequest) -> dict[str, Any]:
+def send(call: ApiRequest) -> dict[str, Any]:
     """Sends as the Owner; `receiver_id` null is a broadcast."""
     draft = Draft(
-        content=ask.text("content"),
-        receiver_id=ask.optional_text("receiver_id"),
-        message_type=ask.optional_text("message_type") or "request",
-        subject=ask.optional_text("subject") or "",
-        priority=ask.optional_text("priority") or "normal",
-        idempotency_key=ask.optional_text("idempotency_key"),
+        content=call.text("content"),
+        receiver_id=call.optional_text("receiver_id"),
+        message_type=call.optional_text("message_type") or "request",
+        subject=call.optional_text("subject") or "",
+        priority=call.optional_text("priority") or "normal",
+        idempotency_key=call.optional_text("idempotency_key"),
     )
-    sent = ask.services.messages.send(ask.me, draft)
+    sent = call.services.messages.send(call.me, draft)
     delivery = {agent_id: outcome.as_answer() for agent_id, outcome in sent.delivery.items()}
     return {"message_id": sent.message_id, "delivery": delivery}
 
 
-def mark_read(ask: ApiRequest) -> dict[str, Any]:
+def mark_read(call: ApiRequest) -> dict[str, Any]:
     """The Owner has read a message of their own; reading an awaited answer ends the wait."""
-    message_id = ask.path["message_id"]
-    _require_mine(ask, ask.services.mail_search.get(message_id))
+    message_id = call.path["message_id"]
+    _require_mine(call, call.services.mail_search.get(message_id))
     query = Query(message_id=message_id, whole=True, polling=False)
-    answer = ask.services.reading.read(ask.me, query)
+    answer = call.services.reading.read(call.me, query)
     return {"message_id": message_id, "unread": answer["unread_remaining"]}
 
 
-def _filters(ask: ApiRequest) -> dict[str, Any]:
-    between = ask.asked("between")
+def _filters(call: ApiRequest) -> dict[str, Any]:
+    between = call.parameter("between")
     if between is not None:
         one, comma, other = between.partition(",")
         if not comma:
             raise InvalidArguments(reason="between names two agents, with a comma")
-        return {"between": (one, other)}  # whoever wrote a file by hand need not be an agent
-    box = ask.asked("box") or "inbox"
+        return {"between": (one, other)}  # the sender of a hand-written file need not be an agent
+    box = call.parameter("box") or "inbox"
     if box not in BOXES:
         raise InvalidArguments(reason=f"box is one of {', '.join(BOXES)}")
-    whose = ask.asked("agent") or ask.me.id
+    whose = call.parameter("agent") or call.me.id
     return {"inbox": {"receiver_id": whose}, "sent": {"sender_id": whose}, "all": {}}[box]
 
 
-def _require_mine(ask: ApiRequest, message: Message) -> None:
-    if message.receiver_id != ask.me.id:
+def _require_mine(call: ApiRequest, message: Message) -> None:
+    if message.receiver_id != call.me.id:
         raise Unauthorized("not_own_mailbox", agent_id=message.receiver_id)

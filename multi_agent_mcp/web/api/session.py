@@ -1,4 +1,4 @@
-"""Where we are and who we are: what every page shows in its frame."""
+"""The session: what every page shows in its frame, and the findings of `doctor`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,27 @@ from multi_agent_mcp import __version__
 from multi_agent_mcp.web.request import ApiRequest
 
 
-def show(ask: ApiRequest) -> dict[str, Any]:
-    """Session, the acting agent, its unread mail, how many requests wait for its word, and its wait-lock."""
-    services = ask.services
-    wait = services.owner_waits.of(ask.me.id)
+def show(call: ApiRequest) -> dict[str, Any]:
+    """Session, the acting agent, its unread mail, how many requests wait for its decision, and its wait-lock."""
+    services = call.services
+    wait = services.owner_waits.of(call.me.id)
     return {
         "session": services.session,
         "language": services.texts.language,
         "version": __version__,
-        "me": {"id": ask.me.id, "role": ask.me.role, "name": ask.me.name},
-        "unread": services.reading.unread_count(ask.me.id),
-        "requests": len(services.approvals.waiting_for(ask.me.id)),
+        "me": {"id": call.me.id, "role": call.me.role, "name": call.me.name},
+        "unread": services.reading.unread_count(call.me.id),
+        "requests": len(services.approvals.waiting_for(call.me.id)),
         "waiting_for": wait.admin_id if wait else None,
+    }
+
+
+def health(call: ApiRequest) -> dict[str, Any]:
+    """The findings, problems first; quarantined files are among them with their reason."""
+    from multi_agent_mcp.notify.tmux.snapshot import probe  # libtmux takes 70 ms to import
+
+    findings = call.services.doctor(probe).examine()
+    return {
+        "findings": [finding.as_answer() for finding in findings],
+        "problems": sum(finding.level == "problem" for finding in findings),
     }

@@ -1,4 +1,4 @@
-"""The picture of the session: one period of it, drawn."""
+"""The timeline of a period, drawn."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ WIDTH = 1_200
 WIDTH_MAX = 8_000
 
 
-def show(ask: ApiRequest) -> dict[str, Any]:
+def show(call: ApiRequest) -> dict[str, Any]:
     """The period `?from=` to `?to=` (default: the whole session) as an SVG `?width=` pixels wide, its clock in `?zone=`
     (default: UTC), in the colours of `?theme=light|dark` (default: the reader's system)."""
-    start, end = (asked_time(name, ask.asked(name)) for name in ("from", "to"))
-    timeline = ask.services.timeline.of(start, end)
-    width = ask.number("width", WIDTH, most=WIDTH_MAX)
-    theme = ask.asked("theme")
+    start, end = (asked_time(name, call.parameter(name)) for name in ("from", "to"))
+    timeline = call.services.timeline.of(start, end)
+    width = call.number("width", WIDTH, most=WIDTH_MAX)
+    theme = call.parameter("theme")
     dark = None if theme not in ("light", "dark") else theme == "dark"
     left, right = plot(width)
     return {
-        "svg": draw(timeline, texts=ask.services.texts, width=width, dark=dark, zone=_zone(ask)),
+        "svg": draw(timeline, texts=call.services.texts, width=width, dark=dark, zone=_zone(call)),
         "from": moment(timeline.start),
         "to": moment(timeline.end),
         "plot": {"left": left, "right": right},
     }
 
 
-def _zone(ask: ApiRequest) -> tzinfo:
+def _zone(call: ApiRequest) -> tzinfo:
     """The time zone by its IANA name; an unknown one counts as UTC."""
     try:
-        return ZoneInfo(ask.asked("zone") or "UTC")
+        return ZoneInfo(call.parameter("zone") or "UTC")
     except (ValueError, OSError, KeyError):
         return UTC

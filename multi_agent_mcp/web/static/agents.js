@@ -1,4 +1,4 @@
-// The team as a tree: who lives, what they do, who waits for whom; and how to stop them.
+// The agents as a tree, with their sessions, tasks and waits; interrupting them.
 
 import { age, api, attempt, chip, face, facts, h, icon, statusChip, t, toast, visible } from "./core.js";
 import { ask } from "./dialogs.js";

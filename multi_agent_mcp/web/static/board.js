@@ -17,7 +17,7 @@ let agents = [];
 const tasks = new Map();
 const titleOf = (task) => visible(task.title);
 
-// ---- looking
+// ---- showing the board
 
 async function look() {
   const assignee = filter.value;
@@ -107,7 +107,7 @@ function showRequests(waiting) {
   requests.prepend(heading);
 }
 
-// ---- changing
+// ---- changing tasks
 
 async function decide(task, approve) {
   const act = (given) => api(`/tasks/${task.task_id}/decision`, { approve, reason: given.reason || null });

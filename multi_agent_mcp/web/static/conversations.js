@@ -30,7 +30,7 @@ async function look() {
   chosen.mark();
 }
 
-// What was said stays where it is, and so does what somebody selected in it.
+// Messages already shown keep their nodes, so that a selection in them survives.
 async function show(id) {
   const { conversation, messages, context, task } = await api(`/conversations/${id}${query({ limit: MOST })}`);
   if (followed.id !== id) followed = { id, talk: h("ol", { class: "talk" }), words: new Map() };
@@ -53,7 +53,7 @@ async function show(id) {
   ];
 }
 
-// The beginning of a message that the answer had no room for, and the whole of it on demand.
+// The beginning of a message whose content the answer had no room for; the rest is fetched on demand.
 function preview(conversation, message) {
   const whole = async () => {
     const answer = await api(`/conversations/${conversation}/messages/${encodeURIComponent(message.id)}`);

@@ -1,4 +1,4 @@
-// What every page shares: words, elements made without markup, the API, times and faces.
+// Shared by all pages: texts, elements made without markup, the API, times, avatars.
 
 export const facts = JSON.parse(document.getElementById("facts").textContent);
 
@@ -7,7 +7,7 @@ export function t(key, values = {}) {
   return text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? values[name] : whole));
 }
 
-// Characters that are not seen but obeyed, as domain/plain.py knows them.
+// Invisible and control characters, the same set as in domain/sanitize.py.
 const HIDDEN = new RegExp(`[${facts.hidden.map(([first, last]) => `\\u{${first.toString(16)}}-\\u{${last.toString(16)}}`).join("")}]`, "gu");
 export const visible = (text) => String(text ?? "").replace(HIDDEN, "\ufffd");
 
@@ -35,7 +35,7 @@ export function icon(name) {
   return element;
 }
 
-// The server renders and sanitizes agents' Markdown (markdown.py); nothing else may come in here.
+// The server renders and sanitizes agents' Markdown (markdown.py); no other HTML may be inserted.
 export function prose(shown) {
   const element = h("div", { class: "prose" });
   element.innerHTML = shown.html;
@@ -67,7 +67,7 @@ export const query = (values) => {
   return given.length ? `?${new URLSearchParams(given)}` : "";
 };
 
-// Runs an act of the person; says why not when it fails. Returns whether it worked.
+// Runs an action of the user; shows the reason when it fails. Returns whether it worked.
 export async function attempt(act) {
   try {
     await act();
@@ -120,7 +120,7 @@ export function took(value) {
   return value < 60 ? t("ago.seconds", { n: value.toFixed(1) }) : t("ago.minutes", { n: (value / 60).toFixed(1) });
 }
 
-// ---- agents' faces
+// ---- agents' avatars
 
 // Neighbours in the alphabet are far apart on the colour wheel (the golden angle).
 function hue(id) {

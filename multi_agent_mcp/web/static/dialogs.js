@@ -10,15 +10,15 @@ export function dialog(title, ...content) {
     h("div", { class: "body" }, ...content),
   );
   box.addEventListener("close", () => box.remove());
-  // A click beside it closes it, but never a form: what was typed would be gone.
+  // A click outside closes it, except a form: its input would be lost.
   box.addEventListener("click", (event) => event.target === box && !box.querySelector("form") && box.close());
   document.body.append(box);
   box.showModal();
   return box;
 }
 
-// A small form. fields: [{name, label, kind: "text"|"long"|"choice", value, options, hint, required}]. `act(values)` is
-// what it is for: should it fail, the form says why and keeps what was typed. Resolves to whether it was done.
+// A small form. fields: [{name, label, kind: "text"|"long"|"choice", value, options, hint, required}]. `act(values)` does
+// the work; when it fails, the form shows the reason and keeps the input. Resolves to whether it was done.
 export function ask(title, fields, submit, act, note) {
   return new Promise((resolve) => {
     let done = false;
@@ -61,7 +61,7 @@ function input(field) {
   return h("input", { ...shared, type: "text", value: field.value ?? "", maxlength: field.most, autocomplete: "off" });
 }
 
-// A menu below a button: [{text, why, act}]; what cannot be chosen says why.
+// A menu below a button: [{text, why, act}]; an entry that cannot be chosen shows why.
 export function menu(button, items, label) {
   document.querySelector(".menu")?.hidePopover();
   const list = h("div", { class: "menu", role: "menu", popover: "auto", "aria-label": label },

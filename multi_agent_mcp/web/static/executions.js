@@ -25,7 +25,7 @@ async function look() {
   chosen.mark();
 }
 
-// Lines are only added: what was selected in the log stays selected.
+// Lines are only appended, so that a selection in the log survives.
 async function show(id) {
   const known = followed.id === id ? followed : { id, next: null, log: h("pre", { class: "log", tabindex: "0" }), head: h("div") };
   const answer = await api(`/executions/${id}/log${query({ offset: known.next })}`);

@@ -1,4 +1,4 @@
-// What stands around every page: its title, the badges, the light.
+// The frame of every page: its title, the badges, the connection light.
 
 import { api } from "./core.js";
 import { watch } from "./live.js";

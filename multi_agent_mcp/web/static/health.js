@@ -1,4 +1,4 @@
-// What doctor finds, and what helps.
+// The findings of doctor and their repairs.
 
 import { api, chip, h, t, visible } from "./core.js";
 import { watch } from "./live.js";

@@ -1,10 +1,10 @@
-// Lists that change in place: a node is kept as long as its item says the same.
+// Lists that change in place: a node is kept while its item is unchanged.
 
 import { api, query } from "./core.js";
 
 export const MOST = 200; // what one answer holds (asking.py)
 
-// The first `number` things of a list that is counted, as one answer.
+// The first `number` items of a paged list, as one answer.
 export async function counted(path, name, number, filters = {}) {
   const found = [];
   let answer;
@@ -38,7 +38,7 @@ export function keyed(parent, items, keyOf, render) {
   }
 }
 
-// These nodes and no others. One that stays is not moved: what is selected, scrolled and focused in it stays so.
+// Makes these the only children. A node that stays is not moved, so selection, scroll position and focus survive.
 export function settle(parent, nodes) {
   const staying = new Set(nodes);
   for (const node of [...parent.children]) if (!staying.has(node)) node.remove();
@@ -47,7 +47,7 @@ export function settle(parent, nodes) {
   });
 }
 
-// What has taken the place of an element that had the focus: the one with the same mark.
+// The replacement of an element that had the focus: the one with the same mark.
 export function marked(parent, { dataset }) {
   return dataset.mark ? parent?.querySelector(`[data-mark="${CSS.escape(dataset.mark)}"]`) : null;
 }

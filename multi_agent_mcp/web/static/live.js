@@ -1,11 +1,11 @@
-// The live connection: a page is told which topics changed, and looks at them anew.
+// The live connection: the server says which topics changed, and the page fetches them again.
 
 import { attempt, facts, query, t } from "./core.js";
 
 const listeners = new Map();
 const failed = new Set(); // looks to be repeated as soon as the console answers again
 
-// Calls `look` now and whenever one of the topics changed; never twice at once, never one too few.
+// Calls `look` now and after every change of one of the topics; never twice at once, and no change is missed.
 export function watch(topics, look) {
   let running = false;
   let again = false;

@@ -16,7 +16,7 @@ let wanted = PAGE;
 let thread = { between: null, wanted: THREAD };
 let opened = { id: null };
 
-// ---- what the list shows stands in the address: #box=…&whose=…&id=…
+// ---- the address holds what the list shows: #box=…&whose=…&id=…
 
 const settings = () => {
   const given = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
@@ -58,7 +58,7 @@ function letterRow(letter) {
     h("span", { class: "second" }, h("bdi", null, visible(letter.subject || letter.preview) || t("messages.no_subject"))));
 }
 
-// ---- one message, its way, and what these two wrote before and after
+// ---- one message, its delivery, and the thread of its two agents
 
 async function show(id) {
   const { message, copies } = await api(`/messages/${id}`);
@@ -81,7 +81,7 @@ async function show(id) {
   ];
 }
 
-// What two agents wrote to each other, newest first; how much of it is shown stays from one of their letters to the next.
+// The thread of two agents, newest first; the number of messages shown is kept when another of them is opened.
 async function betweenThem({ id, sender_id: one, receiver_id: other }) {
   const between = [one, other].sort().join();
   if (thread.between !== between) thread = { between, wanted: THREAD };
@@ -115,7 +115,7 @@ function way(copy) {
     step.reason && h("small", { class: "hint", title: visible(step.reason) }, why(step.reason)))));
 }
 
-// A reason in words; one that nobody has described (a host's screen that a profile of one's own names) says itself.
+// A reason in words; one without a text (a screen named by the user's own host profile) is shown as it is.
 function why(code) {
   const broken = /^failed_(.+)$/s.exec(code);
   if (broken) return t("reason.failed", { error: visible(broken[1]) });
@@ -131,7 +131,7 @@ async function markRead(message) {
   await attempt(async () => badge("messages", (await api(`/messages/${message.id}/read`, {})).unread));
 }
 
-// ---- what a person does
+// ---- actions of the user
 
 document.getElementById("boxes").addEventListener("click", (event) => {
   const { box } = event.target.dataset;

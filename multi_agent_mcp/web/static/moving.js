@@ -1,4 +1,4 @@
-// Moving a card to another column, with a pointer and with keys: allowed columns light up, others say why not.
+// Moving a card to another column, with a pointer and with keys: allowed columns are highlighted, others show the reason.
 
 import { t } from "./core.js";
 
@@ -43,7 +43,7 @@ export function dragged(column, { move, announce }) {
   });
 }
 
-// The card in hand, by keys: left and right aim at a column, Enter or Space drops, Escape puts back.
+// The lifted card, by keys: left and right aim at a column, Enter or Space drops, Escape puts back.
 export function lift(card, task, { columns, move, announce }) {
   const all = [...columns.children];
   let aim = all.indexOf(card.closest(".column"));

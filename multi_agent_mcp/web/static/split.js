@@ -1,4 +1,4 @@
-// Two panes: a list and what is chosen in it. What is chosen stands in the address, so that it can be linked to.
+// Two panes: a list and the chosen item. The address holds its id, so that it can be linked to.
 
 import { h, t } from "./core.js";
 import { marked, settle } from "./lists.js";
@@ -8,8 +8,8 @@ const split = document.getElementById("split");
 const chosen = document.getElementById("chosen");
 const nothing = chosen.firstElementChild;
 
-// `show(id)` resolves to the nodes of the chosen thing; it is looked at anew when one of the topics changed. Where that
-// fails, what is shown of the same thing stays.
+// `show(id)` resolves to the nodes of the chosen item; it is fetched again when one of the topics changed. Should that
+// fail, the nodes shown for it stay.
 export function choosing(topics, show) {
   let current = null;
   let shown = null;

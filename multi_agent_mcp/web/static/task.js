@@ -1,4 +1,4 @@
-// One task in a sheet: everything the board has no room for, kept up to date while it is open.
+// One task in a sheet: its details, kept up to date while the sheet is open.
 
 import { age, api, at, attempt, chip, h, prose, statusChip, t, visible, who } from "./core.js";
 import { dialog, menu } from "./dialogs.js";

@@ -1,4 +1,4 @@
-// One picture of the session; the server draws the period that is asked for, so it stays sharp at any zoom.
+// The timeline; the server draws the requested period, so it stays sharp at any zoom.
 
 import { api, query, visible } from "./core.js";
 import { watch } from "./live.js";
@@ -56,7 +56,7 @@ document.getElementById("periods").addEventListener("click", (event) => {
   event.target.setAttribute("aria-pressed", "true");
 });
 
-// Where in the plot a pointer is, from 0 to 1, and how wide the plot is on the screen.
+// The pointer's position in the plot, from 0 to 1, and how wide the plot is on the screen.
 function part(event) {
   const svg = picture.querySelector("svg");
   const box = svg.getBoundingClientRect();
@@ -92,7 +92,7 @@ picture.addEventListener("pointerdown", (event) => {
   addEventListener("pointerup", end, { once: true });
 });
 
-// ---- hovering, and following what is drawn
+// ---- hovering, and opening what is drawn
 
 const PLACES = { task: (id) => `/#${id}`, message: (id) => `/messages#box=all&id=${id}`, conversation: (id) => `/conversations#${id}`, execution: (id) => `/executions#${id}` };
 

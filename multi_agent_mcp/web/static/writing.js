@@ -3,7 +3,7 @@
 import { api, attempt, facts, t, toast } from "./core.js";
 import { ask } from "./dialogs.js";
 
-// Opens the form; `given` may hold receiver_id, subject and message_type. Resolves once it was sent or dropped.
+// Opens the form; `given` may hold receiver_id, subject and message_type. Resolves when it was sent or cancelled.
 export const compose = (given = {}) => attempt(async () => {
   const { agents } = await api("/agents");
   const others = agents.filter((agent) => agent.id !== facts.me).map((agent) => [agent.id, agent.id]);
@@ -20,7 +20,7 @@ export const compose = (given = {}) => attempt(async () => {
   });
 });
 
-// The key lets a second try, after an answer that got lost, send nothing twice; other words are another message.
+// With the same key a retry after a lost answer sends nothing twice; a changed text is another message.
 function sender(message_type) {
   let tried = null;
   let idempotency_key = null;

@@ -1,6 +1,6 @@
-"""The whole picture: lanes from the top of the hierarchy down, time from left to right.
+"""The drawing: lanes from the top of the hierarchy down, time from left to right.
 
-This module decides what is drawn where; the markup stands in `templates/timeline.svg`, the colours in `timeline.css`.
+This module decides what is drawn where; `templates/timeline.svg` has the markup, `timeline.css` the colours.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from multi_agent_mcp.web.timeline.layout import (
     TOP,
     Band,
     Layout,
+    fitted,
     lay_out,
+    text_width,
 )
 from multi_agent_mcp.web.timeline.scale import Scale
-from multi_agent_mcp.web.timeline.text_width import fitted
-from multi_agent_mcp.web.timeline.text_width import width as _width
 
 FAMILIES: Mapping[str, str] = {
     "task_assign": "assign",
@@ -48,7 +48,7 @@ FAMILIES: Mapping[str, str] = {
     "conversation": "talk",
     "broadcast": "broadcast",
 }
-"""Message type → family, which has a colour; what is not named belongs to `other`."""
+"""Message type → family, which has a colour; all other types belong to `other`."""
 
 NARROWEST = 480.0
 LEFT, HEADING_SIZE, NAME_SIZE, INDENT = 14.0, 14.0, 13.0, 12.0
@@ -62,7 +62,7 @@ Item = dict[str, Any]
 
 def draw(timeline: Timeline, *, texts: Texts, width: float = 1200, dark: bool | None = None, zone: tzinfo = UTC) -> str:
     """An SVG document, `width` pixels wide (at least 480) and as high as it needs. `dark` None follows the reader's
-    system. Everything an agent wrote is text in it; elements with `data-kind` and `data-id` say what they stand for."""
+    system. Everything an agent wrote is text in it; `data-kind` and `data-id` of an element say what it stands for."""
     width = max(width, NARROWEST)
     scale = Scale(timeline.start, timeline.end, *plot(width), zone)
     layout = lay_out(timeline, scale)
@@ -81,7 +81,7 @@ def draw(timeline: Timeline, *, texts: Texts, width: float = 1200, dark: bool | 
             plot=(scale.left, scale.right),
             dense=len(timeline.arrows) * DENSE_PIXELS > scale.right - scale.left,
             heading=heading,
-            one_line=_width(" · ".join(heading), HEADING_SIZE) < width - MARGIN,
+            one_line=text_width(" · ".join(heading), HEADING_SIZE) < width - MARGIN,
             lanes=[_lane(band, layout, texts) for band in layout.bands],
             ticks=list(scale.ticks()),
             conversations=[item for talk in timeline.talks for item in _conversation(talk, layout)],
@@ -95,7 +95,7 @@ def draw(timeline: Timeline, *, texts: Texts, width: float = 1200, dark: bool | 
 
 
 def plot(width: float) -> tuple[float, float]:
-    """From where to where time runs in a picture of this width, in its pixels."""
+    """The left and right end of the time axis in a drawing of this width, in pixels."""
     width = max(width, NARROWEST)
     return min(GUTTER, width * GUTTER_SHARE), width - MARGIN
 
@@ -121,7 +121,7 @@ def _templates() -> Environment:
 
 
 def _heading(timeline: Timeline, scale: Scale, texts: Texts) -> tuple[str, str]:
-    """The period, and how much of what is shown of it."""
+    """The period, and how many messages, tasks and interrupts are shown."""
     start = timeline.start.astimezone(scale.zone)
     length = format_duration(timeline.end - timeline.start)
     counts = texts(
@@ -191,7 +191,7 @@ def _message(arrow: Arrow, layout: Layout) -> Iterator[Item]:
 
 
 def _interrupt(mark: Mark, layout: Layout) -> Iterator[Item]:
-    """A stop sign on the agent's lane, with an arrow from whoever gave it."""
+    """A stop sign on the agent's lane, with an arrow from the agent that gave it."""
     band, by = layout.band(mark.agent_id), layout.band(mark.by) if mark.by else None
     if band is None:
         return
@@ -216,7 +216,7 @@ def _interrupt(mark: Mark, layout: Layout) -> Iterator[Item]:
 
 
 def _bar(bar: Bar, row: int | None, band: Band, scale: Scale) -> Item:
-    """A task on the lane of whoever had it, coloured by status."""
+    """A task on its assignee's lane, coloured by status."""
     extent = _extent(bar.start, bar.end, scale, NARROWEST_BAR)
     spans = [
         {"status": span.status if span.status in TASK_STATUSES else "todo", **_extent(span.start, span.end, scale, 1)}
@@ -247,7 +247,7 @@ def _label(bar: Bar, left: float, right: float, scale: Scale) -> Item | None:
     """The title: inside the bar if it fits, else beside it, else as much of it as fits inside."""
     inside = right - left - (14 if bar.outcome else 8)
     beside = min(scale.right + MARGIN - right - 14, LABEL_PIXELS)
-    is_inside = _width(bar.title, LABEL_SIZE) <= inside or inside >= beside
+    is_inside = text_width(bar.title, LABEL_SIZE) <= inside or inside >= beside
     shown = fitted(bar.title, inside if is_inside else beside, LABEL_SIZE)
     x = left + 5 if is_inside else right + (10 if bar.outcome else 5)
     return {"text": shown, "x": x, "beside": not is_inside} if shown else None
@@ -270,11 +270,11 @@ def _shaft(start: tuple[float, float], end: tuple[float, float], head: float = H
 
 
 def _legend(timeline: Timeline, texts: Texts, right: float, top: float) -> tuple[list[Item], float]:
-    """What the colours mean, only those that occur, wrapped; and where the picture ends."""
+    """The legend, wrapped, of the colours that occur; and the y at which it ends."""
     entries: list[Item] = []
     x, y = LEFT, top
     for kind, name, label in _legend_entries(timeline, texts):
-        room = SWATCH + _width(label, LABEL_SIZE) + 18
+        room = SWATCH + text_width(label, LABEL_SIZE) + 18
         if x > LEFT and x + room > right - LEFT:
             x, y = LEFT, y + LEGEND_LINE
         entries.append({"kind": kind, "name": name, "label": label, "x": x, "y": y})

@@ -1,13 +1,13 @@
-"""Where everything lies: lanes from top to bottom, and each lane's task bars in as few rows as they fit."""
+"""Layout: lanes from top to bottom, and each lane's task bars in as few rows as possible."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from unicodedata import east_asian_width
 
 from multi_agent_mcp.domain.timeline import OTHERS, Bar, Lane, Timeline
 from multi_agent_mcp.web.timeline.scale import Scale
-from multi_agent_mcp.web.timeline.text_width import width
 
 GUTTER, GUTTER_SHARE, MARGIN = 168.0, 0.25, 28.0
 TOP = 66.0
@@ -15,11 +15,12 @@ LINE_ABOVE, LINE_BELOW = 20.0, 20.0  # room around the line that arrows begin an
 ROW, BAR = 20.0, 15.0
 ROWS_MAX = 6
 LABEL_SIZE, LABEL_PIXELS = 11.0, 150.0
+NARROW, WIDE = 0.56, 1.0  # columns in font sizes; rather too wide than too narrow
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A bar and the row it lies in; None: beyond the last row, where it gets no label."""
+    """A bar and its row; None: below the last row, without a label."""
 
     bar: Bar
     row: int | None
@@ -77,7 +78,7 @@ def lay_out(timeline: Timeline, scale: Scale) -> Layout:
 
 def label_room(bar: Bar) -> float:
     """How wide the bar's title is, as far as it is shown."""
-    return min(width(" ".join(bar.title.split()), LABEL_SIZE), LABEL_PIXELS)
+    return min(text_width(" ".join(bar.title.split()), LABEL_SIZE), LABEL_PIXELS)
 
 
 def _pack(bars: Iterable[Bar], scale: Scale) -> Iterable[Placed]:
@@ -94,3 +95,18 @@ def _pack(bars: Iterable[Bar], scale: Scale) -> Iterable[Placed]:
         if row is not None:
             ends[row] = min(reach + 6, scale.right) if right < scale.right else reach + 6
         yield Placed(bar, row)
+
+
+def text_width(text: str, size: float) -> float:
+    """About how many pixels a text of this font size takes."""
+    return size * sum(WIDE if east_asian_width(character) in "WF" else NARROW for character in text)
+
+
+def fitted(text: str, pixels: float, size: float) -> str:
+    """As much of the text as fits, with an ellipsis if something is left out; empty if next to nothing fits."""
+    text = " ".join(text.split())[: int(pixels) + 1]
+    if text_width(text, size) <= pixels:
+        return text
+    while text and text_width(f"{text}…", size) > pixels:
+        text = text[:-1]
+    return f"{text.rstrip()}…" if len(text) > 1 else ""

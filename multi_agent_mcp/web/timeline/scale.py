@@ -1,4 +1,4 @@
-"""Time on the horizontal axis: where a moment lies, and where the axis has its ticks."""
+"""The time axis: moments to pixels, and the ticks."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def test_the_lock_names_whom_the_owner_waits_for(waiting: Services) -> None:
     wait = waiting.owner_waits.of("owner")
     assert wait is not None
     assert (wait.owner_id, wait.admin_id, wait.since, wait.empty_checks) == ("owner", "admin", waiting.clock(), 0)
-    assert waiting.assignments.get(wait.task_id).title == "Build"
+    assert waiting.task_changes.get(wait.task_id).title == "Build"
     assert (waiting.workspace.path / "owner_wait" / "owner.md").is_file()
 
 

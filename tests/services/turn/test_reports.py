@@ -28,9 +28,9 @@ def report(services: Services, task_id: str, kind: str, sender: str = "worker-a"
 
 def test_reading_a_report_applies_it_and_rewrites_the_dashboard(services: Services, task: Task) -> None:
     report(services, task.id, "task_progress", progress=40, checklist=[{"text": "walls", "completed": True}])
-    assert services.assignments.get(task.id).progress == 0
+    assert services.task_changes.get(task.id).progress == 0
     answer = read(services, "admin")
-    applied = services.assignments.get(task.id)
+    applied = services.task_changes.get(task.id)
     assert answer["dashboard_updated"]
     assert (applied.status, applied.progress, applied.status_changed_by) == ("in_progress", 40, "worker-a")
     assert applied.checklist == ({"text": "walls", "completed": True},)
@@ -45,7 +45,7 @@ def test_a_completion_ends_the_task_in_the_assignees_name(
 ) -> None:
     report(services, task.id, kind, summary="all of it")
     read(services, "admin")
-    ended = services.assignments.get(task.id)
+    ended = services.task_changes.get(task.id)
     assert (ended.status, ended.completion_result, ended.completion_summary) == (status, result, "all of it")
     assert ended.status_changed_by == "worker-a"
     assert ended.blocked_reason == ("task_failed!" if kind == "task_failed" else None)
@@ -67,24 +67,24 @@ def test_reports_of_one_answer_are_applied_in_the_order_they_were_sent(
         metadata={"task_id": task.id, "progress": 70},
     )
     assert len(contents(read(services, "admin"))) == 4
-    reported = [entry["progress"] for entry in services.assignments.get(task.id).history if "progress" in entry]
+    reported = [entry["progress"] for entry in services.task_changes.get(task.id).history if "progress" in entry]
     assert reported == [10, 90, 60, 70]
 
 
 def test_a_report_that_is_read_again_counts_once(services: Services, task: Task) -> None:
     report(services, task.id, "task_complete")
     read(services, "admin")
-    done = services.assignments.get(task.id)
+    done = services.task_changes.get(task.id)
     mailbox = services.workspace.mailbox("admin")
     mailbox.mark_read(list(mailbox.hot.entries()), None)
     assert read(services, "admin")["count"] == 1
-    assert services.assignments.get(task.id) == done
+    assert services.task_changes.get(task.id) == done
 
 
 def test_looking_without_marking_applies_nothing(services: Services, task: Task) -> None:
     report(services, task.id, "task_complete")
     assert not read(services, "admin", mark_as_read=False)["dashboard_updated"]
-    assert services.assignments.get(task.id).status == "todo"
+    assert services.task_changes.get(task.id).status == "todo"
 
 
 def test_a_report_that_is_not_the_assignees_changes_nothing_and_is_still_delivered(
@@ -92,7 +92,7 @@ def test_a_report_that_is_not_the_assignees_changes_nothing_and_is_still_deliver
 ) -> None:
     report(services, task.id, "task_complete", sender="worker-b")
     assert contents(read(services, "admin")) == ["task_complete!"]
-    assert services.assignments.get(task.id) == task
+    assert services.task_changes.get(task.id) == task
 
 
 def test_a_final_task_is_left_alone(services: Services, task: Task, clock: Clock) -> None:
@@ -100,7 +100,7 @@ def test_a_final_task_is_left_alone(services: Services, task: Task, clock: Clock
     clock.advance(1)
     report(services, task.id, "task_failed")
     read(services, "admin")
-    assert services.assignments.get(task.id).status == "done"
+    assert services.task_changes.get(task.id).status == "done"
 
 
 @pytest.mark.parametrize("value", ["tsk_000000000000", "", None, 7, ["x"], {"a": 1}, "x" * 300, "tsk_\x00"])
@@ -108,7 +108,7 @@ def test_a_report_about_no_task_blocks_nobody(services: Services, task: Task, va
     send(services, "worker-a", "admin", "odd", message_type="task_complete", metadata={"task_id": value})
     report(services, task.id, "task_complete")
     assert sorted(contents(read(services, "admin"))) == ["odd", "task_complete!"]
-    assert services.assignments.get(task.id).status == "done"
+    assert services.task_changes.get(task.id).status == "done"
 
 
 def test_a_report_cannot_name_a_file_outside_the_tasks(services: Services, task: Task, tmp_path: Path) -> None:
@@ -126,14 +126,14 @@ def test_a_report_cannot_name_a_file_outside_the_tasks(services: Services, task:
 def test_figures_that_make_no_sense_are_left_out(services: Services, task: Task, metadata: dict[str, Any]) -> None:
     report(services, task.id, "task_progress", **metadata)
     read(services, "admin")
-    applied = services.assignments.get(task.id)
+    applied = services.task_changes.get(task.id)
     assert (applied.status, applied.progress, applied.checklist) == ("in_progress", 0, ())
 
 
 def test_a_worker_who_reads_a_report_applies_nothing(services: Services, task: Task) -> None:
     send(services, "worker-a", "worker-b", message_type="task_complete", metadata={"task_id": task.id})
     assert not read(services, "worker-b")["dashboard_updated"]
-    assert services.assignments.get(task.id).status == "todo"
+    assert services.task_changes.get(task.id).status == "todo"
 
 
 def test_progress_written_before_a_task_was_blocked_leaves_it_blocked(
@@ -143,7 +143,7 @@ def test_progress_written_before_a_task_was_blocked_leaves_it_blocked(
     clock.advance(1)
     services.task_changes.set_status(admin, task.id, "blocked", "stop")
     read(services, "admin")
-    after = services.assignments.get(task.id)
+    after = services.task_changes.get(task.id)
     assert (after.status, after.progress, after.blocked_reason) == ("blocked", 50, "stop")
     assert services.notifications.pending("worker-a", "task").interrupts
 
@@ -169,11 +169,11 @@ class TestReportsThatMayNotBeFollowed:
 
     def refused(self, services: Services, task: Task, kind: str, why: str) -> str:
         """Reads the report; the task has kept its status, and its history says why. The reason the Admin is given."""
-        before = services.assignments.get(task.id)
+        before = services.task_changes.get(task.id)
         report(services, task.id, kind, progress=40)
         answer = read(services, "admin")
         (told,) = answer["reports_not_followed"]
-        after = services.assignments.get(task.id)
+        after = services.task_changes.get(task.id)
         assert told["message_id"] == next(item["id"] for item in answer["messages"] if item["content"] == f"{kind}!")
         assert (after.status, after.progress, after.completion_result) == (before.status, 0, None)
         assert after.history[:-1] == before.history
@@ -214,7 +214,7 @@ class TestReportsThatMayNotBeFollowed:
             mailbox = services.workspace.mailbox("admin")
             mailbox.mark_read(list(mailbox.hot.entries()), None)
             assert len(read(services, "admin")["reports_not_followed"]) == 1
-        assert [entry.get("refused") for entry in services.assignments.get(later.id).history].count(
+        assert [entry.get("refused") for entry in services.task_changes.get(later.id).history].count(
             "open_dependencies"
         ) == 1
 
@@ -224,11 +224,11 @@ class TestReportsThatMayNotBeFollowed:
         for item in (later, task):
             report(services, item.id, "task_complete")
             read(services, "admin")
-        assert [services.assignments.get(item.id).status for item in (task, later)] == ["done", "todo"]
+        assert [services.task_changes.get(item.id).status for item in (task, later)] == ["done", "todo"]
         mailbox = services.workspace.mailbox("admin")
         mailbox.mark_read(list(mailbox.hot.entries()), None)
         assert "reports_not_followed" not in read(services, "admin")
-        assert [services.assignments.get(item.id).status for item in (task, later)] == ["done", "done"]
+        assert [services.task_changes.get(item.id).status for item in (task, later)] == ["done", "done"]
 
     def test_the_end_can_be_reported_again_when_it_was_not_followed(
         self, services: Services, task: Task, later: Task, clock: Clock
@@ -241,7 +241,7 @@ class TestReportsThatMayNotBeFollowed:
         clock.advance(1)
         services.assignments.report_completion(worker, later.id, "completed", "ready")
         assert read(services, "admin")["count"] == 2
-        assert [services.assignments.get(item.id).status for item in (task, later)] == ["done", "done"]
+        assert [services.task_changes.get(item.id).status for item in (task, later)] == ["done", "done"]
 
     def test_of_many_the_first_are_told_and_the_answer_keeps_its_size(self, services: Services, admin: Agent) -> None:
         needed = services.task_creation.create(admin, [NewTask(title=f"t{number}") for number in range(40)])
@@ -261,7 +261,7 @@ class TestReportsThatMayNotBeFollowed:
         assert "reports_not_followed" not in read(services, "admin")
         report(services, task.id, "task_complete")
         assert "reports_not_followed" not in read(services, "admin")
-        assert services.assignments.get(task.id).status == "done"
+        assert services.task_changes.get(task.id).status == "done"
 
 
 def test_a_dashboard_that_cannot_be_written_keeps_no_mail_from_its_reader(services: Services, task: Task) -> None:
@@ -270,7 +270,7 @@ def test_a_dashboard_that_cannot_be_written_keeps_no_mail_from_its_reader(servic
     answer = read(services, "admin")
     assert [message["content"] for message in answer["messages"]] == ["task_complete!"]
     assert not answer["dashboard_updated"]
-    assert services.assignments.get(task.id).status == "done"
+    assert services.task_changes.get(task.id).status == "done"
 
 
 def test_an_ordinary_message_leaves_the_dashboard_alone(services: Services) -> None:
