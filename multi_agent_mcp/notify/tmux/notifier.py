@@ -79,8 +79,9 @@ class TmuxNotifier:
         self.clock = clock
 
     def ring(self, agent: Agent, line: str) -> Delivery:
-        """`submitted` when the line was typed and entered, `rung` when it stands there but was not entered,
-        `stored` with the reason when nothing was typed."""
+        """`submitted` when the line was typed and entered, `rung` when it stands there but was not entered, or when an
+        earlier one has just left the composer after a key of ours that nobody had seen working (a human may have
+        cleared it), `stored` with the reason when nothing was typed."""
         try:
             for _ in range(ATTEMPTS - 1):
                 outcome = self._ring(agent, sanitized(line))
@@ -136,7 +137,12 @@ class TmuxNotifier:
             return Delivery("stored", reason)
         if visit.profile.composer is None:
             return self._to_line_reader(visit, line)
-        return finish(visit) if visit.sight.state == OURS else self._to_composer(visit, line)
+        if visit.sight.state == OURS:
+            return finish(visit)
+        if visit.was_entered_late:
+            forget_line(visit)
+            return Delivery("rung", "earlier_line")
+        return self._to_composer(visit, line)
 
     def _visit(self, agent: Agent) -> Attempt | str:
         """One look at the agent's pane; the reason when nothing may be typed there whatever it shows: tmux says so, the

@@ -69,6 +69,7 @@ def enter(visit: Attempt, text: str, until: float, not_before: float = 0.0) -> D
     entered = timedelta(seconds=time.monotonic() - visit.began)
     if (kept := kept_in_composer(visit, tag)) is not None:
         return Delivery("rung", kept, left=True)
+    forget_line(visit)
     return Delivery("submitted", entered_after=entered)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.notify.tmux.client import FACTS_FORMAT, Tmux, parse_facts
-from multi_agent_mcp.notify.tmux.pane_marker import ECHO_SECONDS, OPTION, LineMark, machine_time
+from multi_agent_mcp.notify.tmux.pane_marker import ECHO_SECONDS, KEY_SECONDS, OPTION, LineMark, machine_time
 from multi_agent_mcp.notify.tmux.profiles import Profile, Profiles
 from multi_agent_mcp.notify.tmux.programs import recognise
 from multi_agent_mcp.notify.tmux.screens import UNKNOWN, Sight, classify
@@ -44,6 +44,13 @@ class Attempt:
         """Whether a line was pasted a moment ago that the host has not shown yet."""
         mark = self.mark
         return mark is not None and not mark.keys and not self.sight.shows(mark.tag) and mark.younger_than(ECHO_SECONDS)
+
+    @property
+    def was_entered_late(self) -> bool:
+        """Whether a line has left the composer since a key of ours that nobody has seen working: typed again, it would
+        be there twice."""
+        mark = self.mark
+        return mark is not None and mark.keys > 0 and not self.sight.shows(mark.tag) and mark.younger_than(KEY_SECONDS)
 
     @property
     def has_shown(self) -> bool:
