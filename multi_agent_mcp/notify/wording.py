@@ -19,7 +19,7 @@ _MEANINGS: Mapping[str, str] = {
     "no_codex": "there is no `codex` command on PATH",
     "not_human": "notices on the desktop are for humans",
     "no_desktop": "neither osascript nor notify-send is on PATH",
-    "no_pane": "no pane is registered: start it in tmux with `up` or `serve`, or `agent add --pane`",
+    "no_pane": "no pane is registered: start it in tmux with `up` or `serve`, or `agent set ID --pane %N`",
     "pane_gone": "its pane is closed: start the agent again",
     "pane_changed": "another program runs in its pane now: start the agent again",
     "pane_dead": "the program in its pane has ended",

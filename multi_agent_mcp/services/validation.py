@@ -36,7 +36,7 @@ class Draft:
             raise ContentTooLarge(size=size, limit=content_bytes)
         envelope = len(as_json("subject", self.subject)) + len(metadata)
         if envelope > ENVELOPE_CHARACTERS:
-            raise ContentTooLarge(size=envelope, limit=ENVELOPE_CHARACTERS)
+            raise ContentTooLarge("envelope_too_large", size=envelope, limit=ENVELOPE_CHARACTERS)
         require_choice("message_type", self.message_type, MESSAGE_TYPES)
         require_choice("priority", self.priority, MESSAGE_PRIORITIES)
 

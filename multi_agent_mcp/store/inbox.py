@@ -121,7 +121,7 @@ class Inbox(Generic[R]):
         return list(found.values())
 
     def find(self, named: str) -> tuple[Path, R] | None:
-        """The file with this path in the inbox, else the first with this id; see `Addresses`."""
+        """The file with this path in the inbox, else the oldest with this id; see `Addresses`."""
         return self.addresses(fresh=True).find(named)
 
     def addresses(self, *, fresh: bool = False) -> Addresses[R]:

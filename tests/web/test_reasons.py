@@ -81,6 +81,7 @@ def reasons() -> set[str]:
 def test_the_words_of_the_doorbell_are_seen() -> None:
     assert {"no_pane", "human_typing", "pane_gone", "vim_normal", "codex_failed", "already_sent"} <= reasons()
     assert {code for code in reasons() if meaning(code) != code} > {"no_hook", "shell", "draft"}
+    assert "`agent set ID --pane %N`" in meaning("no_pane")  # `agent add` refuses who is registered
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

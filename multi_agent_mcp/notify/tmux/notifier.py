@@ -73,8 +73,9 @@ class TmuxNotifier(Channel):
         self.clock = clock
 
     def ring(self, agent: Agent, line: str) -> Delivery:
-        """`submitted` when the line was typed and entered, `rung` when it stands there but was not entered,
-        `stored` with the reason when nothing was typed."""
+        """`submitted` when the line was typed and entered, `rung` when it stands there but was not entered, or when an
+        earlier one has just left the composer after a key of ours that nobody had seen working (a human may have
+        cleared it), `stored` with the reason when nothing was typed."""
         try:
             for _ in range(ATTEMPTS - 1):
                 outcome = self._ring(agent, sanitized(line))
@@ -130,7 +131,12 @@ class TmuxNotifier(Channel):
             return Delivery("stored", reason)
         if attempt.profile.composer is None:
             return self._to_line_reader(attempt, line)
-        return finish(attempt) if attempt.shown.state == OURS else self._to_composer(attempt, line)
+        if attempt.shown.state == OURS:
+            return finish(attempt)
+        if attempt.was_entered_late:
+            clear_marker(attempt)
+            return Delivery("rung", "earlier_line")
+        return self._to_composer(attempt, line)
 
     def _attempt(self, agent: Agent) -> Attempt | str:
         """Begins with a snapshot of the agent's pane. The reason when nothing may be typed there, whatever it shows:

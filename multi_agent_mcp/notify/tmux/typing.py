@@ -74,6 +74,14 @@ class Attempt:
         return pasted and marker is not None and not self.shown.has_line(marker.tag)
 
     @property
+    def was_entered_late(self) -> bool:
+        """Whether a line has left the composer since a key of ours that nobody has seen working: typed again, it would
+        be there twice."""
+        marker = self.marker
+        pressed = marker is not None and marker.keys > 0 and marker.younger_than(KEY_SECONDS)
+        return pressed and marker is not None and not self.shown.has_line(marker.tag)
+
+    @property
     def has_echoed(self) -> bool:
         """Whether the screen says from now on what has become of the line, so that the marker is of no use."""
         return self.marker is not None and not self.marker.keys and self.shown.has_line(self.marker.tag)
@@ -113,6 +121,7 @@ def enter(attempt: Attempt, text: str, until: float, not_before: float = 0.0) ->
     entered = timedelta(seconds=time.monotonic() - attempt.began)
     if (reason := _unverified(attempt, tag)) is not None:
         return Delivery("rung", reason, left=True)
+    clear_marker(attempt)  # one with keys pressed now always means that their effect was not seen
     return Delivery("submitted", entered_after=entered)
 
 

@@ -114,7 +114,10 @@ class Messages:
     def _messages(self, sender: Agent, draft: Draft, receivers: list[str]) -> list[Message]:
         now = self.clock()
         whole = new_message_id()
-        broadcast = {} if draft.receiver_id is not None else {"broadcast_id": whole}
+        # Only a broadcast of this call has the key: who forwards metadata must not send a copy of another's broadcast.
+        metadata = {key: value for key, value in draft.metadata.items() if key != "broadcast_id"}
+        if draft.receiver_id is None:
+            metadata["broadcast_id"] = whole
         return [
             Message(
                 id=whole if draft.receiver_id is not None else new_message_id(like=whole),
@@ -124,7 +127,7 @@ class Messages:
                 priority=draft.priority,
                 subject=draft.subject,
                 created_at=now,
-                metadata={**draft.metadata, **broadcast},
+                metadata=metadata,
                 content=draft.content,
             )
             for receiver_id in receivers

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import MessageNotFound, Unauthorized
@@ -51,13 +52,17 @@ class DeliveryTracking:
         ]
 
     def _copies(self, message_id: str) -> list[tuple[Path, Message]]:
-        """The message with this id, or all copies of the broadcast with this id, from every mailbox."""
+        """The message with this id, or all copies of the broadcast with this id, from every mailbox. The copies share
+        its first digits: what merely names it in its metadata is none."""
+
+        def wanted(message: Message) -> bool:
+            copied = message.metadata.get("broadcast_id") == message_id and id8(message.id) == id8(message_id)
+            return copied or message.id == message_id
+
         return [
             found
             for agent_id in self.agents.registry.all()
-            for found in self.workspace.mailbox(agent_id).find_all(
-                lambda message: message_id in (message.id, message.metadata.get("broadcast_id")), like=message_id
-            )
+            for found in self.workspace.mailbox(agent_id).find_all(wanted, like=message_id)
         ]
 
     def progress(self, messages: Iterable[Message]) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from multi_agent_mcp.errors import InvalidStatusTransition, Refusal, StorageErro
 from multi_agent_mcp.services.overview.dashboard import Dashboard
 from multi_agent_mcp.services.tasks.changes import require_startable
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.texts import catalogue
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class Reports:
                 task_id = entity_id("tsk", message.metadata.get("task_id"))
                 self.workspace.tasks.update(task_id, self._change(message, refused))
             except Refusal as refusal:
-                logger.warning("report %s was not applied: %s", message.id, refusal)
+                logger.warning("report %s was not applied: %s", message.id, _in_words(refusal))
         return refused
 
     def dashboard_after(self, reader: Agent, messages: Iterable[Message]) -> bool:
@@ -53,7 +54,7 @@ class Reports:
         try:
             self.dashboard.write()
         except StorageError as refusal:
-            logger.warning("the dashboard was not rewritten: %s", refusal)
+            logger.warning("the dashboard was not rewritten: %s", _in_words(refusal))
             return False
         return True
 
@@ -80,6 +81,11 @@ class Reports:
         if begins or task.approval_status != "approved":
             require_startable(self.workspace, task)
         return outcome
+
+
+def _in_words(refusal: Refusal) -> str:
+    """As a log of the server says it: in English whatever the session speaks."""
+    return catalogue("en").sentence(refusal)
 
 
 def _outcome(task: Task, message: Message, change: Change) -> Task:

@@ -211,6 +211,21 @@ def test_a_host_that_has_not_heard_our_key_yet_gets_no_second_one(stage: Stage, 
     assert submitted(Log(seat.log).read())[before:] == [f"{LINE} #m4n7"]
 
 
+def test_a_line_that_our_late_key_has_entered_is_not_typed_again(stage: Stage, seat: Seat) -> None:
+    before = len(submitted(Log(seat.log).read()))
+    os.write(seat.keyboard, b"\x1b[200~" + f"{LINE} #p6q8".encode() + b"\x1b[201~")
+    comes_to(stage, seat, "our_line")
+    with hard_at_work(seat):
+        assert notifier().finish(agent(stage, seat)) == Delivery("stored", "not_submitted")
+    comes_to(stage, seat, "idle")
+    assert notifier().finish(agent(stage, seat)) == Delivery("stored", "line_gone")
+    assert notifier().ring(agent(stage, seat), LINE) == Delivery("rung", "earlier_line")
+    assert submitted(Log(seat.log).read())[before:] == [f"{LINE} #p6q8"]
+    for _ in range(2):  # that stood for one ring, and a key that was seen to work stands for none
+        comes_to(stage, seat, "idle")
+        assert notifier().ring(agent(stage, seat), LINE).state == "submitted"
+
+
 def test_a_line_that_is_left_comes_to_an_end_by_itself_although_its_mail_was_read(stage: Stage, seat: Seat) -> None:
     before = len(submitted(Log(seat.log).read()))
     workspace, chain = stage.workspace, ChannelChain({"tmux": notifier})

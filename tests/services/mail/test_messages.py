@@ -26,8 +26,9 @@ from multi_agent_mcp.errors import (
 )
 from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.store.idempotency import REMEMBERED_DAYS
+from multi_agent_mcp.texts import catalogue
 from tests.conftest import Clock
-from tests.services.support import contents, mail, read, send, size, unread
+from tests.services.support import by_hand, contents, mail, read, send, size, unread
 
 
 def test_keys_that_are_old_are_forgotten_by_themselves_once_a_day(services: Services) -> None:
@@ -165,6 +166,18 @@ def test_subject_and_metadata_that_are_accepted_always_fit_into_an_answer(
         assert answer["messages"][0]["subject"] == fields.get("subject", "")
 
 
+@pytest.mark.parametrize(
+    ("language", "words"), [("en", "Subject and metadata are too large"), ("ja", "件名とメタデータが大きすぎます")]
+)
+@pytest.mark.parametrize("fields", [{"subject": "x" * 5000}, {"metadata": {"k": "x" * 5000}}])
+def test_a_subject_or_metadata_too_large_is_not_called_content(
+    services: Services, fields: dict[str, Any], language: str, words: str
+) -> None:
+    with pytest.raises(ContentTooLarge) as refused:
+        send(services, "admin", "worker-a", **fields)
+    assert catalogue(language).sentence(refused.value).startswith(words)
+
+
 def test_a_broadcast_is_one_file_for_everybody_else_and_shares_an_id(services: Services, recorder: Recorder) -> None:
     sent = send(services, "admin", None, "all hands", message_type="broadcast")
     assert sorted(sent.receiver_ids) == ["owner", "worker-a", "worker-b"]
@@ -174,6 +187,30 @@ def test_a_broadcast_is_one_file_for_everybody_else_and_shares_an_id(services: S
     assert len({message.id for message in messages} | {sent.message_id}) == 4
     assert {path.name for path in mail(services)} == {f"20261121_214601_{sent.message_id[:8]}.md"}
     assert sorted(name for name, _ in recorder.rings) == ["owner", "worker-a", "worker-b"]
+
+
+@pytest.mark.parametrize("shared", ["zz", None, ["x"], "x" * 300])
+def test_a_broadcast_id_that_was_handed_in_is_no_part_of_a_single_message(
+    services: Services, admin: Agent, shared: Any
+) -> None:
+    sent = send(services, "admin", "worker-a", metadata={"broadcast_id": shared, "task_id": "kept"})
+    ((_, message),) = services.workspace.mailbox("worker-a").unread()
+    assert (message.id, message.metadata) == (sent.message_id, {"task_id": "kept"})
+    assert services.tracking.status(admin, sent.message_id)["receiver_id"] == "worker-a"
+    assert [step["id"] for step in services.tracking.trace(sent.message_id)] == [sent.message_id]
+
+
+def test_a_message_with_the_metadata_of_somebodys_broadcast_is_no_copy_of_it(services: Services, admin: Agent) -> None:
+    broadcast = send(services, "admin", None, "all hands", message_type="broadcast").message_id
+    before = services.tracking.status(admin, broadcast)
+    forwarded = [
+        send(services, sender, "owner", metadata={"broadcast_id": broadcast}) for sender in ("admin", "worker-a")
+    ]
+    metadata = {"broadcast_id": broadcast}
+    by_hand(services, "worker-b", "forged.md", f"---\nsender_id: worker-a\nmetadata: {metadata}\n---\n\nforged")
+    assert services.tracking.status(admin, broadcast) == before
+    assert len(services.tracking.trace(broadcast)) == 3
+    assert broadcast not in {sent.message_id for sent in forwarded}
 
 
 def test_a_broadcast_needs_somebody_else(services: Services) -> None:

@@ -111,13 +111,17 @@ def test_a_report_about_no_task_blocks_nobody(services: Services, task: Task, va
     assert services.task_changes.get(task.id).status == "done"
 
 
-def test_a_report_cannot_name_a_file_outside_the_tasks(services: Services, task: Task, tmp_path: Path) -> None:
+def test_a_report_cannot_name_a_file_outside_the_tasks(
+    services: Services, task: Task, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     precious = tmp_path / "README.md"
     precious.write_text("# not a task\n")
     report(services, "../../../../README", "task_complete")
     report(services, "../../ipc/admin/x", "task_complete")
     read(services, "admin")
     assert precious.read_text() == "# not a task\n"
+    assert "Invalid id '../../ipc/admin/x': it must be tsk_ and 12 hexadecimal characters." in caplog.text
+    assert "value=" not in caplog.text
 
 
 @pytest.mark.parametrize(

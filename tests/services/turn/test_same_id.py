@@ -6,12 +6,14 @@ from __future__ import annotations
 import itertools
 import os
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from multi_agent_mcp.bootstrap import Services
+from tests.conftest import Clock
 from tests.services.support import by_hand, contents, read, send, unread
 from tests.services.tasks_support import dies, open_session
 
@@ -120,6 +122,34 @@ def test_a_copy_of_a_message_takes_nothing_from_the_original(services: Services)
     found = pages(services, 1, "id")
     assert [item["content"] for item in found] == ["original"] * 2
     assert found[0]["id"] != found[1]["id"]
+
+
+@pytest.mark.parametrize("second", ["2026-10-21", "2026-11-21", "2026-12-21"])
+@pytest.mark.parametrize("moves", [("1.md",), ("0.md",), ("1.md", "0.md"), ("0.md", "1.md")])
+def test_an_id_leads_to_the_same_file_whatever_was_archived_since(
+    services: Services, clock: Clock, second: str, moves: tuple[str, ...]
+) -> None:
+    for name, day in (("0.md", "2026-11-21"), ("1.md", second)):
+        header = f"---\nid: template\nsender_id: of-{name}\ncreated_at: '{day}T12:00:00.000000Z'\n---\n\n"
+        by_hand(services, "worker-a", name, header + "body")
+    shown = {item["id"]: item["sender_id"] for item in read(services, "worker-a", mark_as_read=False)["messages"]}
+    mailbox = services.workspace.mailbox("worker-a")
+    for name in moves:
+        mailbox.mark_read([name], clock())
+        assert mailbox.archive_older(clock() + timedelta(seconds=1)) == 1
+    (again,) = read(services, "worker-a", message_id="template")["messages"]
+    assert (again["id"], again["sender_id"]) == ("template", shown["template"])
+
+
+def test_a_file_whose_id_an_archived_one_has_is_told_from_it(services: Services) -> None:
+    twins(services, 1, more="sender_id: earlier\n")
+    read(services, "worker-a")
+    services.workspace.mailbox("worker-a").archive_read(keep=0, above=0)
+    twins(services, 1, more="sender_id: later\n")
+    (later,) = read(services, "worker-a")["messages"]
+    assert (later["id"], later["duplicate_of"]) == ("0.md", "template")
+    found = [read(services, "worker-a", message_id=named)["messages"][0] for named in ("0.md", "template")]
+    assert [item["sender_id"] for item in found] == ["later", "earlier"]
 
 
 def test_an_id_that_looks_like_anothers_file_name_leads_to_the_right_file(services: Services) -> None:
