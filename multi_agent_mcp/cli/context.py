@@ -22,9 +22,21 @@ from multi_agent_mcp.domain.sanitize import one_line, sanitize
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, Texts, catalogue
 
+
+def _not_empty(value: str | None) -> str | None:
+    if value == "":
+        raise typer.BadParameter("it is empty")
+    return value
+
+
 Root = Annotated[
     str | None,
-    typer.Option("--root", metavar="DIR", help="The root directory (default: the nearest .multi-agent-mcp)."),
+    typer.Option(
+        "--root",
+        metavar="DIR",
+        callback=_not_empty,
+        help="The root directory (default: the nearest .multi-agent-mcp).",
+    ),
 ]
 Session = Annotated[
     str | None, typer.Option("--session", metavar="NAME", help="The session (default: the only one there is).")
@@ -46,7 +58,7 @@ class SessionContext:
     def me(self) -> Agent:
         """Who acts: `--as`, else the Owner."""
         agents = self.services.agents
-        return agents.get(self._acting) if self._acting else agents.owner()
+        return agents.owner() if self._acting is None else agents.get(self._acting)
 
     def show(self, answer: dict[str, Any], lines: Iterable[str]) -> None:
         """Prints the answer as JSON, or the lines for people."""
@@ -68,11 +80,11 @@ def session_context(
     try:
         environment = read_environment()
         where = find_root(root or environment.root, Path.cwd())
-        services = open_session(where, find_session(session or environment.session, where))
+        services = open_session(where, find_session(environment.session if session is None else session, where))
         texts = services.texts
         services.agents.publish_keys()
         services.operations.finish()
-        context = SessionContext(services, acting or None, as_json=as_json)
+        context = SessionContext(services, acting, as_json=as_json)
         yield context
     except Refusal as refusal:
         # One JSON object is all a program expects: what fails after the answer is said on stderr.

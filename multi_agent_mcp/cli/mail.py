@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from typing import Annotated, Any
 
 import typer
@@ -24,7 +25,7 @@ from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.errors import MessageNotFound
+from multi_agent_mcp.errors import MessageNotFound, StorageError
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 
@@ -78,8 +79,9 @@ def read(
     as_json: Json = False,
 ) -> None:
     """Print unread mail and mark it read. Mail of another agent is gone for that agent then: use --peek to look."""
-    with session_context(root, session, agent or acting, as_json=as_json) as context:
-        context.services.sessions.recover(context.me.id)
+    with session_context(root, session, acting if agent is None else agent, as_json=as_json) as context:
+        with suppress(StorageError) if peek else nullcontext():  # a tree that cannot be written can be looked at
+            context.services.sessions.recover(context.me.id)
         query = Query(
             unread_only=not everything,
             mark_as_read=not peek,
@@ -105,7 +107,7 @@ def unread(
     as_json: Json = False,
 ) -> None:
     """Count unread mail."""
-    with session_context(root, session, agent or acting, as_json=as_json) as context:
+    with session_context(root, session, acting if agent is None else agent, as_json=as_json) as context:
         count = context.services.reading.unread_count(context.me.id)
         context.show({"agent_id": context.me.id, "unread_count": count}, [str(count)])
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.cli.team import examples_directory, open_team
+from multi_agent_mcp.errors import AlreadyExists
 from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
 from multi_agent_mcp.system.file_events import Changes, Watch
 
@@ -44,8 +45,8 @@ class Stage:
         self.root = directory / ".multi-agent-mcp"
         self.keep = keep
         self._team = read_team(examples_directory() / team_file)
-        self._sockets = Path(tempfile.mkdtemp(prefix="mam-", dir="/tmp"))
-        self.socket = self._sockets / "tmux"
+        if (path := self.root / (self._team.session or "demo")).exists():
+            raise AlreadyExists(name=path)  # somebody's team, with mail and tasks of its own
 
     def __enter__(self) -> Self:
         for number in ENDING:
@@ -53,6 +54,8 @@ class Stage:
         session = self._team.session or "demo"
         create_session(self.root, session, self._team, None)
         add_missing(self.services.agents, self._team)
+        self._sockets = Path(tempfile.mkdtemp(prefix="mam-", dir="/tmp"))  # last: nobody tidies up for one who raises
+        self.socket = self._sockets / "tmux"
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -26,6 +26,7 @@ from multi_agent_mcp.notify.tmux.client import GONE, PANE_ID, Tmux
 from multi_agent_mcp.notify.tmux.profiles import Profile, Profiles
 from multi_agent_mcp.notify.tmux.programs import recognise
 from multi_agent_mcp.notify.tmux.screens import (
+    DRAFT,
     IDLE,
     MARK,
     OURS,
@@ -203,9 +204,18 @@ def _untypeable(visit: Attempt) -> str | None:
     """The reason for a screen that is not to be typed into, or None."""
     if visit.sight.state in TYPEABLE and visit.awaits_echo:
         return NOT_ECHOED  # a second line would be merged with the first
-    if visit.profile.composer is None or visit.sight.state in (*TYPEABLE, OURS):
+    if visit.profile.composer is None:
+        return DRAFT if _has_draft(visit.seen) else None
+    if visit.sight.state in (*TYPEABLE, OURS):
         return None
     return UNKNOWN_SCREEN if visit.sight.state == UNKNOWN else visit.sight.state
+
+
+def _has_draft(seen: PaneSnapshot) -> bool:
+    """Whether a human may have begun a line before a program that has no composer: a client of theirs shows the pane,
+    and something stands in the cursor's line, be it a prompt."""
+    screen = seen.screen
+    return seen.last_key > 0 and (screen.cursor_x > 0 or bool(screen.rows[screen.cursor_y].strip()))
 
 
 def _server(agent: Agent) -> Tmux:

@@ -21,7 +21,7 @@ from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.notify.tmux.client import Tmux
 from multi_agent_mcp.system.disk import storage_errors
 
-MARK = "multi_agent_mcp"
+MARK = "@multi_agent_mcp"
 USABLE = (None, "copy_mode", "synchronized", "input_off", "unknown_host")
 """Answers of `probe` by which the program of a pane runs."""
 

@@ -18,6 +18,7 @@ CHECKS: dict[str, Check] = {
     "keys": people.keys,
     "hierarchy": people.hierarchy,
     "panes": people.panes,
+    "hosts": people.hosts,
     "links": tree.links,
     "modes": tree.modes,
     "unreadable": tree.unreadable,
@@ -69,7 +70,12 @@ class Doctor:
             found.extend(check(self.patient))
         except OSError as error:
             refusal = StorageError(path=name, reason=error.strerror or str(error))
-            found.append(Finding(name, PROBLEM, "-", str(refusal)))
+            found.append(self._broken(name, refusal))
         except Refusal as refusal:
-            found.append(Finding(name, PROBLEM, "-", str(refusal)))
+            found.append(self._broken(name, refusal))
         return found
+
+    def _broken(self, name: str, refusal: Refusal) -> Finding:
+        storage = isinstance(refusal, StorageError)
+        repair = "let this user write to the session directory; see that its disk is well" if storage else ""
+        return Finding(name, PROBLEM, "-", self.patient.said(refusal), repair)

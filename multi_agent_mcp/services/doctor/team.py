@@ -31,7 +31,7 @@ def keys(patient: CheckContext) -> Iterator[Finding]:
             key = patient.agents.stored_key(agent_id)
         except Refusal as refusal:
             missing = not patient.workspace.key_path(agent_id).is_file()
-            reason = "the key file is missing" if missing else str(refusal)
+            reason = "the key file is missing" if missing else patient.said(refusal)
             yield Finding("keys", PROBLEM, agent_id, reason, f"restore secrets/{name}")
             continue
         if not is_passkey_of(agent, key):
@@ -50,7 +50,7 @@ def hierarchy(patient: CheckContext) -> Iterator[Finding]:
         try:
             list(superiors(agent_id, agents))
         except Refusal as refusal:
-            yield Finding("hierarchy", PROBLEM, agent_id, str(refusal), "mend parent_id in agents.json")
+            yield Finding("hierarchy", PROBLEM, agent_id, patient.said(refusal), "mend parent_id in agents.json")
 
 
 def panes(patient: CheckContext) -> Iterator[Finding]:
@@ -62,6 +62,15 @@ def panes(patient: CheckContext) -> Iterator[Finding]:
                 yield Finding("panes", NOTE, agent.id, "no pane is registered", repair)
         elif reason := patient.probe(agent):
             yield Finding("panes", NOTE, agent.id, f"pane {agent.pane_id}: {reason}", _repair(agent, reason))
+
+
+def hosts(patient: CheckContext) -> Iterator[Finding]:
+    """Agents whose `host` no profile describes: nothing is typed into their panes."""
+    for agent in patient.agents.all().values():
+        if agent.host is not None and agent.host not in patient.hosts:
+            named = f"multi-agent-mcp agent set {agent.id} --host NAME ({', '.join(sorted(patient.hosts))})"
+            repair = f"{named}; or describe its screen in hosts/NAME.yaml beside the sessions (docs/hosts.md)"
+            yield Finding("hosts", NOTE, agent.id, f"no profile is named {agent.host!r:.60}", repair)
 
 
 def _repair(agent: Agent, reason: str) -> str:
