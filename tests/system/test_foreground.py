@@ -75,7 +75,7 @@ def test_a_process_that_replaces_itself_is_another_one(table: ProcessTable) -> N
 
 @pytest.mark.parametrize("table", TABLES)
 def test_a_process_of_another_session_reads_the_terminal_by_its_standard_input(table: ProcessTable) -> None:
-    apart = "import os; os.setsid(); os.execlp('sleep', 'sleep', {})"
+    apart = "import os; os.setsid(); os.execlp('sleep', 'sleep', '{}')"
     own, other = (f'{sys.executable} -c "{apart.format(seconds)}"' for seconds in (61, 62))
     with terminal(f"{own} <&0 & {other} </dev/null & exec cat") as (pid, _):
         wait_until(lambda: names(foreground(pid, table)) == ("cat", ["cat", "sleep"]), "both read")
