@@ -11,17 +11,23 @@ from multi_agent_mcp.environment import take_passkey
 
 def main() -> None:
     """The command line. What the operating system refuses outside the store (a full disk behind `>`, a reader that has
-    gone) is one sentence and exit code 1, too."""
-    _prepare_streams()
+    gone) is one sentence and exit code 1, too; it says so when the command itself was carried out."""
+    _prepare_streams(serving=sys.argv[1:2] == ["serve"])
+    is_done = False
     try:
         try:
             _run(sys.argv[1:], take_passkey())
+            is_done = True
+        except SystemExit as ending:
+            is_done = not ending.code
+            raise
         finally:
             if sys.stdout is not None:  # None: it was closed from the start
                 sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more at its end
-        sys.stderr.write(f"multi-agent-mcp: storage_error: {error.strerror or error}\n")
+        done = "done, but standard output cannot be written: " if is_done else ""
+        sys.stderr.write(f"multi-agent-mcp: storage_error: {done}{error.strerror or error}\n")
         sys.exit(1)
 
 
@@ -40,12 +46,16 @@ def _run(arguments: list[str], passkey: str | None) -> None:
         app()
 
 
-def _prepare_streams() -> None:
+def _prepare_streams(*, serving: bool) -> None:
     """Makes the standard streams ones that every command can rely on.
 
     The number of a closed one would go to the next file that is opened, and what is meant for people would end up in
-    it; Python has None in its place. Characters that an encoding does not have are replaced, not refused.
+    it; Python has None in its place. Characters that an encoding does not have are replaced, not refused. `serve`
+    refuses to start without standard input or output, so it gets nothing in their place.
     """
+    if serving and (sys.stdin is None or sys.stdout is None):
+        sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+        return
     sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115 - it stays open as long as we run
     is_closed = sys.stdout is None
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115

@@ -273,6 +273,9 @@ class Services:
 
     def doctor(self, probe: Callable[[Agent], str | None]) -> Doctor:
         """`probe` says why an agent's pane cannot be rung."""
+        from multi_agent_mcp.notify.tmux.profiles import load_profiles  # only doctor needs it: servers start without
+
+        profiles = load_profiles(self.root / "hosts").named.values()
         return Doctor(
             CheckContext(
                 self.workspace,
@@ -284,6 +287,8 @@ class Services:
                 self.signatures,
                 self.operations,
                 probe,
+                [profile.name for profile in profiles if not profile.never],
+                self.texts,
             )
         )
 

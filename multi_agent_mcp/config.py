@@ -67,10 +67,10 @@ def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
     out when the process began; see `environment.take_passkey`. The tests set `_CHECK_LOCKS` for the processes they
     start; see `store/files/locks.py`."""
     return Environment(
-        root=environ.get(f"{ENV}ROOT"),
-        session=environ.get(f"{ENV}SESSION"),
-        agent=environ.get(f"{ENV}AGENT"),
-        purpose=environ.get(f"{ENV}PURPOSE"),
+        root=environ.get(f"{ENV}ROOT") or None,  # an empty variable counts as none, as in most programs
+        session=environ.get(f"{ENV}SESSION") or None,
+        agent=environ.get(f"{ENV}AGENT") or None,
+        purpose=environ.get(f"{ENV}PURPOSE") or None,
         pane=_pane(environ),
         check_locks=bool(environ.get(f"{ENV}CHECK_LOCKS")),
     )
@@ -112,12 +112,14 @@ def find_root(given: str | None, start: Path) -> Path:
 
 def find_session(given: str | None, root: Path) -> str:
     """The session: as given, else the only one there is."""
-    if given:
+    if given is not None:
         return given
     names = session_names(root)
     if len(names) == 1:
         return names[0]
-    raise NoSuchSession("which_session", names=", ".join(names) or "-", root=root.name)
+    if not names:
+        raise NoSuchSession("no_session_yet", root=root.name)
+    raise NoSuchSession("which_session", names=", ".join(names), root=root.name)
 
 
 def session_names(root: Path) -> list[str]:

@@ -22,9 +22,21 @@ if TYPE_CHECKING:
     from multi_agent_mcp.bootstrap import Services
     from multi_agent_mcp.domain.agent import Agent
 
+
+def _not_empty(value: str | None) -> str | None:
+    if value == "":
+        raise typer.BadParameter("it is empty")
+    return value
+
+
 Root = Annotated[
     str | None,
-    typer.Option("--root", metavar="DIR", help="The root directory (default: the nearest .multi-agent-mcp)."),
+    typer.Option(
+        "--root",
+        metavar="DIR",
+        callback=_not_empty,
+        help="The root directory (default: the nearest .multi-agent-mcp).",
+    ),
 ]
 Session = Annotated[
     str | None, typer.Option("--session", metavar="NAME", help="The session (default: the only one there is).")
@@ -52,8 +64,8 @@ class SessionContext:
     def agent(self, agent_id: str | None) -> Agent:
         """The agent with this id; without one, who acts."""
         agents = self.services.agents
-        chosen = agent_id or self.acting
-        return agents.get(chosen) if chosen else agents.owner()
+        chosen = self.acting if agent_id is None else agent_id
+        return agents.owner() if chosen is None else agents.get(chosen)
 
     def answer(self, answer: dict[str, Any], lines: Iterable[str]) -> None:
         """Prints the answer as JSON, or the lines for people."""
@@ -103,11 +115,11 @@ def open_context(
     try:
         environment = read_environment()
         where = find_root(root or environment.root, Path.cwd())
-        services = open_session(where, find_session(session or environment.session, where))
+        services = open_session(where, find_session(environment.session if session is None else session, where))
         texts = services.texts
         services.agents.publish_keys()
         services.operations.finish()
-        context = SessionContext(services, acting or None, as_json=as_json)
+        context = SessionContext(services, acting, as_json=as_json)
         yield context
     except Refusal as refusal:
         # A program expects one JSON object: what fails after the answer goes to standard error.

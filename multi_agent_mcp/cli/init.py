@@ -47,7 +47,7 @@ def _make_session(
     environment = read_environment()
     where = find_root(root or environment.root, Path.cwd())
     parsed = read_team(team)
-    name = session or environment.session or parsed.session
+    name = next((found for found in (session, environment.session, parsed.session) if found is not None), None)
     if name is None:
         raise InvalidArguments("bad_team", reason="it names no session; give one with --session")
     if language is not None and language not in LANGUAGES:

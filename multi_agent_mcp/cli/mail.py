@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.errors import MessageNotFound
+from multi_agent_mcp.errors import MessageNotFound, StorageError
 from multi_agent_mcp.services.validation import Draft
 
 EVERYBODY = "all"
@@ -65,7 +66,8 @@ def read(
     from multi_agent_mcp.services.turn.reading import Query
 
     me = context.agent(agent)
-    context.services.sessions.recover(me.id)
+    with suppress(StorageError) if peek else nullcontext():  # a tree that cannot be written can be looked at
+        context.services.sessions.recover(me.id)
     query = Query(
         unread_only=not everything,
         mark_as_read=not peek,

@@ -82,12 +82,20 @@ def main(arguments: Sequence[str], passkey: str | None = None) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="multi-agent-mcp serve", description=HELP, allow_abbrev=False)
-    parser.add_argument("--root", metavar="DIR", help="the root directory (default: the nearest .multi-agent-mcp)")
+    parser.add_argument(
+        "--root", metavar="DIR", type=_not_empty, help="the root directory (default: the nearest .multi-agent-mcp)"
+    )
     parser.add_argument("--session", metavar="NAME", help="the session (default: the only one there is)")
     parser.add_argument("--agent", metavar="ID", help="the agent this process is; without it: authenticate first")
     parser.add_argument("--purpose", help=f"one of {', '.join(PURPOSES)} (default: by what waits)")
     parser.add_argument("--language", help=f"one of {', '.join(LANGUAGES)} (default: the session's)")
     return parser
+
+
+def _not_empty(value: str) -> str:
+    if not value:
+        raise argparse.ArgumentTypeError("it is empty")
+    return value
 
 
 def _require_stdio() -> None:
@@ -102,7 +110,8 @@ def _opened(options: argparse.Namespace, environment: Environment) -> Services:
     from multi_agent_mcp.config import find_root, find_session
 
     root = find_root(options.root or environment.root, Path.cwd())
-    return open_session(root, find_session(options.session or environment.session, root), language=options.language)
+    session = environment.session if options.session is None else options.session
+    return open_session(root, find_session(session, root), language=options.language)
 
 
 def _bound(services: Services, options: argparse.Namespace, environment: Environment, passkey: str | None) -> Binding:
@@ -113,6 +122,7 @@ def _bound(services: Services, options: argparse.Namespace, environment: Environ
     if purpose is not None:
         require_choice("purpose", purpose, PURPOSES)
     binding = Binding(services, pane=environment.pane, purpose=purpose)
-    if agent_id := options.agent or environment.agent:
+    agent_id = environment.agent if options.agent is None else options.agent
+    if agent_id is not None:
         binding.bind_process(agent_id, passkey)
     return binding

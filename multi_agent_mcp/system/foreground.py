@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,13 @@ _VALUED = frozenset(
 )
 """Options of shells and interpreters whose value is a word of its own. Where one means something else to another
 interpreter (`python -O`), a script is taken for no script, and nothing is typed."""
+_TERMINAL = re.compile(
+    r"/+dev/(tty[A-Za-z0-9]*|pts/[0-9]+|console|std(in|out|err)|fd/[012])|/+proc/[^/]+(/task/[^/]+)?/fd/[012]"
+)
+"""A script by one of these names is what is typed."""
+_LOADER = re.compile(r"ld([0-9]*|-.+)\.so[.0-9]*")
+_LOADER_VALUED = frozenset(("--library-path", "--inhibit-rpath", "--audit", "--preload", "--argv0"))
+"""Options of ld.so(8) whose value is a word of its own, beside `--glibc-hwcaps-…`."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +61,8 @@ class Process:
 
 @dataclass(frozen=True)
 class Foreground:
-    """The foreground process group of a terminal: its leader, and whoever in it (the leader, too) may read what is
-    typed."""
+    """The foreground process group of a terminal: its leader, and whoever may read what is typed: in it (the leader,
+    too), or in another session, where nothing keeps a process in the background from reading."""
 
     leader: Process
     readers: tuple[Process, ...]
@@ -77,6 +85,11 @@ class ProcessTable(Protocol):
         pager does behind a pipe. Output that was merely inherited does not count."""
         ...
 
+    def outsiders(self, session_leader: int) -> list[int]:
+        """Processes of other sessions (setsid(2)) whose standard input is the session's terminal: job control does not
+        stop them when they read it from the background."""
+        ...
+
     def command(self, pid: int) -> tuple[str, tuple[str, ...], bool]:
         """The executable's name, the arguments, and whether these are a title that the process has given itself."""
         ...
@@ -93,6 +106,12 @@ class Proc:
 
     def readers(self, pids: Sequence[int]) -> list[int]:
         return [pid for pid in pids if _reads_terminal(pid)]
+
+    def outsiders(self, session_leader: int) -> list[int]:
+        number = next(map(int, stat_fields(session_leader)[6:7]), 0)
+        terminal = f"/dev/pts/{(number & 0xFF) | (number >> 12 & 0xFFF00)}"
+        pids = [path.name for path in _PROC.glob("[0-9]*") if _link(path / "fd" / "0") == terminal]
+        return [int(pid) for pid in pids if stat_fields(pid)[6:7] != [str(number)]]
 
     def command(self, pid: int) -> tuple[str, tuple[str, ...], bool]:
         executable = Path(_link(_PROC / str(pid) / "exe").removesuffix(" (deleted)")).name
@@ -124,6 +143,15 @@ class Ps:
                 found.add(pid)
         return sorted(found)
 
+    def outsiders(self, session_leader: int) -> list[int]:
+        rows = [line.split() for line in _lines("ps", "-A", "-o", "pid=,tty=")]
+        terminal = next((tty for pid, tty in rows if pid == str(session_leader)), "?")
+        if terminal.startswith("?"):
+            return []
+        inside = {pid for pid, tty in rows if tty == terminal}
+        pids = _lines("lsof", "-w", "-t", "-a", "-d", "0", f"/dev/{terminal}")
+        return [int(pid) for pid in pids if pid not in inside]
+
     def command(self, pid: int) -> tuple[str, tuple[str, ...], bool]:
         executable, arguments = (" ".join(_lines("ps", "-p", str(pid), "-o", f"{name}=")) for name in ("ucomm", "args"))
         return executable.strip(), tuple(arguments.split()), False
@@ -136,7 +164,8 @@ def foreground(session_leader: int, table: ProcessTable = SYSTEM) -> Foreground 
     """The foreground of the terminal that this process (a pane's first one) controls. None when that cannot be said:
     the process is gone, or the group's leader is."""
     leader, *others = table.group(session_leader) or [0]
-    processes = [_process(pid, table) for pid in (leader, *table.readers(others))]
+    readers = (*table.readers(others), *table.outsiders(session_leader))
+    processes = [_process(pid, table) for pid in (leader, *readers)]
     if processes[0] is None:
         return None
     return Foreground(processes[0], tuple(process for process in processes if process is not None))
@@ -144,7 +173,21 @@ def foreground(session_leader: int, table: ProcessTable = SYSTEM) -> Foreground 
 
 def _process(pid: int, table: ProcessTable) -> Process | None:
     start = started_at(pid)
-    return None if start is None else Process(pid, start, *table.command(pid))
+    if start is None:
+        return None
+    executable, arguments, renamed = table.command(pid)
+    return Process(pid, start, *_loaded(executable, arguments), renamed)
+
+
+def _loaded(executable: str, arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """What the dynamic loader runs where a program was started through it (`ld.so /bin/bash`)."""
+    if not _LOADER.fullmatch(executable):
+        return executable, arguments
+    words = list(arguments[1:])
+    while words and words[0].startswith("--"):
+        option = words.pop(0)
+        del words[: option in _LOADER_VALUED or option.startswith("--glibc-hwcaps-")]
+    return (Path(words[0]).resolve().name, tuple(words)) if words else (executable, arguments)
 
 
 def _reads_terminal(pid: int) -> bool:
@@ -179,7 +222,8 @@ def _program(arguments: Sequence[str]) -> str | None:
         if word in _VALUED:
             next(words, "")
         elif word == "--" or not word.startswith(("-", "+")):
-            return Path(next(words, "") if word == "--" else word).name or None
+            script = os.path.normpath(next(words, "") if word == "--" else word)
+            return None if _TERMINAL.fullmatch(script) else Path(script).name or None
         elif word == "-" or _flags(word) & {"i", "s"}:
             return None  # it reads its terminal, whatever else it was given
         elif _flags(word) & {"c", "e", "m"}:

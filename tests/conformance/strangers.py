@@ -30,6 +30,8 @@ def programs(directory: Path) -> dict[str, str]:
         "prompt": "",
         "nested": "bash --norc",
         "renamed": "(exec -a claude bash --norc)",
+        "terminal-script": "bash --norc /dev/tty",
+        "other-session": f'{python} -c \'import subprocess as s; s.run(["less", "{text}"], start_new_session=True)\'',
         "vi": f"vi {text}",
         "vi-as-claude": f"(exec -a claude vi -c 'normal! 2G$' {screen})",
         "less": f"less {text}",

@@ -208,6 +208,10 @@ def test_content_comes_from_standard_input_byte_for_byte(team: Team) -> None:
         (("send", "worker-a", "x", "--as", "worker-a"), "invalid_arguments"),
         (("read", "nobody"), "agent_not_found"),
         (("read", "../admin"), "invalid_id"),
+        (("send", "worker-a", "x", "--as", ""), "invalid_id"),
+        (("unread", ""), "invalid_id"),
+        (("task", "add", "x", "--assignee", ""), "invalid_id"),
+        (("unread", "--session", ""), "invalid_id"),
         (("unread", "nobody"), "agent_not_found"),
         (("unread", "--session", "nope"), "invalid_session"),
         (("unread", "--session", "../demo"), "invalid_id"),
@@ -229,6 +233,9 @@ def test_what_is_refused_is_one_sentence_and_exit_code_one(team: Team, arguments
         ("prune", "--older-than", "-1"),
         ("host-config", "claude"),
         ("agent", "dance"),
+        ("unread", "--root", ""),
+        ("serve", "--root", ""),
+        ("serve", "--agent", ""),
     ],
 )
 def test_wrong_use_is_exit_code_two(team: Team, arguments: tuple[str, ...]) -> None:
@@ -485,4 +492,5 @@ def _json_commands() -> list[tuple[Any, ...]]:
 def test_a_session_that_does_not_exist_is_refused_everywhere(bare: Team, command: tuple[str, ...]) -> None:
     _refused(bare.run(*command), "invalid_session")
     _refused_in_json(bare.run(*command, "--json"), "invalid_session")
+    assert "multi-agent-mcp init" in bare.run(*command).stderr
     assert not bare.root.exists()

@@ -15,7 +15,7 @@ from socket import create_server
 
 import pytest
 
-from tests.end_to_end.support import COMMAND, REPOSITORY
+from tests.end_to_end.support import COMMAND, REPOSITORY, Team
 
 DEMO_SECONDS = 150
 
@@ -71,6 +71,20 @@ def test_the_office_can_be_visited_until_it_is_closed(tmp_path: Path, env: dict[
 
 
 @pytest.mark.slow
+@pytest.mark.tmux
+def test_a_demo_leaves_a_session_alone_that_is_there_already(bare: Team) -> None:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    root = bare.base / ".multi-agent-mcp"
+    bare.ask("init", "--team", REPOSITORY / "examples" / "team.yaml", "--root", root)
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    ran = bare.run("demo", "--directory", bare.base)
+    assert (ran.code, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("multi-agent-mcp: already_exists: ")
+    assert len(ran.stderr.splitlines()) == 1
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+
+
 @pytest.mark.tmux
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 def test_an_office_that_is_told_to_end_leaves_no_tmux_and_no_console(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import shutil
 import signal
 import threading
@@ -15,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
+from multi_agent_mcp.notify.tmux.profiles import load_profiles
 from multi_agent_mcp.services.validation import Draft
 from tests.end_to_end.support import (
     TEAM,
@@ -302,6 +306,44 @@ def test_a_plain_pane_gets_nothing_once_another_program_reads_its_terminal(team:
     assert Path(f"{log}.other").read_text(encoding="utf-8") == ""
     pane.belongs_to(team, "worker-a")
     assert team.delivery("worker-a", sender="worker-b") == ("submitted", None)
+
+
+@contextmanager
+def _human(terminal: Terminal, pane: Pane) -> Iterator[int]:
+    """A human's terminal that shows the pane; what is written to it is typed."""
+    terminal("select-window", "-t", pane.id)
+    pid, keyboard = pty.fork()
+    if pid == 0:
+        environment = {**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+        os.execvpe("tmux", ["tmux", "-S", terminal.socket, "attach"], environment)  # noqa: S606
+    try:
+        wait_until(lambda: terminal("list-clients"), "the human is there")
+        yield keyboard
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(keyboard)
+
+
+def test_a_line_that_a_human_has_begun_before_a_plain_program_is_left_alone(
+    team: Team, terminal: Terminal, pane: Pane
+) -> None:
+    notifier = TmuxNotifier(0.02, load_profiles(), quiet_seconds=0)
+    agent = team.services.agents.get("worker-a")
+    with _human(terminal, pane) as keyboard:
+        for draft in (b"half a li", b"  "):
+            os.write(keyboard, draft)
+            wait_until(lambda: pane.fact("cursor_x") != "0", "it is echoed")
+            assert notifier.check(agent) == "draft"
+            assert notifier.ring(agent, line()) == Delivery("stored", "draft")
+            os.write(keyboard, b"\x15")
+            wait_until(lambda: pane.fact("cursor_x") == "0", "it is taken away")
+        assert pane.lines == []
+        assert notifier.ring(agent, line()).state == "submitted"
+        assert _lines(pane, 1) == [line()]
+    terminal("send-keys", "-t", pane.id, "-l", "> ")
+    wait_until(lambda: pane.fact("cursor_x") == "2", "a prompt stands there")
+    assert notifier.check(agent) is None
 
 
 @pytest.mark.parametrize(

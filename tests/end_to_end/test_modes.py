@@ -85,7 +85,7 @@ async def test_servers_make_private_files_under_any_umask(team: Team, umask: int
 
 
 def test_a_team_in_tmux_makes_private_files(bare: Team, terminal: Terminal) -> None:
-    text = TEAM.replace("parent: owner}", "parent: owner, command: 'tail -f {mcp_config}'}")
+    text = TEAM.replace("parent: owner,", "parent: owner, command: 'tail -f {mcp_config}',")
     (bare.base / "team.yaml").write_text(text)
     with started_with(0):
         bare.ask("init", "--team", bare.base / "team.yaml")

@@ -21,7 +21,6 @@ EVERY_KIND = (
     ("down",),
     ("watch", "--once"),
     ("web",),
-    ("serve", "--agent", "admin"),
     ("hook", "--agent", "admin"),
     ("--version",),
 )
@@ -89,6 +88,16 @@ def test_an_output_that_cannot_be_written_ends_the_command_and_consumes_nothing(
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) <= 1
     assert len(talkative.unread("owner")) == 1
+
+
+def test_a_command_that_was_carried_out_says_so_when_its_output_cannot_be_written(team: Team) -> None:
+    ran = in_shell(team, '"$@" >/dev/full', "send", "worker-a", "hello")
+    done = "multi-agent-mcp: storage_error: done, but standard output cannot be written: No space left on device\n"
+    assert (ran.code, ran.stderr) == (1, done)
+    assert len(team.unread("worker-a")) == 1
+    refused = in_shell(team, '"$@" >/dev/full', "send", "nobody", "hello", "--json")
+    assert refused.code == 1
+    assert "done" not in refused.stderr
 
 
 @pytest.mark.parametrize(("encoding", "shown"), [("ascii", "???"), ("euc-jp", TITLE), ("latin-1", "???")])

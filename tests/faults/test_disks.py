@@ -15,6 +15,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
+from tests.end_to_end.support import COMMAND, Ran, run
 from tests.faults.everyday import context, deeds, entities, nothing_is_half_done, tried
 
 WRITING = ("send", "broadcast", "send_task", "batch", "request", "conversation")
@@ -63,6 +64,22 @@ def test_a_read_only_tree_can_be_looked_at_and_refuses_the_rest_with_a_code(moun
     assert services.dashboard.data()["tasks"] == []
     services.doctor(lambda _: None).examine()
     assert entities(mounted("rw")) == before
+
+
+def test_the_commands_that_look_can_look_at_a_read_only_tree(mounted: Callable[[str], Path]) -> None:
+    root = mounted("ro")
+
+    def ran(*command: str) -> Ran:
+        return run([*COMMAND, *command, "--root", str(root)], env=dict(os.environ), cwd=root)
+
+    peeked = ran("read", "worker-a", "--peek", "--json")
+    assert [message["content"] for message in peeked.json["messages"]] == ["first"]
+    assert ran("read", "worker-a").code == 1
+    findings = ran("doctor", "--json").json["findings"]
+    (finding,) = (item for item in findings if "storage_error" in item["finding"])
+    assert "Read-only file system" in finding["finding"]
+    assert "(path=" not in finding["finding"]
+    assert finding["repair"]
 
 
 def a_bad_sector(monkeypatch: pytest.MonkeyPatch, bad: Path) -> None:

@@ -9,16 +9,20 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.system.foreground import Foreground, Proc, ProcessTable, Ps, foreground
+from multi_agent_mcp.system.foreground import Foreground, Proc, Process, ProcessTable, Ps, foreground
 from tests.end_to_end.support import wait_until
 
 TABLES = [
     pytest.param(Proc(), marks=pytest.mark.skipif(sys.platform != "linux", reason="proc(5)")),
     pytest.param(Ps(), marks=pytest.mark.skipif(not (shutil.which("ps") and shutil.which("lsof")), reason="ps, lsof")),
 ]
+
+
+LOADERS = sorted(map(str, Path("/").glob("lib*/ld-linux*.so.*")))
 
 
 @contextmanager
@@ -67,6 +71,34 @@ def test_a_process_that_replaces_itself_is_another_one(table: ProcessTable) -> N
     assert after is not None
     assert before.leader.program == ""
     assert before.identities != after.identities
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_process_of_another_session_reads_the_terminal_by_its_standard_input(table: ProcessTable) -> None:
+    apart = "import os; os.setsid(); os.execlp('sleep', 'sleep', '{}')"
+    own, other = (f'{sys.executable} -c "{apart.format(seconds)}"' for seconds in (61, 62))
+    with terminal(f"{own} <&0 & {other} </dev/null & exec cat") as (pid, _):
+        wait_until(lambda: names(foreground(pid, table)) == ("cat", ["cat", "sleep"]), "both read")
+        seen = foreground(pid, table)
+    assert seen is not None
+    assert [process.program for process in seen.readers] == [None, "61"]
+
+
+@pytest.mark.parametrize(
+    "script", ["/dev/tty", "/dev/stdin", "/dev/../dev/fd/0", "/proc/self/fd/0", "/proc/1/task/1/fd/0", "-- /dev/pts/3"]
+)
+def test_a_script_that_is_a_terminal_is_none(script: str) -> None:
+    assert Process(1, "", "bash", ("bash", "--norc", *script.split())).program is None
+    assert Process(1, "", "bash", ("bash", f"{script.split()[-1]}.sh")).program is not None
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not LOADERS, reason="no dynamic loader of glibc")
+def test_a_program_that_the_dynamic_loader_runs_is_that_program() -> None:
+    with terminal(f"exec {LOADERS[0]} --argv0 claude --inhibit-cache {shutil.which('cat')} -") as (pid, _):
+        wait_until(lambda: names(foreground(pid)) == ("cat", ["cat"]), "the loader has become cat")
+        seen = foreground(pid)
+    assert seen is not None
+    assert seen.leader.arguments[1:] == ("-",)
 
 
 @pytest.mark.parametrize("table", TABLES)

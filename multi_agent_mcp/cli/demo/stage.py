@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.errors import AlreadyExists
 from multi_agent_mcp.notify.tmux.client import Tmux
 from multi_agent_mcp.notify.tmux.windows import tmux_session
 from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
@@ -47,14 +48,16 @@ class Stage:
         self.keep = keep
         self.attach = attach
         self._team = read_team(examples_directory() / team_file)
-        self._sockets = Path(tempfile.mkdtemp(prefix="mam-", dir="/tmp"))
-        self.socket = self._sockets / "tmux"
+        if (path := self.root / (self._team.session or "demo")).exists():
+            raise AlreadyExists(name=path)  # somebody's team, with mail and tasks of its own
 
     def __enter__(self) -> Self:
         for number in ENDING:
             signal.signal(number, _leave)
         create_session(self.root, self.session, self._team, None)
         add_missing(self.services.agents, self._team)
+        self._sockets = Path(tempfile.mkdtemp(prefix="mam-", dir="/tmp"))  # last: nobody tidies up for one who raises
+        self.socket = self._sockets / "tmux"
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -22,7 +22,7 @@ from multi_agent_mcp.notify.channel import LINE_GONE, Channel
 from multi_agent_mcp.notify.tmux import conditions
 from multi_agent_mcp.notify.tmux.client import PANE_ID, Tmux
 from multi_agent_mcp.notify.tmux.profiles import Profile, Profiles, recognise
-from multi_agent_mcp.notify.tmux.screens import IDLE, OURS, PREFIX, TYPEABLE, UNKNOWN, Screen, classify
+from multi_agent_mcp.notify.tmux.screens import DRAFT, IDLE, OURS, PREFIX, TYPEABLE, UNKNOWN, Screen, classify
 from multi_agent_mcp.notify.tmux.snapshot import GONE, PaneSnapshot, take_snapshot
 from multi_agent_mcp.notify.tmux.typing import (
     CHANGED,
@@ -206,9 +206,18 @@ def _untypeable(attempt: Attempt) -> str | None:
     """The reason for a screen that is not to be typed into, or None."""
     if attempt.shown.state in TYPEABLE and attempt.awaits_echo:
         return NOT_ECHOED  # a second line would be merged with the first
-    if attempt.profile.composer is None or attempt.shown.state in (*TYPEABLE, OURS):
+    if attempt.profile.composer is None:
+        return DRAFT if _has_draft(attempt.snapshot) else None
+    if attempt.shown.state in (*TYPEABLE, OURS):
         return None
     return UNKNOWN_SCREEN if attempt.shown.state == UNKNOWN else attempt.shown.state
+
+
+def _has_draft(snapshot: PaneSnapshot) -> bool:
+    """Whether a human may have begun a line before a program that has no composer: a client of theirs shows the pane,
+    and something stands in the cursor's line, be it a prompt."""
+    screen = snapshot.screen
+    return snapshot.last_key > 0 and (screen.cursor_x > 0 or bool(screen.rows[screen.cursor_y].strip()))
 
 
 def _server(agent: Agent) -> Tmux:

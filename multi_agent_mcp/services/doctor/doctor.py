@@ -16,6 +16,7 @@ CHECKS: dict[str, Check] = {
     "keys": team.keys,
     "hierarchy": team.hierarchy,
     "panes": team.panes,
+    "hosts": team.hosts,
     "tree": tree.tree,
     "interrupts": integrity.interrupts,
     "undertakings": integrity.operations,
@@ -63,7 +64,12 @@ class Doctor:
             found.extend(check(self.context))
         except OSError as error:
             refusal = StorageError(path=name, reason=error.strerror or str(error))
-            found.append(Finding(name, PROBLEM, "-", str(refusal)))
+            found.append(self._broken(name, refusal))
         except Refusal as refusal:
-            found.append(Finding(name, PROBLEM, "-", str(refusal)))
+            found.append(self._broken(name, refusal))
         return found
+
+    def _broken(self, name: str, refusal: Refusal) -> Finding:
+        storage = isinstance(refusal, StorageError)
+        repair = "let this user write to the session directory; see that its disk is well" if storage else ""
+        return Finding(name, PROBLEM, "-", self.context.said(refusal), repair)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.operations import Operations
 from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
@@ -15,6 +16,7 @@ from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.team.signatures import Signatures
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.texts import Texts
 
 PROBLEM, NOTE = "problem", "note"
 
@@ -38,7 +40,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckContext:
-    """The services that checks use. `probe` says why an agent's pane cannot be rung, or None."""
+    """The services that checks use. `probe` says why an agent's pane cannot be rung, or None; `hosts` are the names of
+    the profiles by which a pane can be looked at."""
 
     workspace: Workspace
     agents: Agents
@@ -49,3 +52,9 @@ class CheckContext:
     signatures: Signatures
     operations: Operations
     probe: Callable[[Agent], str | None]
+    hosts: Collection[str]
+    texts: Texts
+
+    def said(self, refusal: Refusal) -> str:
+        """A refusal as a finding: its code and its sentence."""
+        return f"{refusal.code}: {self.texts.sentence(refusal)}"

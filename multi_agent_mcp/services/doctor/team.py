@@ -27,7 +27,7 @@ def keys(context: CheckContext) -> Iterator[Finding]:
             key = context.agents.stored_key(agent_id)
         except Refusal as refusal:
             missing = not context.workspace.key_path(agent_id).is_file()
-            reason = "the key file is missing" if missing else str(refusal)
+            reason = "the key file is missing" if missing else context.said(refusal)
             yield Finding("keys", PROBLEM, agent_id, reason, f"restore secrets/{name}")
             continue
         if not is_passkey_of(agent, key):
@@ -46,7 +46,7 @@ def hierarchy(context: CheckContext) -> Iterator[Finding]:
         try:
             list(superiors(agent_id, agents))
         except Refusal as refusal:
-            yield Finding("hierarchy", PROBLEM, agent_id, str(refusal), "mend parent_id in agents.json")
+            yield Finding("hierarchy", PROBLEM, agent_id, context.said(refusal), "mend parent_id in agents.json")
 
 
 def panes(context: CheckContext) -> Iterator[Finding]:
@@ -58,6 +58,15 @@ def panes(context: CheckContext) -> Iterator[Finding]:
                 yield Finding("panes", NOTE, agent.id, "no pane is registered", repair)
         elif reason := context.probe(agent):
             yield Finding("panes", NOTE, agent.id, f"pane {agent.pane_id}: {reason}", _repair(agent, reason))
+
+
+def hosts(context: CheckContext) -> Iterator[Finding]:
+    """Agents whose `host` no profile describes: nothing is typed into their panes."""
+    for agent in context.agents.all().values():
+        if agent.host is not None and agent.host not in context.hosts:
+            named = f"multi-agent-mcp agent set {agent.id} --host NAME ({', '.join(sorted(context.hosts))})"
+            repair = f"{named}; or describe its screen in hosts/NAME.yaml beside the sessions (docs/hosts.md)"
+            yield Finding("hosts", NOTE, agent.id, f"no profile is named {agent.host!r:.60}", repair)
 
 
 def _repair(agent: Agent, reason: str) -> str:

@@ -161,6 +161,8 @@ class Reading:
     def complete(self, handover: Handover) -> dict[str, Any]:
         """Marks read what was printed: a reader that dies while printing has consumed nothing. Returns what is to be
         said of its reports."""
+        if not handover.fresh:
+            return {}  # without the lock: a tree that cannot be written can be looked at
         with self.workspace.locks.held(self.workspace.mailbox(handover.reader.id).lock):
             refused = self._mark(handover, None)
         self.reports.dashboard_after(handover.reader, handover.believed)

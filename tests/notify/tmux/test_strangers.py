@@ -14,7 +14,7 @@ from tests.conformance.strangers import HOSTS, PREFIX, Strangers
 
 pytestmark = pytest.mark.tmux
 LINE = "[IPC] 新しいメッセージ: request from admin"
-SHELLS = {"prompt", "nested", "renamed"}
+SHELLS = {"prompt", "nested", "renamed", "terminal-script"}
 
 
 @pytest.fixture(scope="module")

@@ -74,7 +74,7 @@ def test_a_registry_that_was_restored_is_worth_a_note_and_a_lost_one_is_a_proble
     assert ("registry", "agents.json.damaged") in notes(services)
     for lost in services.workspace.path.glob("agents.json*"):
         lost.write_text("{")
-    assert any(finding.level == "problem" and "registry_lost" in finding.finding for finding in examine(services))
+    assert any(finding.level == "problem" and "agents.json" in finding.finding for finding in examine(services))
 
 
 def test_a_dead_session_and_a_waiting_owner_are_worth_a_note(services: Services, owner: Agent) -> None:
@@ -82,6 +82,14 @@ def test_a_dead_session_and_a_waiting_owner_are_worth_a_note(services: Services,
     services.workspace.sessions.update(session.record.id, lambda found: replace(found, pid_started_at="earlier"))
     services.assignments.send(owner, "admin", "Build", "x")
     assert {("sessions", "worker-a"), ("waiting", "owner")} <= notes(services)
+
+
+def test_a_host_that_no_profile_describes_is_worth_a_note(services: Services) -> None:
+    for agent_id, host in (("admin", "nonsense"), ("worker-a", "claude"), ("worker-b", "plain")):
+        services.agents.registry.update(agent_id, host=host)
+    (finding,) = (item for item in examine(services) if item.check == "hosts")
+    assert (finding.level, finding.subject, finding.finding) == ("note", "admin", "no profile is named 'nonsense'")
+    assert "claude, codex, plain" in finding.repair
 
 
 def test_a_pane_that_cannot_be_rung_is_worth_a_note(services: Services) -> None:
