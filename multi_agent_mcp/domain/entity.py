@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ITEM = "item"
+"""The key of a list field's metadata: a function that makes an item of whatever somebody wrote by hand."""
 
 
 @dataclass(frozen=True, kw_only=True)
