@@ -7,7 +7,6 @@ as its intent is, and whoever finds the intent of a process that died carries it
 from __future__ import annotations
 
 import json
-import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from multi_agent_mcp.store.files.locks import Mutex
 from multi_agent_mcp.system.disk import storage_errors
 from multi_agent_mcp.system.process import is_alive, own_start
 
-logger = logging.getLogger(__name__)
+_UNREADABLE = object()
 
 
 @dataclass(frozen=True)
@@ -70,26 +69,33 @@ class Intents:
             self._under_way.discard(intent.id)
 
     def left_behind(self) -> list[Intent]:
-        """What nobody is at: its process died, or gave up on a disk that refused."""
+        """What nobody is at: its process died, or gave up on a disk that refused. What nobody can read is passed over
+        without a word, as every command would say it again: `doctor` tells."""
+        return [intent for name in self._names() if isinstance(intent := self._left(name), Intent)]
+
+    def unreadable(self) -> list[Path]:
+        """Files that say nothing anybody could carry out."""
+        return [self._file(name) for name in self._names() if self._left(name) is _UNREADABLE]
+
+    def _names(self) -> list[str]:
         try:
             self.files.containment.require(self.path)
             with storage_errors(self.path, FileNotFoundError), os.scandir(self.path) as found:
-                names = sorted(item.name for item in found if item.name.endswith(".json"))
+                return sorted(item.name.removesuffix(".json") for item in found if item.name.endswith(".json"))
         except FileNotFoundError:
             return []
-        return [intent for name in names if (intent := self._left(name.removesuffix(".json"))) is not None]
 
-    def _left(self, intent_id: str) -> Intent | None:
+    def _left(self, intent_id: str) -> Intent | object | None:
+        """None for what somebody is at, and for what is done meanwhile."""
         try:
             record = json.loads(read_file(self._file(intent_id))[0])
             pid, kind, facts = int(record["pid"]), str(record["kind"]), dict(record["facts"])
             if intent_id in self._under_way or (pid != os.getpid() and is_alive(pid, record["pid_started_at"])):
                 return None
         except FileNotFoundError:
-            return None  # done meanwhile
-        except (OSError, ArithmeticError, ValueError, KeyError, TypeError, RecursionError) as error:
-            logger.warning("the intent %s cannot be read: %s", intent_id, error)
             return None
+        except (OSError, ArithmeticError, ValueError, KeyError, TypeError, RecursionError):
+            return _UNREADABLE
         return Intent(intent_id, kind, facts, again=True)
 
     def _file(self, intent_id: str) -> Path:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.services.doctor import integrity as truth
 from multi_agent_mcp.services.doctor import processes, storage, tree
 from multi_agent_mcp.services.doctor import team as people
-from multi_agent_mcp.services.doctor.finding import PROBLEM, CheckContext, Finding
+from multi_agent_mcp.services.doctor.finding import PROBLEM, CheckContext, Finding, in_words
 
 Check = Callable[[CheckContext], Iterator[Finding]]
 
@@ -18,6 +20,7 @@ CHECKS: dict[str, Check] = {
     "keys": people.keys,
     "hierarchy": people.hierarchy,
     "panes": people.panes,
+    "tree": tree.directories,
     "links": tree.links,
     "modes": tree.modes,
     "unreadable": tree.unreadable,
@@ -46,8 +49,11 @@ class Doctor:
     def examine(self, *, verify: bool = False) -> list[Finding]:
         """Everything found, problems first. A check that itself breaks is a finding."""
         checks = {**CHECKS, **(VERIFY if verify else {})}
-        found = [finding for name, check in checks.items() for finding in self._run(name, check)]
-        return sorted(found, key=lambda finding: finding.level != PROBLEM)
+        found: dict[tuple[str, str], Finding] = {}
+        for name, check in checks.items():
+            for finding in self._run(name, check):
+                found.setdefault((finding.subject, finding.finding), finding)  # what breaks every check is told once
+        return sorted(found.values(), key=lambda finding: finding.level != PROBLEM)
 
     def repair(self, findings: list[Finding]) -> list[Finding]:
         """Mends what doctor can mend by itself. Returns what was mended; what failed is found again."""
@@ -58,7 +64,8 @@ class Doctor:
             try:
                 finding.mend()
             except (Refusal, OSError) as error:
-                mended.append(replace(finding, finding=f"{finding.finding}; the repair failed: {error}"))
+                why = in_words(error) if isinstance(error, Refusal) else str(error)
+                mended.append(replace(finding, finding=f"{finding.finding}; the repair failed: {why}"))
             else:
                 mended.append(replace(finding, repair=f"done: {finding.repair}"))
         return mended
@@ -68,8 +75,9 @@ class Doctor:
         try:
             found.extend(check(self.patient))
         except OSError as error:
-            refusal = StorageError(path=name, reason=error.strerror or str(error))
-            found.append(Finding(name, PROBLEM, "-", str(refusal)))
+            path = Path(os.fsdecode(error.filename)).name if error.filename else name
+            refusal = StorageError(path=path, reason=error.strerror or str(error))
+            found.append(Finding(name, PROBLEM, "-", in_words(refusal)))
         except Refusal as refusal:
-            found.append(Finding(name, PROBLEM, "-", str(refusal)))
+            found.append(Finding(name, PROBLEM, "-", in_words(refusal)))
         return found

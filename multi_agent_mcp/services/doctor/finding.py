@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.operations import Operations
 from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
@@ -15,8 +16,14 @@ from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.team.signatures import Signatures
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.texts import catalogue
 
 PROBLEM, NOTE = "problem", "note"
+
+
+def in_words(refusal: Refusal) -> str:
+    """The refusal as its sentence: doctor speaks English."""
+    return catalogue("en").sentence(refusal)
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
 from multi_agent_mcp.store.directory import Directory
+from multi_agent_mcp.store.quarantine import Quarantine
 
 
 def undertakings(patient: CheckContext) -> Iterator[Finding]:
@@ -14,6 +16,11 @@ def undertakings(patient: CheckContext) -> Iterator[Finding]:
     for intent in patient.workspace.intents.left_behind():
         finding = f"{intent.kind} was cut off halfway"
         yield Finding("undertakings", PROBLEM, intent.id, finding, "carry it out", patient.operations.finish)
+    intents = patient.workspace.intents
+    for path in intents.unreadable():
+        why = "it does not say what was to be done: damaged, or written by none of us"
+        mend = partial(Quarantine(intents.files, intents.path).set_aside, path, why)
+        yield Finding("undertakings", PROBLEM, f".intents/{path.name}", why, "set it aside into quarantine", mend)
 
 
 def bad_sectors(patient: CheckContext) -> Iterator[Finding]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import combinations
 
 from multi_agent_mcp.domain.agent import Agent, superiors
 from multi_agent_mcp.domain.signature import public_key
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
+from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding, in_words
 from multi_agent_mcp.services.team.agents import is_passkey_of
 
 
 def registry(patient: CheckContext) -> Iterator[Finding]:
-    """A registry that was damaged, or that names no owner."""
+    """A registry that was damaged, names no owner, or holds what nobody can use."""
     agents = patient.agents.all()  # first, because it may restore a registry that was damaged a moment ago
     for path in sorted(patient.workspace.path.glob("agents.json.damaged*")):
         yield Finding(
@@ -21,6 +22,13 @@ def registry(patient: CheckContext) -> Iterator[Finding]:
         )
     if not any(agent.role == "owner" for agent in agents.values()):
         yield Finding("registry", PROBLEM, "agents.json", "no owner", "multi-agent-mcp agent add ID --role owner")
+    for agent_id, key, value in patient.agents.registry.misfits():
+        finding = f"{key} is of a type that it cannot be, and counts as none: {value!r:.80}"
+        yield Finding("registry", PROBLEM, agent_id, finding, "mend it in agents.json")
+    for first, second in combinations(agents, 2):
+        if first.lower() == second.lower():
+            finding = f"it differs from {first} in case only: on some disks both have the same mailbox"
+            yield Finding("registry", PROBLEM, second, finding, "give one another id in agents.json")
 
 
 def keys(patient: CheckContext) -> Iterator[Finding]:
@@ -31,7 +39,7 @@ def keys(patient: CheckContext) -> Iterator[Finding]:
             key = patient.agents.stored_key(agent_id)
         except Refusal as refusal:
             missing = not patient.workspace.key_path(agent_id).is_file()
-            reason = "the key file is missing" if missing else str(refusal)
+            reason = "the key file is missing" if missing else in_words(refusal)
             yield Finding("keys", PROBLEM, agent_id, reason, f"restore secrets/{name}")
             continue
         if not is_passkey_of(agent, key):
@@ -50,7 +58,7 @@ def hierarchy(patient: CheckContext) -> Iterator[Finding]:
         try:
             list(superiors(agent_id, agents))
         except Refusal as refusal:
-            yield Finding("hierarchy", PROBLEM, agent_id, str(refusal), "mend parent_id in agents.json")
+            yield Finding("hierarchy", PROBLEM, agent_id, in_words(refusal), "mend parent_id in agents.json")
 
 
 def panes(patient: CheckContext) -> Iterator[Finding]:

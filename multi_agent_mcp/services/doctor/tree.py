@@ -14,6 +14,10 @@ from multi_agent_mcp.store.files.containment import read_file
 from multi_agent_mcp.store.quarantine import DIRECTORY, REASON_SUFFIX
 from multi_agent_mcp.system.disk import DIRECTORY_MODE, FILE_MODE
 
+KINDS = frozenset(
+    {"ipc", "notifications", "tasks", "sessions", "executions", "conversations", "delegations", "owner_wait", "secrets"}
+)
+"""What has a directory of its own in a session's (docs/format.md, The tree)."""
 LEFTOVER_SECONDS = 3600.0
 """A scratch file that is older was left by a process that was killed; the youngest may be somebody's just now."""
 
@@ -26,6 +30,16 @@ def links(patient: CheckContext) -> Iterator[Finding]:
             yield Finding("links", PROBLEM, _name(patient, path), finding, "replace it by what it points to")
         elif not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
             yield Finding("links", PROBLEM, _name(patient, path), "neither a file nor a directory", "remove it")
+
+
+def directories(patient: CheckContext) -> Iterator[Finding]:
+    """Files that lie where a directory belongs: nothing of that kind can be read or written."""
+    for path, status in _everything(patient):
+        where = path.relative_to(patient.workspace.path).parts
+        is_kind = len(where) == 1 and where[0] in KINDS
+        is_box = len(where) == 2 and where[0] in ("ipc", "notifications") and not where[1].startswith(".")
+        if (is_kind or is_box) and stat.S_ISREG(status.st_mode):
+            yield Finding("tree", PROBLEM, _name(patient, path), "a file where a directory belongs", "move it away")
 
 
 def modes(patient: CheckContext) -> Iterator[Finding]:
