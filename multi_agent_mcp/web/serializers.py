@@ -105,7 +105,8 @@ def letters(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def shown_text(text: str) -> dict[str, Any]:
-    """An agent's text as safe HTML, and how long it really is. `as_written`: as Markdown it would be too large, or hide a word."""
+    """An agent's text as safe HTML, and how long it really is. `as_written`: as Markdown it would be too large, or hide
+    a word."""
     html = as_html(text)
     return {
         "html": as_written(text) if html is None else html,

@@ -105,4 +105,6 @@ def _progress(message: Message) -> int | None:
 
 def _checklist(message: Message) -> tuple[Mapping[str, object], ...] | None:
     value = message.metadata.get("checklist")
-    return tuple(map(checklist_item, value)) if isinstance(value, list) else None
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        return None
+    return tuple(map(checklist_item, value))
