@@ -288,7 +288,6 @@ class Services:
                 self.operations,
                 probe,
                 [profile.name for profile in profiles if not profile.never],
-                self.texts,
             )
         )
 

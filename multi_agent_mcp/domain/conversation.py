@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import ClassVar
 
 from multi_agent_mcp.domain.entity import EPOCH, Identified
-from multi_agent_mcp.errors import ConversationNotActive, NotParticipant
+from multi_agent_mcp.domain.ids import entity_id
+from multi_agent_mcp.errors import ConversationNotActive, InvalidId, NotParticipant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,14 @@ class Delegation(Identified):
     created_at: datetime = EPOCH
     updated_at: datetime = EPOCH
     context: str = ""
+
+    @property
+    def reserved_id(self) -> str | None:
+        """The id of its conversation, should it have one: what somebody wrote there by hand need not be an id."""
+        try:
+            return entity_id("cnv", self.conversation_id)
+        except InvalidId:
+            return None
 
     def take(self, session_id: str, at: datetime) -> Delegation:
         if self.taken_by == session_id:

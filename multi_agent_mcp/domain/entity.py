@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Self
 from multi_agent_mcp.domain.times import format_time
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ITEM = "item"
+"""The key of a list field's metadata: a function that makes an item of whatever somebody wrote by hand."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,14 +7,14 @@ A transition returns a new task and knows no files; what is not allowed raises `
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, ClassVar, Literal, get_args
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.change import Change
-from multi_agent_mcp.domain.entity import EPOCH, Identified
+from multi_agent_mcp.domain.entity import EPOCH, ITEM, Identified
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Unauthorized
 
@@ -39,6 +39,25 @@ TRANSITIONS: Mapping[str, tuple[str, ...]] = {
 }
 
 
+def checklist_item(written: Any) -> Mapping[str, Any]:
+    """An item of a checklist, whatever somebody wrote there; keys of their own stay."""
+    item = written if isinstance(written, Mapping) else {"text": written}
+    text = item.get("text")
+    completed = str(item.get("completed")).lower() in {"true", "yes", "1"}
+    return {**item, "text": "" if text is None else str(text), "completed": completed}
+
+
+def history_entry(written: Any) -> Mapping[str, Any]:
+    """A line of the history; one that says nothing by keys is kept as a text."""
+    return written if isinstance(written, Mapping) else {"text": str(written)}
+
+
+def old_value(entry: Mapping[str, Any], key: str) -> Any:
+    """The old value in `[old, new]` of a line of the history; None where it says no such thing."""
+    change = entry.get(key)
+    return change[0] if isinstance(change, (list, tuple)) and len(change) == 2 else None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task(Identified):
     BODY: ClassVar[str | None] = "description"
@@ -55,7 +74,7 @@ class Task(Identified):
     approved_by: str | None = None
     requester_id: str | None = None
     progress: int = 0
-    checklist: tuple[Mapping[str, Any], ...] = ()
+    checklist: tuple[Mapping[str, Any], ...] = field(default=(), metadata={ITEM: checklist_item})
     blocked_reason: str | None = None
     completion_result: str | None = None
     completion_summary: str | None = None
@@ -68,7 +87,7 @@ class Task(Identified):
     updated_at: datetime = EPOCH
     started_at: datetime | None = None
     completed_at: datetime | None = None
-    history: tuple[Mapping[str, Any], ...] = ()
+    history: tuple[Mapping[str, Any], ...] = field(default=(), metadata={ITEM: history_entry})
     description: str = ""
 
     @classmethod
@@ -198,7 +217,7 @@ class Task(Identified):
     def reopened(self) -> int:
         """How often the task was taken up again after it had been blocked, or a report of its end was not followed;
         each time its end is news again."""
-        return sum(entry.get("status", [""])[0] == "blocked" or REFUSED in entry for entry in self.history)
+        return sum(old_value(entry, "status") == "blocked" or REFUSED in entry for entry in self.history)
 
     def interrupt(self, message: str, instruction: str) -> Notification | None:
         """The notification that belongs to the task's present interrupt; the same every time it is made."""

@@ -21,6 +21,7 @@ from multi_agent_mcp.errors import InvalidId, Refusal, StorageError
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.files.containment import is_own_directory
 from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.system.disk import storage_errors
 
 E = TypeVar("E", bound=Identified)
 
@@ -153,10 +154,9 @@ class Collection(Generic[E]):
         self._drop_own_directory(directory)
 
     def partitions(self) -> list[str]:
-        try:
+        with storage_errors(self.base, FileNotFoundError), suppress(FileNotFoundError):
             return sorted(item.name for item in self.base.iterdir() if is_own_directory(item) and _is_plain(item.name))
-        except FileNotFoundError:
-            return []
+        return []
 
     def directory(self, partition: str) -> Directory[E]:
         """Where a partition's entities lie. Raises `InvalidId` for what is no plain name: a hand-written file may name
@@ -190,6 +190,8 @@ class Collection(Generic[E]):
                     yield entry.signature[0] / 1e9, directory, name
 
     def _locate(self, entity_id: str) -> tuple[Directory[E], E] | None:
+        if not _is_plain(entity_id):
+            return None  # a hand-written file may name anything as an id
         for partition in self.partitions() if self._file_name is None else [entity_id]:
             entity = self.directory(partition).load(self._name(entity_id))
             if entity is not None:

@@ -7,7 +7,6 @@ died applies it. It is removed when all is done.
 from __future__ import annotations
 
 import json
-import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.files.locks import Mutex
 from multi_agent_mcp.system.process import is_alive, own_start
 
-logger = logging.getLogger(__name__)
+_UNREADABLE = object()
 
 
 @dataclass(frozen=True)
@@ -68,21 +67,28 @@ class Intents:
             self._under_way.discard(intent.id)
 
     def left_behind(self) -> list[Intent]:
-        """Intents that no process is at: theirs died, or gave up on a disk that refused."""
-        names = [name for name in self.files.names(self.path) if name.endswith(".json")]
-        return [intent for name in names if (intent := self._left(name.removesuffix(".json"))) is not None]
+        """Intents that no process is at: theirs died, or gave up on a disk that refused. Unreadable ones are skipped
+        without a log line, as every command would repeat it: `doctor` names them."""
+        return [intent for name in self._names() if isinstance(intent := self._left(name), Intent)]
 
-    def _left(self, intent_id: str) -> Intent | None:
+    def unreadable(self) -> list[Path]:
+        """Files that do not describe an operation."""
+        return [self._file(name) for name in self._names() if self._left(name) is _UNREADABLE]
+
+    def _names(self) -> list[str]:
+        return [name.removesuffix(".json") for name in self.files.names(self.path) if name.endswith(".json")]
+
+    def _left(self, intent_id: str) -> Intent | object | None:
+        """None for what somebody is at, and for what is done meanwhile."""
         try:
             record = json.loads(read_file(self._file(intent_id))[0])
             pid, kind, facts = int(record["pid"]), str(record["kind"]), dict(record["facts"])
             if intent_id in self._under_way or (pid != os.getpid() and is_alive(pid, record["pid_started_at"])):
                 return None
         except FileNotFoundError:
-            return None  # done meanwhile
-        except (OSError, ArithmeticError, ValueError, KeyError, TypeError, RecursionError) as error:
-            logger.warning("the intent %s cannot be read: %s", intent_id, error)
             return None
+        except (OSError, ArithmeticError, ValueError, KeyError, TypeError, RecursionError):
+            return _UNREADABLE
         return Intent(intent_id, kind, facts, again=True)
 
     def _file(self, intent_id: str) -> Path:

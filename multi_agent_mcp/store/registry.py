@@ -6,9 +6,10 @@ import json
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.ids import differing_in_case, is_name
@@ -18,7 +19,7 @@ from multi_agent_mcp.system.file_status import Signature, is_settled, signature
 
 logger = logging.getLogger(__name__)
 
-_FIELDS = [spec.name for spec in fields(Agent) if spec.name != "extra"]
+_FIELDS = {name: hint for name, hint in get_type_hints(Agent).items() if name != "extra"}
 
 
 class Registry:
@@ -49,6 +50,15 @@ class Registry:
 
     def active(self) -> Mapping[str, Agent]:
         return {key: agent for key, agent in self.all().items() if not agent.removed}
+
+    def misfits(self) -> list[tuple[str, str, Any]]:
+        """Agent id, key and value of what the records hold and nobody can use."""
+        return [
+            (agent_id, name, record[name])
+            for agent_id, record in self._read_or_restore()["agents"].items()
+            for name, hint in _FIELDS.items()
+            if record.get(name) is not None and not _fits(record[name], hint)
+        ]
 
     def get(self, agent_id: str) -> Agent:
         """Raises `AgentNotFound`, also for removed agents."""
@@ -89,10 +99,13 @@ class Registry:
             return _agent(agent_id, record)
 
     def create(self) -> None:
-        """Makes an empty registry if there is none."""
+        """Makes an empty registry if there is none that can be read; what was there is kept as `….damaged`."""
         with self.files.locks.held("agents"):
-            if not self.path.exists() and not self._backup.exists():
-                self._write({"agents": {}})
+            if any(_parse(self.files.read(path)) is not None for path in (self.path, self._backup)):
+                return
+            for path in (self.path, self._backup):
+                self._keep_damaged(path)
+            self._write({"agents": {}})
 
     def damaged(self) -> list[str]:
         """The names of damaged registries that were kept."""
@@ -112,11 +125,14 @@ class Registry:
         records = _parse(backup)
         if records is None or backup is None:
             raise StorageError("registry_lost", path=self.path.name)
-        if self.path.exists():
-            self.files.relocate([(self.path, self.path.with_name(f"{self.path.name}.damaged"))])
+        self._keep_damaged(self.path)
         self.files.replace(self.path, backup)
         logger.warning("agents.json could not be read; it was restored from agents.json.bak")
         return records
+
+    def _keep_damaged(self, path: Path) -> None:
+        if path.exists():
+            self.files.relocate([(path, path.with_name(f"{path.name}.damaged"))])
 
     def _signature(self) -> Signature | None:
         try:
@@ -140,6 +156,18 @@ def _parse(data: bytes | None) -> dict[str, Any] | None:
 
 
 def _agent(key: str, record: Mapping[str, Any]) -> Agent:
-    known = {name: record[name] for name in _FIELDS if record.get(name) is not None}
+    known = {name: record[name] for name, hint in _FIELDS.items() if _fits(record.get(name), hint)}
     extra = {name: value for name, value in record.items() if name not in _FIELDS}
     return Agent(**{**known, "id": key}, extra=extra)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a record's value is what the field of this type holds. Any other stays in the file and counts as none."""
+    kind = (
+        next(item for item in (*get_args(hint), hint) if item is not NoneType)
+        if get_origin(hint) is UnionType
+        else hint
+    )
+    if get_origin(kind) is list:
+        return isinstance(value, list) and all(isinstance(item, get_args(kind)) for item in value)
+    return isinstance(value, kind) and not isinstance(value, bool)

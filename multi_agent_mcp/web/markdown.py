@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import cache
-from html import escape
+from html import escape, unescape
+from itertools import zip_longest
+from urllib.parse import unquote, urlsplit
 
 import nh3
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from multi_agent_mcp.domain.sanitize import sanitize
 
@@ -15,6 +20,8 @@ CHARACTERS_SHOWN = 20_000
 """Longer texts are cut: a page must stay usable whatever an agent writes."""
 HTML_MAX = 100_000
 CELLS_MAX = 2_000
+_WORD = re.compile(r"[^\W_]+")
+_LANGUAGE = re.compile(r"[A-Za-z0-9+#]{0,20}")
 _DELIMITER_ROW = re.compile(r"[ \t>]*[-:|][-:| \t]*")
 """The second line of a table (GFM, 4.10), perhaps in a quotation."""
 
@@ -29,24 +36,64 @@ _SCHEMES = {"http", "https", "mailto"}
 
 @cache
 def _renderer() -> MarkdownIt:
-    # Raw HTML is shown as text; images are not fetched, because the request would reveal that the mail was read.
-    return MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(["table", "strikethrough"]).disable("image")
+    # Raw HTML is shown as text; images are not fetched, because the request would reveal that the mail was read; the
+    # definition of a link (`[a]: b "c"`) would not be visible at all.
+    wanted = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(["table", "strikethrough"])
+    return wanted.disable(["image", "reference"])
 
 
 def as_html(text: str) -> str | None:
     """The text rendered and sanitized, from at most `CHARACTERS_SHOWN` of it, with a mark for every control or
-    invisible character (see `sanitize`). Links send no referrer. None when it would be too large for a browser."""
+    invisible character (see `sanitize`). Links send no referrer. None when it would be too large for a browser, or
+    would not show every word."""
     source = _source(text)
     if _table_cells(source) > CELLS_MAX:
         return None
+    renderer = _renderer()
+    tokens = renderer.parse(source)
+    if _words(unescape(source)) - sum(map(_words, _seen(tokens)), Counter()):
+        return None
     html = nh3.clean(
-        _renderer().render(source),
+        renderer.renderer.render(tokens, renderer.options, {}),
         tags=_TAGS,
         attributes=_ATTRIBUTES,
         url_schemes=_SCHEMES,
         link_rel="noopener noreferrer nofollow",
     )
     return html if len(html) <= HTML_MAX else None
+
+
+def _words(text: str) -> Counter[str]:
+    return Counter(_WORD.findall(text))
+
+
+def _seen(tokens: Sequence[Token]) -> Iterator[str]:
+    """What of a text is before the reader's eyes: not the words after a fence's language, the titles of links, the
+    cells a row has too many, what is nested too deeply. Where a link leads the browser shows, if it has any text."""
+    for token, following in zip_longest(tokens, tokens[1:]):
+        yield from _seen(token.children or ())
+        if token.type == "link_open" and following is not None and following.type != "link_close":
+            yield _address(str(token.attrGet("href")))
+        elif token.type == "fence":
+            yield token.info if _LANGUAGE.fullmatch(token.info.strip()) else ""
+            yield _literal(token.content)
+        elif token.type == "list_item_open":
+            yield token.info  # its number
+        elif token.type != "inline":
+            yield _literal(token.content) if token.type.startswith("code") else token.content
+
+
+def _literal(code: str) -> str:
+    """Code shows a character reference as it is written."""
+    meant = unescape(code)
+    return code if meant == code else f"{code} {meant}"
+
+
+def _address(href: str) -> str:
+    try:
+        return f"{href} {unquote(href)}" if urlsplit(href).scheme in {"", *_SCHEMES} else ""
+    except ValueError:
+        return ""
 
 
 def as_written(text: str) -> str:

@@ -38,7 +38,7 @@ def task_card(task: Task, subtasks: Mapping[str, int] | None = None) -> dict[str
         "progress": task.progress,
         "checklist": {
             "total": len(task.checklist),
-            "completed": sum(bool(item.get("completed")) for item in task.checklist),
+            "completed": sum(item["completed"] for item in task.checklist),
         },
         "subtasks": {"total": sum(children.values()), "done": children.get("done", 0)},
         "approval_status": task.approval_status,
@@ -56,9 +56,7 @@ def task_whole(task: Task, subtasks: Iterable[Task]) -> dict[str, Any]:
     return {
         **task_card(task, Counter(child.status for child in children)),
         "description": shown_text(task.description),
-        "checklist_items": [
-            {"text": str(item.get("text", "")), "completed": bool(item.get("completed"))} for item in task.checklist
-        ],
+        "checklist_items": [{"text": item["text"], "completed": item["completed"]} for item in task.checklist],
         "dependencies": list(task.dependencies),
         "blocked_reason": task.blocked_reason,
         "completion_summary": task.completion_summary,
@@ -107,7 +105,8 @@ def messages_whole(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def shown_text(text: str) -> dict[str, Any]:
-    """An agent's text as safe HTML, and how long it really is. `as_written`: it would be too large as Markdown."""
+    """An agent's text as safe HTML, and how long it really is. `as_written`: as Markdown it would be too large, or hide
+    a word."""
     html = as_html(text)
     return {
         "html": as_written(text) if html is None else html,

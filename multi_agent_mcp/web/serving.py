@@ -36,6 +36,8 @@ def serve(services: Services, port: int, acting: str | None, ready: Callable[[st
         try:
             listening.bind((LOOPBACK, port))
         except (OSError, OverflowError) as error:
+            if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+                raise StorageError("port_taken", port=port) from error
             raise StorageError(path=f"{LOOPBACK}:{port}", reason=str(error)) from error
         port = listening.getsockname()[1]
         access = Auth(services.console_key, services.path / ".console")

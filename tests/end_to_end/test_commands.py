@@ -51,6 +51,22 @@ def test_init_twice_keeps_keys_and_mail_and_adds_what_is_new(bare: Team) -> None
     assert "4 agents" not in bare.run("init", "--team", file).stdout
 
 
+def test_init_makes_a_lost_registry_anew_as_everybody_advises_and_keeps_what_was_there(bare: Team) -> None:
+    file = bare.base / "team.yaml"
+    file.write_text(TEAM, encoding="utf-8")
+    bare.ask("init", "--team", file)
+    bare.send("worker-a", "keep me")
+    keys = {agent_id: bare.key(agent_id) for agent_id in ("owner", "admin", "worker-a")}
+    (bare.path / "agents.json").write_bytes(b"")
+    (bare.path / "agents.json.bak").write_bytes(b'{"agents": ')
+    said = bare.run("doctor").stdout
+    assert said.count("Make it anew with multi-agent-mcp init") == 1
+    assert bare.ask("init", "--team", file)["added"] == ["owner", "admin", "worker-a", "worker-b"]
+    assert {agent_id: bare.key(agent_id) for agent_id in keys} == keys
+    assert [message["content"] for message in bare.ask("read", "worker-a")["messages"]] == ["keep me"]
+    assert (bare.path / "agents.json.bak.damaged").read_bytes() == b'{"agents": '
+
+
 def test_init_makes_private_files_and_the_option_names_the_session(bare: Team) -> None:
     (bare.base / "team.yaml").write_text(TEAM, encoding="utf-8")
     assert bare.ask("init", "--session", "other")["session"] == "other"

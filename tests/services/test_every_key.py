@@ -6,22 +6,29 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.services.doctor.finding import Finding
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.codec.frontmatter import Document, parse, render
+from multi_agent_mcp.web.api import agents, conversations, tasks, timeline
+from multi_agent_mcp.web.request import ApiRequest
 from tests.crash.stage import MEMORY, Seat, context
 from tests.fuzz.ground import ask
 
 LEFT_OUT = object()
-VALUES = (LEFT_OUT, None, 1.5, "../x", "worker-b", ["x", 1], {"x": ["y"]})
+ODD_ITEMS = ["x", 1, None, ["y"], {"text": ["z"], "completed": "no", "status": {}, "at": 5}, {"status": "todo"}]
+VALUES = (LEFT_OUT, None, 1.5, "../x", "worker-b", "0001-01-01T00:00:00+14:00", ODD_ITEMS, {"x": ["y"]})
 KINDS = ("ipc", "notifications", "tasks", "delegations", "conversations", "sessions", "executions", "owner_wait")
-TOOLS = ("get_next_action", "get_notifications", "read_messages", "get_my_tasks", "get_my_execution_history")
+TOOLS = (
+    *("get_next_action", "get_notifications", "read_messages", "get_my_tasks", "get_my_execution_history"),
+    "get_task_conversations",
+)
 CHAT = ("get_pending_delegations", "get_next_action", "read_messages")
 
 
@@ -69,12 +76,22 @@ def written(path: Path, key: str, value: object) -> bytes:
 
 def everybody_works(root: Path) -> list[Finding]:
     """Servers start, tools answer, hooks and doctor look; what doctor found."""
-    for agent_id, purpose, tools in (("owner", "task", TOOLS), ("worker-a", "task", TOOLS), ("worker-a", "chat", CHAT)):
+    for agent_id, purpose, tools in (
+        ("owner", "task", TOOLS),
+        ("admin", "task", ("read_messages", "get_dashboard")),
+        ("worker-a", "task", TOOLS),
+        ("worker-a", "chat", CHAT),
+    ):
         seat = Seat(context(root), agent_id, purpose)
         for tool in tools:
             ask(seat, tool, {})
         seat.binding.close()
     services = context(root)
+    console = ApiRequest(services, services.agents.owner())
+    for page in (tasks.board, conversations.page, agents.tree, timeline.show):
+        json.dumps(page(console), allow_nan=False)
+    for task in services.workspace.tasks.all():
+        json.dumps(tasks.show(replace(console, path={"task_id": task.id})), allow_nan=False)
     services.hooks.answer("worker-a", "task", Event("UserPromptSubmit", "host-1"))
     services.messages.send(services.agents.get("admin"), Draft(content="still there?", receiver_id="worker-a"))
     unread = [message.content for _, message in services.workspace.mailbox("worker-a").unread(fresh=True)]
@@ -130,3 +147,24 @@ def test_doctor_finds_what_nobody_has_looked_at_yet(lived_in: Path, place: Path)
     written(path, "agent_id", "admin")
     subjects = {finding.subject for finding in context(root).doctor(lambda _: None).examine()}
     assert f"executions/worker-a/quarantine/{path.name}" in subjects
+
+
+RECORD_KEYS = [spec.name for spec in fields(Agent) if spec.name not in ("id", "extra")]
+
+
+@pytest.mark.parametrize("value", [7, [1], {"x": "y"}], ids=repr)
+def test_whatever_a_record_of_the_registry_holds_everybody_goes_on_and_it_stays_there(
+    value: object, lived_in: Path, place: Path
+) -> None:
+    """Every key at once of one agent that others stand beside, but what proves who it is."""
+    root = shutil.copytree(lived_in, place / "root")
+    path = root / "demo" / "agents.json"
+    records = json.loads(path.read_bytes())
+    odd = {key: value for key in RECORD_KEYS if key not in ("passkey_hash", "public_key")}
+    records["agents"]["worker-b"].update(odd)
+    path.write_text(json.dumps(records), encoding="utf-8")
+    said = [finding.finding for finding in everybody_works(root) if finding.subject == "worker-b"]
+    assert any("parent_id" in finding for finding in said), said
+    context(root).agents.registry.update("worker-b", note="seen")
+    kept = json.loads(path.read_bytes())["agents"]["worker-b"]
+    assert {key: kept[key] for key in odd} == odd

@@ -153,6 +153,7 @@ def test_a_taken_port_is_one_sentence(team: Team, web: Web) -> None:
     ran = team.run("web", "--port", str(web.port))
     assert ran.code == 1
     assert ran.stderr.startswith("multi-agent-mcp: storage_error:")
+    assert "--port" in ran.stderr
 
 
 def test_an_unknown_agent_cannot_be_acted_as(team: Team) -> None:

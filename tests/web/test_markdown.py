@@ -34,8 +34,9 @@ class Inspector(HTMLParser):
 
 
 def inspect(text: str) -> str:
-    html = as_html(text)
-    assert html is not None
+    """What the page shows of a text."""
+    rendered = as_html(text)
+    html = as_written(text) if rendered is None else rendered
     inspector = Inspector()
     inspector.feed(html)
     inspector.close()
@@ -146,3 +147,43 @@ def test_an_ordinary_table_is_rendered() -> None:
 
 def test_what_is_not_rendered_is_still_harmless() -> None:
     assert as_written("<b>\u202e&") == "<pre>&lt;b&gt;\ufffd&amp;</pre>"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[//]: # (hidden)\n\nfine",
+        '[a]: http://x "hidden"\n\nfine',
+        '[a](http://x "hidden")',
+        "[](http://x/hidden)",
+        "[a](ftp://hidden)",
+        "[a](javascript:hidden)",
+        "![](http://x/hidden)",
+        "![a](http://x 'hidden')",
+        "```python hidden\nx\n```",
+        "~~~ so hidden\nx\n~~~",
+        "| a |\n|---|\n| b | hidden |",
+        f"{'> ' * 40}hidden",
+        f"{'- ' * 40}hidden",
+        f"{'[' * 40}hidden{']' * 40}",
+        "<!-- hidden -->",
+        "<p title=hidden>fine</p>",
+        "[^1]: hidden",
+    ],
+)
+def test_no_word_of_an_agent_vanishes_from_the_page(text: str) -> None:
+    html = as_html(text)
+    shown = as_written(text) if html is None else html
+    assert "hidden" in re.sub(r"<[^>]*>", "", shown)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# Plan\n\n1. *one*\n2. `two` &amp; three\n\n[the log](https://example.org/a_b?c=d%20e#f) <https://example.org>",
+        "| a | b |\n|:--|--:|\n| 1 |\n\n```python\nprint(1)\n```\n\n- [ ] open\n- [x] done\n\n---\n\nfoo*bar*baz\\_x",
+        "3) three\n4) four\n\n    code\n\n> said\n\n~~no~~ **yes** caf&eacute; `&eacute;&#x6a;`",
+    ],
+)
+def test_ordinary_markdown_is_rendered(text: str) -> None:
+    assert as_html(text) is not None

@@ -159,13 +159,12 @@ class Delegations:
             raise AlreadyExists("delegation_started", conversation_id=found.conversation_id)
         if found.taken_by not in (None, session.id) and self._is_living(found):
             raise AlreadyExists("delegation_taken", delegation_id=found.id)
-        return found.start(session.id, found.conversation_id or fresh_id, self.clock())
+        return found.start(session.id, found.reserved_id or fresh_id, self.clock())
 
     def _conversation(self, delegation: Delegation) -> Conversation | None:
         """The conversation that carries it out; an id without a file belongs to a starter that was killed halfway."""
-        if delegation.conversation_id is None:
-            return None
-        return self.workspace.conversations.find(delegation.conversation_id)
+        reserved = delegation.reserved_id
+        return self.workspace.conversations.find(reserved) if reserved is not None else None
 
     def _is_living(self, delegation: Delegation) -> bool:
         return any(session.id == delegation.taken_by for session in self.sessions.live(delegation.agent_id))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.services.doctor import integrity, processes, team, tree
-from multi_agent_mcp.services.doctor.finding import PROBLEM, CheckContext, Finding
+from multi_agent_mcp.services.doctor.finding import PROBLEM, CheckContext, Finding, in_words
 
 Check = Callable[[CheckContext], Iterator[Finding]]
 
@@ -41,8 +43,11 @@ class Doctor:
     def examine(self, *, verify: bool = False) -> list[Finding]:
         """All findings, problems first. A check that fails is a finding, too."""
         checks = {**CHECKS, **(VERIFY if verify else {})}
-        found = [finding for name, check in checks.items() for finding in self._run(name, check)]
-        return sorted(found, key=lambda finding: finding.level != PROBLEM)
+        found: dict[tuple[str, str], Finding] = {}
+        for name, check in checks.items():
+            for finding in self._run(name, check):
+                found.setdefault((finding.subject, finding.finding), finding)  # what breaks every check is told once
+        return sorted(found.values(), key=lambda finding: finding.level != PROBLEM)
 
     def repair(self, findings: list[Finding]) -> list[Finding]:
         """Repairs what can be repaired automatically. Returns those findings, also where the repair failed."""
@@ -53,7 +58,8 @@ class Doctor:
             try:
                 finding.mend()
             except (Refusal, OSError) as error:
-                repaired.append(replace(finding, finding=f"{finding.finding}; the repair failed: {error}"))
+                why = in_words(error) if isinstance(error, Refusal) else str(error)
+                repaired.append(replace(finding, finding=f"{finding.finding}; the repair failed: {why}"))
             else:
                 repaired.append(replace(finding, repair=f"done: {finding.repair}"))
         return repaired
@@ -63,7 +69,8 @@ class Doctor:
         try:
             found.extend(check(self.context))
         except OSError as error:
-            refusal = StorageError(path=name, reason=error.strerror or str(error))
+            path = Path(os.fsdecode(error.filename)).name if error.filename else name
+            refusal = StorageError(path=path, reason=error.strerror or str(error))
             found.append(self._broken(name, refusal))
         except Refusal as refusal:
             found.append(self._broken(name, refusal))
@@ -72,4 +79,4 @@ class Doctor:
     def _broken(self, name: str, refusal: Refusal) -> Finding:
         storage = isinstance(refusal, StorageError)
         repair = "let this user write to the session directory; see that its disk is well" if storage else ""
-        return Finding(name, PROBLEM, "-", self.context.said(refusal), repair)
+        return Finding(name, PROBLEM, "-", in_words(refusal), repair)

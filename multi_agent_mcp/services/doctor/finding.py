@@ -16,9 +16,14 @@ from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.team.signatures import Signatures
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.texts import Texts
+from multi_agent_mcp.texts import catalogue
 
 PROBLEM, NOTE = "problem", "note"
+
+
+def in_words(refusal: Refusal) -> str:
+    """The refusal as its sentence: doctor speaks English."""
+    return catalogue("en").sentence(refusal)
 
 
 @dataclass(frozen=True)
@@ -53,8 +58,3 @@ class CheckContext:
     operations: Operations
     probe: Callable[[Agent], str | None]
     hosts: Collection[str]
-    texts: Texts
-
-    def said(self, refusal: Refusal) -> str:
-        """A refusal as a finding: its code and its sentence."""
-        return f"{refusal.code}: {self.texts.sentence(refusal)}"

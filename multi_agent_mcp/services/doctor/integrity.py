@@ -12,6 +12,7 @@ from multi_agent_mcp.domain.sanitize import display_id
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
 from multi_agent_mcp.services.team.signatures import Verdict
 from multi_agent_mcp.store.directory import Directory
+from multi_agent_mcp.store.quarantine import Quarantine
 
 VERDICTS: Mapping[Verdict, tuple[str, str, str]] = {
     "unsigned": (NOTE, "it bears no signature: written by hand, or by an older program", "ask {sender} in doubt"),
@@ -27,6 +28,11 @@ def operations(context: CheckContext) -> Iterator[Finding]:
     for intent in context.workspace.intents.left_behind():
         finding = f"{intent.kind} was cut off halfway"
         yield Finding("undertakings", PROBLEM, intent.id, finding, "carry it out", context.operations.finish)
+    intents = context.workspace.intents
+    for path in intents.unreadable():
+        finding = "it does not describe an operation: damaged, or written by another program"
+        mend = partial(Quarantine(intents.files, intents.path).set_aside, path, finding)
+        yield Finding("undertakings", PROBLEM, f".intents/{path.name}", finding, "move it into quarantine", mend)
 
 
 def bad_sectors(context: CheckContext) -> Iterator[Finding]:

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import combinations
 
 from multi_agent_mcp.domain.agent import Agent, superiors
 from multi_agent_mcp.domain.signature import public_key
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
+from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding, in_words
 from multi_agent_mcp.services.team.agents import is_passkey_of
 
 
 def registry(context: CheckContext) -> Iterator[Finding]:
-    """A registry without an owner."""
+    """A registry that names no owner, or holds what cannot be used."""
     agents = context.agents.all()  # restores a damaged registry, which the check of the tree then reports
     if not any(agent.role == "owner" for agent in agents.values()):
         yield Finding("registry", PROBLEM, "agents.json", "no owner", "multi-agent-mcp agent add ID --role owner")
+    for agent_id, key, value in context.agents.registry.misfits():
+        finding = f"{key} is of a type that it cannot be, and counts as none: {value!r:.80}"
+        yield Finding("registry", PROBLEM, agent_id, finding, "mend it in agents.json")
+    for first, second in combinations(agents, 2):
+        if first.lower() == second.lower():
+            finding = f"it differs from {first} in case only: on some disks both have the same mailbox"
+            yield Finding("registry", PROBLEM, second, finding, "give one another id in agents.json")
 
 
 def keys(context: CheckContext) -> Iterator[Finding]:
@@ -27,7 +35,7 @@ def keys(context: CheckContext) -> Iterator[Finding]:
             key = context.agents.stored_key(agent_id)
         except Refusal as refusal:
             missing = not context.workspace.key_path(agent_id).is_file()
-            reason = "the key file is missing" if missing else context.said(refusal)
+            reason = "the key file is missing" if missing else in_words(refusal)
             yield Finding("keys", PROBLEM, agent_id, reason, f"restore secrets/{name}")
             continue
         if not is_passkey_of(agent, key):
@@ -46,7 +54,7 @@ def hierarchy(context: CheckContext) -> Iterator[Finding]:
         try:
             list(superiors(agent_id, agents))
         except Refusal as refusal:
-            yield Finding("hierarchy", PROBLEM, agent_id, context.said(refusal), "mend parent_id in agents.json")
+            yield Finding("hierarchy", PROBLEM, agent_id, in_words(refusal), "mend parent_id in agents.json")
 
 
 def panes(context: CheckContext) -> Iterator[Finding]:

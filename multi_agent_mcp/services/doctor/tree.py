@@ -14,6 +14,10 @@ from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext,
 from multi_agent_mcp.store.quarantine import DIRECTORY, REASON_SUFFIX
 from multi_agent_mcp.system.disk import DIRECTORY_MODE, FILE_MODE
 
+KINDS = frozenset(
+    {"ipc", "notifications", "tasks", "sessions", "executions", "conversations", "delegations", "owner_wait", "secrets"}
+)
+"""What has a directory of its own in a session's (docs/format.md, The tree)."""
 SCRATCH_SECONDS = 3600.0
 """An older scratch file was left by a process that was killed; a younger one may still be written to."""
 
@@ -52,15 +56,26 @@ def walk(base: Path) -> Iterator[Node]:
 
 def tree(context: CheckContext) -> Iterator[Finding]:
     """What the files' names, types and modes say, whatever is in them."""
+    yield from _misplaced(context)  # first: what cannot be read may break the rest
     _read_everything(context)
     nodes = list(walk(context.workspace.path))
-    yield from _restored(nodes)
+    yield from _restored(context)
     yield from _links(nodes)
     yield from _modes(nodes)
     yield from _unreadable(nodes)
     yield from _quarantined(context, nodes)
     yield from _unknown_mailboxes(context, nodes)
     yield from _leftovers(context, nodes)
+
+
+def _misplaced(context: CheckContext) -> Iterator[Finding]:
+    """Files where a directory belongs: nothing of that kind can be read or written."""
+    base, files = context.workspace.path, context.workspace.files
+    kinds = [kind for kind in ("ipc", "notifications") if (base / kind).is_dir()]
+    boxes = [f"{kind}/{name}" for kind in kinds for name in files.names(base / kind)]
+    for name in (*sorted(KINDS), *boxes):
+        if (base / name).is_file() and not (base / name).name.startswith("."):
+            yield Finding("tree", PROBLEM, name, "a file where a directory belongs", "move it away")
 
 
 def _read_everything(context: CheckContext) -> None:
@@ -76,11 +91,9 @@ def _read_everything(context: CheckContext) -> None:
         context.owner_waits.of(agent_id)
 
 
-def _restored(nodes: Sequence[Node]) -> Iterator[Finding]:
-    for node in nodes:
-        if node.name.startswith("agents.json.damaged"):
-            finding = "agents.json was damaged and restored"
-            yield Finding("registry", NOTE, node.name, finding, f"delete {node.name} when seen")
+def _restored(context: CheckContext) -> Iterator[Finding]:
+    for name in context.agents.registry.damaged():
+        yield Finding("registry", NOTE, name, "agents.json was damaged and restored", f"delete {name} when seen")
 
 
 def _links(nodes: Sequence[Node]) -> Iterator[Finding]:

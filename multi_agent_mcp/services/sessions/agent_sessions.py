@@ -127,7 +127,7 @@ class Sessions:
     def _chat_work_waits(self, agent_id: str) -> bool:
         """A delegation that is not carried out yet, or a conversation message."""
         delegations = self.workspace.delegations.all(agent_id)
-        if any(item.conversation_id is None for item in delegations):
+        if any(item.reserved_id is None for item in delegations):
             return True
         return any(message.message_type == "conversation" for _, message in self.workspace.mailbox(agent_id).unread())
 

@@ -11,7 +11,7 @@ from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.ids import entity_id, new_id
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task
+from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task, old_value
 from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Refusal, Unauthorized
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.operations import ASSIGN_TASK, BLOCK_FAMILY, Operations
@@ -58,8 +58,8 @@ class TaskChanges:
 
         task = self.workspace.tasks.update(intent.facts["task_id"], reassign)
         mine = [entry for entry in task.history if entry.get("intent_id") == intent.id]
-        previous = next((entry["assignee_id"][0] for entry in mine if "assignee_id" in entry), task.assignee_id)
-        was_running = any(entry.get("status", [None])[0] == "in_progress" for entry in mine)
+        previous = next((old_value(entry, "assignee_id") for entry in mine if "assignee_id" in entry), task.assignee_id)
+        was_running = any(old_value(entry, "status") == "in_progress" for entry in mine)
         if was_running and previous not in (None, assignee_id, change.by):
             self.interrupts.tell_reassigned(previous, task.id, intent.facts["notice_id"])
         return task, previous

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -12,7 +12,7 @@ from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.message import REPORT_TYPES, Message, page_order
 from multi_agent_mcp.domain.outcomes import progressed, reported
-from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.task import Task, checklist_item
 from multi_agent_mcp.errors import InvalidStatusTransition, Refusal, StorageError
 from multi_agent_mcp.services.overview.dashboard import Dashboard
 from multi_agent_mcp.services.tasks.changes import require_startable
@@ -109,8 +109,8 @@ def _progress(message: Message) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 100 else None
 
 
-def _checklist(message: Message) -> tuple[dict[str, object], ...] | None:
+def _checklist(message: Message) -> tuple[Mapping[str, object], ...] | None:
     value = message.metadata.get("checklist")
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         return None
-    return tuple(value)
+    return tuple(map(checklist_item, value))

@@ -11,13 +11,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from datetime import date, datetime
+from functools import partial
 from types import NoneType, UnionType
 from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from frontmatter.default_handlers import YAMLHandler
 
 from multi_agent_mcp.config import NOT_YAML
-from multi_agent_mcp.domain.entity import Entity, json_value, plain_value
+from multi_agent_mcp.domain.entity import ITEM, Entity, json_value, plain_value
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.store.codec.yaml_header import Loader, dump
 
@@ -92,8 +93,8 @@ class Codec(Generic[E]):
         self.entity_type = entity_type
         self.body = entity_type.BODY
         hints = get_type_hints(entity_type)
-        names = [spec.name for spec in fields(entity_type) if spec.name not in ("extra", self.body)]
-        self._readers = {name: _reader(hints[name]) for name in names}
+        specs = [spec for spec in fields(entity_type) if spec.name not in ("extra", self.body)]
+        self._readers = {spec.name: _reader(hints[spec.name], spec.metadata.get(ITEM)) for spec in specs}
 
     def encode(self, entity: E) -> bytes:
         values = ((name, getattr(entity, name)) for name in self._readers)
@@ -157,8 +158,8 @@ def _read_float(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _read_tuple(value: Any) -> tuple[Any, ...] | None:
-    return tuple(map(json_value, value)) if isinstance(value, list) else None
+def _read_items(make: Callable[[Any], Any], value: Any) -> tuple[Any, ...] | None:
+    return tuple(make(json_value(item)) for item in value) if isinstance(value, list) else None
 
 
 def _read_texts(value: Any) -> tuple[str, ...] | None:
@@ -175,13 +176,14 @@ _READERS: Mapping[Any, Callable[[Any], Any]] = {
     datetime: parse_time,
     int: _read_int,
     float: _read_float,
-    tuple: _read_tuple,
     Mapping: _read_mapping,
 }
 
 
-def _reader(hint: Any) -> Callable[[Any], Any]:
+def _reader(hint: Any, make_item: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
     """How a header value becomes a field of this type; the reader answers None for what it cannot use."""
+    if make_item is not None:
+        return partial(_read_items, make_item)
     if get_origin(hint) is UnionType:
         hint = next(kind for kind in get_args(hint) if kind is not NoneType)
     if hint == tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -262,6 +263,17 @@ class TestStarting:
             converse(services, chat.record, words="\udc80")
         assert [item.id for item in services.delegations.take(chat.record)] == [delegation.id]
         assert converse(services, chat.record).delegation_id == delegation.id
+
+
+@pytest.mark.parametrize("odd", ["not yet", "2026-11-22", "7", "../conversations", "CNV_1"])
+def test_a_delegation_with_an_id_that_cannot_be_a_conversations_has_none_yet(
+    services: Services, task_session: LiveSession, chat: LiveSession, odd: str
+) -> None:
+    delegation = delegate(services, task_session)
+    services.workspace.delegations.update(delegation.id, lambda found: replace(found, conversation_id=odd))
+    assert [item.id for item in services.delegations.unstarted("worker-a")] == [delegation.id]
+    assert [item.conversation_id for item in services.delegations.take(chat.record)] == [odd]
+    assert converse(services, chat.record).delegation_id == delegation.id
 
 
 def test_a_start_killed_at_any_write_is_resumed_as_the_same_conversation_and_heard_once(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,7 @@ import pytest
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.services.doctor.finding import Finding
 from multi_agent_mcp.services.doctor.pruning import Pruning
 from tests.conftest import Clock
@@ -53,12 +55,42 @@ def test_keys_that_are_missing_or_open_are_problems(services: Services) -> None:
 
 def test_a_broken_hierarchy_is_a_problem_for_everybody_below(services: Services) -> None:
     services.agents.registry.update("admin", parent_id="worker-a")
-    assert problems(services) == {("hierarchy", name) for name in ("admin", "worker-a", "worker-b")}
+    found = examine(services)
+    assert {finding.subject for finding in found if finding.level == "problem"} == {"admin", "worker-a", "worker-b"}
+    said = {finding.finding for finding in found if finding.check == "hierarchy"}
+    assert said == {f"The hierarchy of agents has a cycle at {name}." for name in ("admin", "worker-a")}
 
 
 def test_without_an_owner_there_is_a_problem(services: Services) -> None:
     services.agents.remove("owner")
     assert ("registry", "agents.json") in problems(services)
+
+
+def test_records_that_differ_in_case_only_are_a_problem(services: Services) -> None:
+    path = services.workspace.path / "agents.json"
+    path.write_text(path.read_text(encoding="utf-8").replace('"worker-b": {', '"Worker-A": {'), encoding="utf-8")
+    clashes = [item for item in examine(services) if item.check == "registry"]
+    assert [(item.level, item.subject) for item in clashes] == [("problem", "Worker-A")]
+    assert "worker-a" in clashes[0].finding
+
+
+def _look_everywhere(services: Services) -> None:
+    for collection in (services.workspace.tasks, services.workspace.executions, services.workspace.delegations):
+        collection.all()
+    unread(services, "worker-a")
+
+
+@pytest.mark.parametrize("name", ["executions", "delegations", "tasks", "ipc/worker-a"])
+def test_a_file_where_a_directory_belongs_is_named(services: Services, name: str) -> None:
+    place = services.workspace.path / name
+    shutil.rmtree(place, ignore_errors=True)
+    place.write_bytes(b"")
+    found = examine(services)
+    assert ("tree", name) in {(finding.check, finding.subject) for finding in found if finding.level == "problem"}
+    assert all(Path(name).name in finding.finding for finding in found if finding.subject == "-")
+    with pytest.raises(StorageError) as refused:
+        _look_everywhere(services)
+    assert services.texts.sentence(refused.value).find(Path(name).name) > 0
 
 
 def test_quarantined_files_and_mailboxes_of_nobody_are_problems(services: Services) -> None:
@@ -74,7 +106,8 @@ def test_a_registry_that_was_restored_is_worth_a_note_and_a_lost_one_is_a_proble
     assert ("registry", "agents.json.damaged") in notes(services)
     for lost in services.workspace.path.glob("agents.json*"):
         lost.write_text("{")
-    assert any(finding.level == "problem" and "agents.json" in finding.finding for finding in examine(services))
+    (lost_one,) = (finding.finding for finding in examine(services) if finding.level == "problem")
+    assert lost_one.startswith("agents.json is damaged and there is no copy. Make it anew with multi-agent-mcp init")
 
 
 def test_a_dead_session_and_a_waiting_owner_are_worth_a_note(services: Services, owner: Agent) -> None:

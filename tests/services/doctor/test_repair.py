@@ -226,3 +226,22 @@ class TestVerify:
         (path,) = mail(services)
         path.write_bytes(path.read_bytes().replace(b"hello", b"goodbye"))
         assert self.verdicts(services) == {path.name: "tampered"}
+
+
+def test_an_operation_nobody_can_read_is_named_and_set_aside(
+    services: Services, doctor: Doctor, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = {"int_a": "", "int_b": "{", "int_c": "[]", "int_d": '{"kind": "send", "facts": {}}'}
+    directory = services.workspace.intents.path
+    directory.mkdir(exist_ok=True)
+    for name, text in texts.items():
+        (directory / f"{name}.json").write_text(text, encoding="utf-8")
+    assert services.operations.finish() == 0
+    assert [record for record in caplog.records if record.levelname == "WARNING"] == []
+    assert {finding.subject for finding in found(doctor, "undertakings")} == {f".intents/{name}.json" for name in texts}
+    mended(doctor, "undertakings")
+    kept = {path.stem: path.read_text(encoding="utf-8") for path in (directory / "quarantine").glob("*.json")}
+    assert kept == texts
+    assert {finding.subject for finding in found(doctor, "files")} == {
+        f".intents/quarantine/{name}.json" for name in texts
+    }

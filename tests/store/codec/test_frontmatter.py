@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import fields, replace
+from dataclasses import Field, fields, replace
 from datetime import UTC, datetime
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
-from multi_agent_mcp.domain.entity import Entity, as_json
+from multi_agent_mcp.domain.entity import ITEM, Entity, as_json
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
@@ -111,7 +111,15 @@ def strategy(hint: Any) -> st.SearchStrategy[Any]:
 
 def entities(kind: type[Entity]) -> st.SearchStrategy[Entity]:
     hints = get_type_hints(kind)
-    return st.builds(kind, **{spec.name: strategy(hints[spec.name]) for spec in fields(kind) if spec.name != "extra"})
+    return st.builds(
+        kind, **{spec.name: of_field(spec, hints[spec.name]) for spec in fields(kind) if spec.name != "extra"}
+    )
+
+
+def of_field(spec: Field[Any], hint: Any) -> st.SearchStrategy[Any]:
+    """Items are what an item of that field can be."""
+    make = spec.metadata.get(ITEM)
+    return strategy(hint) if make is None else strategy(hint).map(lambda items: tuple(map(make, items)))
 
 
 @pytest.mark.parametrize("kind", ENTITIES)
@@ -354,3 +362,17 @@ def test_unknown_keys_of_any_kind_are_the_same_after_a_rewrite(written: str) -> 
 @pytest.mark.parametrize("written", [".nan", "nan", "-inf", "1.5e999"])
 def test_a_duration_that_is_no_number_counts_as_unknown(written: str) -> None:
     assert codec(Execution).decode(f"---\nid: e\nduration_seconds: {written}\n---\n".encode()).duration_seconds is None
+
+
+def test_an_item_of_a_checklist_is_read_whatever_somebody_wrote() -> None:
+    header = "checklist: [write tests, 7, null, {text: [a], completed: 'no'}, {text: b, completed: yes, due: soon}]"
+    task = codec(Task).decode(f"---\nid: tsk_0123456789ab\n{header}\nhistory: [moved, {{by: admin}}]\n---\n".encode())
+    assert task.checklist == (
+        {"text": "write tests", "completed": False},
+        {"text": "7", "completed": False},
+        {"text": "", "completed": False},
+        {"text": "['a']", "completed": False},
+        {"text": "b", "completed": True, "due": "soon"},
+    )
+    assert task.history == ({"text": "moved"}, {"by": "admin"})
+    assert codec(Task).decode(codec(Task).encode(task)).checklist == task.checklist
