@@ -21,6 +21,7 @@ from multi_agent_mcp.notify.channels.default_chain import default_chain, pane_no
 from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.line import doorbell_line
 from multi_agent_mcp.services import operations as undertakings
+from multi_agent_mcp.services.answer_budget import AnswerBudget
 from multi_agent_mcp.services.chat.conversations import Conversations
 from multi_agent_mcp.services.chat.delegations import Delegations
 from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
@@ -79,6 +80,19 @@ class Services:
     def path(self) -> Path:
         """The session's directory."""
         return self.workspace.path
+
+    def directories_of(self, agent_id: str) -> list[Path]:
+        """What concerns an agent: its mail, its notifications, its tasks, what it delegated."""
+        return [
+            self.workspace.mailbox(agent_id).path,
+            self.workspace.notices(agent_id).path,
+            self.workspace.tasks.folder(agent_id).path,
+            self.workspace.delegations.folder(agent_id).path,
+        ]
+
+    @cached_property
+    def answer_budget(self) -> AnswerBudget:
+        return AnswerBudget(self.settings.limits.answer_characters, self.texts("more.list"))
 
     @cached_property
     def agents(self) -> Agents:
@@ -231,7 +245,7 @@ class Services:
         return Reading(
             self.workspace,
             self.agents,
-            self.settings,
+            self.answer_budget,
             self.texts,
             self.clock,
             self.reports,

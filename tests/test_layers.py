@@ -38,12 +38,12 @@ LAYERS = (
 """From the ground up. A package imports itself and what stands on an earlier line, never its neighbours on its own."""
 
 SERVICES = (
-    ("validation", "operations"),
     ("answer_budget",),
+    ("validation", "operations"),
     ("team",),
     ("mail",),
-    ("notices",),
     ("sessions",),
+    ("notices",),
     ("tasks",),
     ("chat",),
     ("overview",),
@@ -108,9 +108,9 @@ KNOWN_BREACHES: dict[str, set[str]] = {
         "services.team.setup",
         "web.auth",
     },
-    "doors": {"cli", "server", "web"},
-    "services": {"services.notices.notifications"},
-    "circles": {"server.call_log", "server.middleware"},
+    "doors": {"cli", "web"},
+    "services": set(),
+    "circles": set(),
 }
 """What is still to be mended; each of these goes away."""
 

@@ -169,7 +169,7 @@ class Hooks:
         return UnreadItems(self._notices(agent_id, purpose), self._mail(agent_id, purpose))
 
     def _notices(self, agent_id: str, purpose: str) -> list[dict[str, Any]]:
-        if not self.notifications.pending(agent_id, purpose).some:
+        if not self.notifications.refresh(agent_id, purpose).some:
             return []
         return self.notifications.read(agent_id, purpose, mark_as_read=False)
 

@@ -1,7 +1,7 @@
 """Standard input and output as MCP's transport: one JSON-RPC message a line.
 
-`mcp.server.stdio` drops what it cannot parse, waits in threads for pipes that may never move again, and tells nobody
-when an answer is out. Here every request is answered, and whoever made an answer is told of its last byte.
+`mcp.server.stdio` drops what it cannot parse, waits in threads for pipes that may never move again, and does not report
+when an answer is out. Here every request is answered, and its `Receipt` learns when the answer's last byte is written.
 
 All of it happens in the event loop and nothing in it blocks: it reads when poll(2) says that there is something, and
 writes PIPE_BUF bytes when poll(2) says that there is room, which POSIX promises not to block. So what was written is
@@ -18,7 +18,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 import anyio
 import anyio.lowlevel
@@ -26,36 +26,27 @@ import mcp_types as types
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
 from multi_agent_mcp.server.jsonrpc import LINE_BYTES, Malformed, parse
+from multi_agent_mcp.services.sessions.receipts import Receipt
 
 READ_BYTES = 1 << 16
 LOWEST_OWN_DESCRIPTOR = 3
 
 
-class Receipt(Protocol):
-    """Whoever wants to know what became of an answer. Neither call may block."""
-
-    def deliver(self) -> None:
-        """The answer's last byte was written."""
-
-    def abandon(self) -> None:
-        """There will be no such answer: the request was cancelled, or became an error."""
-
-
-receipt: ContextVar[Receipt | None] = ContextVar("receipt", default=None)
+current_receipt: ContextVar[Receipt | None] = ContextVar("current_receipt", default=None)
 """Set by the task that answers a request, before it returns the answer."""
 
 
 def _nothing() -> None:
-    """Nobody asked to be told."""
+    """For a line that has no receipt."""
 
 
-async def _unanswered() -> None:
+async def _cancel() -> None:
     """mcp calls this in the task of a request that it will not answer, because the host cancelled it."""
-    if (asked := receipt.get()) is not None:
-        asked.abandon()
+    if (receipt := current_receipt.get()) is not None:
+        receipt.cancel()
 
 
-_ANSWERED_OR_TOLD = ServerMessageMetadata(on_request_unanswered=_unanswered)
+_METADATA = ServerMessageMetadata(on_request_unanswered=_cancel)
 
 
 class Output:
@@ -70,12 +61,12 @@ class Output:
     async def send(self, item: SessionMessage, /) -> None:
         """Takes a message; it is written while the caller goes on."""
         line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-        asked = receipt.get()
-        if asked is not None and isinstance(item.message, types.JSONRPCResponse):
-            self.put(line, asked.deliver)
+        receipt = current_receipt.get()
+        if receipt is not None and isinstance(item.message, types.JSONRPCResponse):
+            self.put(line, receipt.written)
             return
-        if asked is not None and isinstance(item.message, types.JSONRPCError):
-            asked.abandon()
+        if receipt is not None and isinstance(item.message, types.JSONRPCError):
+            receipt.cancel()
         self.put(line)
 
     def put(self, line: bytes, written: Callable[[], None] = _nothing) -> None:
@@ -134,7 +125,7 @@ class Input:
 
     def _take(self, line: bytes) -> None:
         try:
-            self._in.send_nowait(SessionMessage(parse(line), _ANSWERED_OR_TOLD))
+            self._in.send_nowait(SessionMessage(parse(line), _METADATA))
         except Malformed as malformed:
             for answer in malformed.answers:
                 self._output.put(answer)

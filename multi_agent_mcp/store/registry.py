@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,13 @@ _FIELDS = [spec.name for spec in fields(Agent) if spec.name != "extra"]
 Signature = tuple[int, int, int]
 
 
+class _Thread(threading.local):
+    """What one thread knows; see `Registry.read_once`."""
+
+    reads_once = False
+    agents: Mapping[str, Agent] | None = None
+
+
 class Registry:
     """The agents of a session. Reads are cached by the file's signature; updates merge fields under a lock.
 
@@ -35,9 +44,26 @@ class Registry:
         self.path = path
         self._backup = path.with_name(f"{path.name}.bak")
         self._cached: tuple[Signature, Mapping[str, Agent]] | None = None
+        self._thread = _Thread()
+
+    @contextmanager
+    def read_once(self) -> Iterator[None]:
+        """Within, this thread looks at the file once, and again after a change of its own: one call sees one team."""
+        outer, self._thread.reads_once, self._thread.agents = self._thread.reads_once, True, None
+        try:
+            yield
+        finally:
+            self._thread.reads_once, self._thread.agents = outer, None
 
     def all(self) -> Mapping[str, Agent]:
         """Agent id → agent, removed ones included (their history still names them)."""
+        agents = self._thread.agents
+        if agents is None:
+            agents = self._current()
+            self._thread.agents = agents if self._thread.reads_once else None
+        return agents
+
+    def _current(self) -> Mapping[str, Agent]:
         signature = self._signature()
         if signature is not None and self._cached is not None and self._cached[0] == signature:
             return self._cached[1]
@@ -60,6 +86,7 @@ class Registry:
     def add(self, agent: Agent) -> Agent:
         """Raises `AlreadyExists` for a known id; a removed agent is taken back with its files and its key."""
         with self.files.locks.held("agents"):
+            self._thread.agents = None
             self.require_free(agent.id)
             records = self._read_or_restore()
             known = records["agents"].get(agent.id)
@@ -98,6 +125,7 @@ class Registry:
         data = (json.dumps(records, ensure_ascii=False, indent=2) + "\n").encode()
         self.files.replace(self._backup, data)
         self.files.replace(self.path, data)
+        self._thread.agents = None
 
     def _read_or_restore(self) -> dict[str, Any]:
         records = _parse(self._bytes(self.path))

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator
 
 from multi_agent_mcp.domain.task import TaskPriority, TaskStatus
-from multi_agent_mcp.server.middleware import Call
+from multi_agent_mcp.server.call import Call
 from multi_agent_mcp.server.toolbox import LEADERS, TASK, Answer, Tool, from_json_text
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.turn.next_action import summary_of

@@ -13,7 +13,7 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.task import TaskPriority, TaskStatus
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import TaskNotFound
-from multi_agent_mcp.server.middleware import Call
+from multi_agent_mcp.server.call import Call
 from multi_agent_mcp.server.toolbox import CHAT, TASK, Answer, Tool
 from multi_agent_mcp.services.chat.delegations import as_answer
 
@@ -37,7 +37,8 @@ def get_task_conversations(call: Call, task_id: str | None = None) -> Answer:
     waiting = [item for item in call.services.delegations.unstarted(call.me.id) if item.task_id == task.id]
     shown = [*(_waiting(item) for item in waiting), *(_conversation(call, item) for item in conversations)]
     totals = {"task_id": task.id, "total_conversations": len(shown)}
-    return call.fitting(totals, "conversations", _slimmed(call, shown))
+    call.services.answer_budget.newest_of_each(shown, "messages")
+    return call.fitting(totals, "conversations", shown)
 
 
 def get_conversation_messages(
@@ -176,17 +177,6 @@ def _waiting(delegation: Delegation) -> dict[str, Any]:
         "started_at": None,
         "ended_at": None,
     }
-
-
-def _slimmed(call: Call, shown: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Conversations whose oldest messages were left out so that each has its share of the answer."""
-    share = call.services.settings.limits.answer_characters * 3 // 4 // max(len(shown), 1)
-    for item in shown:
-        kept = call.newest_fitting(item["messages"], share)
-        if len(kept) < len(item["messages"]):
-            item["messages"] = kept
-            item["messages_truncated"] = True
-    return shown
 
 
 TOOLS = (

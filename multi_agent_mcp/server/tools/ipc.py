@@ -9,7 +9,7 @@ from pydantic import Field
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import MessagePriority, MessageType
 from multi_agent_mcp.errors import Unauthorized
-from multi_agent_mcp.server.middleware import Call
+from multi_agent_mcp.server.call import Call
 from multi_agent_mcp.server.toolbox import Answer, JsonObject, Tool
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft, require_text
@@ -76,13 +76,16 @@ def read_messages(
         message_id=message_id,
         offset=offset,
     )
-    return call.services.reading.read(call.me, query, call.hold)
+    answer = call.services.reading.read(call.me, query, call.receipt.lease)
+    call.unread = answer["unread_remaining"]
+    return answer
 
 
 def get_unread_count(call: Call, agent_id: str | None = None) -> Answer:
     """Count your unread messages."""
     _require_own(call, agent_id)
-    return {"agent_id": call.me.id, "unread_count": call.services.reading.count(call.me)}
+    call.unread = call.services.reading.count(call.me)
+    return {"agent_id": call.me.id, "unread_count": call.unread}
 
 
 def get_message_status(call: Call, message_id: str) -> Answer:

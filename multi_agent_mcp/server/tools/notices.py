@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from multi_agent_mcp.server.middleware import Call
+from multi_agent_mcp.server.call import Call
 from multi_agent_mcp.server.toolbox import Answer, Tool
 
 
@@ -16,7 +16,9 @@ def get_notifications(call: Call, mark_as_read: bool = True) -> Answer:
         answer.update(call.fitting({}, "notifications", notices))
         return len(answer["notifications"])
 
-    call.services.notifications.read(call.me.id, call.purpose, mark_as_read=mark_as_read, fits=fits, hold=call.hold)
+    call.services.notifications.read(
+        call.me.id, call.purpose, mark_as_read=mark_as_read, fits=fits, lease=call.receipt.lease
+    )
     return answer
 
 

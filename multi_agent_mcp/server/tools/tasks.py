@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from multi_agent_mcp.domain.task import ReportStatus
-from multi_agent_mcp.server.middleware import Call
+from multi_agent_mcp.server.call import Call
 from multi_agent_mcp.server.toolbox import LEADERS, REPORTERS, Answer, Tool
 
 AnyPriority = Literal["low", "normal", "medium", "high", "urgent"]

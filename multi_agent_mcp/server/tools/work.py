@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from multi_agent_mcp.server.middleware import Call
+from multi_agent_mcp.server.call import Call
 from multi_agent_mcp.server.toolbox import TASK, Answer, Tool
 
 LOOK_AGAIN_SECONDS = 2.0
@@ -21,10 +21,11 @@ def get_next_action(call: Call, timeout_seconds: Annotated[float, Field(ge=0, le
     changes = call.binding.changes
     while True:
         seen = changes.count
-        if call.purpose == "chat":
-            action = call.services.chat_action.next_action(call.me, call.session.record)
-        else:
-            action = call.services.next_action.next_action(call.me, call.session)
+        with call.services.agents.read_once():
+            if call.purpose == "chat":
+                action = call.services.chat_action.next_action(call.me, call.session.record)
+            else:
+                action = call.services.next_action.next_action(call.me, call.session)
         remaining = deadline - time.monotonic()
         if action["action"] != "wait" or remaining <= 0 or changes.closed or call.interrupted():
             return action

@@ -15,6 +15,7 @@ from multi_agent_mcp.domain.ids import entity_id, new_id
 from multi_agent_mcp.domain.message import Message, page_order
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import ConversationNotFound, InvalidArguments, InvalidId, Refusal
+from multi_agent_mcp.services.answer_budget import SPOKEN_CHARACTERS
 from multi_agent_mcp.services.mail.messages import Messages, Sent
 from multi_agent_mcp.services.mail.outbox import Outbox, PreparedMessages
 from multi_agent_mcp.services.operations import BEGIN_CONVERSATION, END_CONVERSATION, SAY, Operations
@@ -26,7 +27,6 @@ from multi_agent_mcp.store.workspace import Workspace
 
 ENDED = "ended"
 PURPOSE_CHARACTERS = 1_000
-SPOKEN_CHARACTERS = 3_000
 
 
 class Conversations:

@@ -44,6 +44,11 @@ class TaskChanges:
         """Raises `InvalidId` or `TaskNotFound`."""
         return self.workspace.tasks.get(entity_id("tsk", task_id))
 
+    def title(self, task_id: str) -> str | None:
+        """None for a task that is not there."""
+        task = self.workspace.tasks.find(task_id)
+        return None if task is None else task.title
+
     def of(self, agent_id: str, status: str | None, limit: int) -> tuple[list[Task], int]:
         """An agent's tasks, open ones first, and how many there are. Of the finished ones only those shown are
         parsed."""

@@ -7,7 +7,7 @@ import hmac
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -42,6 +42,10 @@ class Agents:
         self.clock = clock
         self.registry = workspace.registry
         self._proven: dict[str, str] = {}
+
+    def read_once(self) -> AbstractContextManager[None]:
+        """Within, this thread sees one state of the registry; see `Registry.read_once`."""
+        return self.registry.read_once()
 
     def all(self) -> Mapping[str, Agent]:
         """The agents that can be written to."""
@@ -111,6 +115,14 @@ class Agents:
         if wanted.get("name", agent.name) is None:
             wanted["name"] = agent.id
         return self.registry.update(agent.id, **wanted)
+
+    def note(self, agent_id: str, **facts: Any) -> None:
+        """Records what a process found out about its agent: where its pane is, which thread of its host it runs in."""
+        self.registry.update(agent_id, **facts)
+
+    def make_inboxes(self, agent_id: str) -> None:
+        """See `Workspace.make_inboxes`."""
+        self.workspace.make_inboxes(agent_id)
 
     def remove(self, agent_id: str) -> Agent:
         """Nobody can write to a removed agent; its record and its files stay."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +12,7 @@ from multi_agent_mcp.domain.outcomes import completed
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
+from multi_agent_mcp.services.answer_budget import clipped, first_fitting
 from multi_agent_mcp.services.chat.conversations import is_conversational
 from multi_agent_mcp.services.operations import REPORT_COMPLETED, Operations
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
@@ -26,7 +26,6 @@ from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
 from multi_agent_mcp.texts import Texts
 
 DESCRIPTION_CHARACTERS = 1_500
-TEXT_CHARACTERS = 700
 CHECKLIST_CHARACTERS = 1_200
 DEPENDENCIES_SHOWN = 50
 REVIEWS_SHOWN = 10
@@ -172,7 +171,7 @@ def full(task: Task) -> dict[str, Any]:
         "parent_task_id": task.parent_task_id,
         "dependencies": list(task.dependencies[:DEPENDENCIES_SHOWN]),
         "progress": task.progress,
-        "checklist": _first_of(task.checklist, CHECKLIST_CHARACTERS),
+        "checklist": first_fitting([dict(item) for item in task.checklist], CHECKLIST_CHARACTERS),
         "blocked_reason": clipped(task.blocked_reason),
         "completion_result": task.completion_result,
         "completion_summary": clipped(task.completion_summary),
@@ -180,24 +179,3 @@ def full(task: Task) -> dict[str, Any]:
     }
     cut = len(answer["checklist"]) < len(task.checklist)
     return answer | ({"checklist_length": len(task.checklist)} if cut else {})
-
-
-def clipped(text: str | None, characters: int = TEXT_CHARACTERS) -> str | None:
-    """A text that takes at most about so many characters of JSON; its length stands at its end when it was cut."""
-    if not text:
-        return text
-    shown = text[:characters]
-    while len(json.dumps(shown, ensure_ascii=False)) > characters + len('""'):
-        shown = shown[: len(shown) * 3 // 4]
-    return text if shown == text else f"{shown}… ({len(text)})"
-
-
-def _first_of(items: Iterable[Mapping[str, Any]], characters: int) -> list[dict[str, Any]]:
-    """The first items that take at most so many characters of JSON."""
-    shown = []
-    for item in items:
-        characters -= len(json.dumps(dict(item), ensure_ascii=False, default=str))
-        if characters < 0:
-            break
-        shown.append(dict(item))
-    return shown

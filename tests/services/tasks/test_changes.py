@@ -191,7 +191,7 @@ class TestHandingOver:
         task = running(services)
         services.task_changes.set_status(admin, task.id, "blocked")
         services.task_changes.assign(admin, task.id, "worker-b")
-        services.notifications.pending("worker-b", "task")
+        services.notifications.refresh("worker-b", "task")
         assert notices(services, "worker-b") == []
         assert [notice.task_id for notice in notices(services, "worker-a")] == [task.id]
 
@@ -430,7 +430,7 @@ def test_sixteen_processes_claiming_two_hundred_tasks_win_each_of_them_once(serv
 def test_who_loses_a_task_that_runs_is_told_and_not_interrupted(services: Services) -> None:
     task = running(services)
     services.task_changes.assign(services.agents.get("admin"), task.id, "worker-b")
-    pending = services.notifications.pending("worker-a", "task")
+    pending = services.notifications.refresh("worker-a", "task")
     (notice,) = services.notifications.read("worker-a", "task")
     assert pending.some
     assert not pending.interrupts
