@@ -20,7 +20,6 @@ from multi_agent_mcp.notify.channels.chain import ChannelChain
 from multi_agent_mcp.notify.channels.default_chain import default_chain, pane_notifier
 from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.line import doorbell_line
-from multi_agent_mcp.services import operations as undertakings
 from multi_agent_mcp.services.answer_budget import AnswerBudget
 from multi_agent_mcp.services.chat.conversations import Conversations
 from multi_agent_mcp.services.chat.delegations import Delegations
@@ -33,7 +32,7 @@ from multi_agent_mcp.services.mail.search import MailSearch
 from multi_agent_mcp.services.mail.tracking import DeliveryTracking
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.notices.notifications import Notifications
-from multi_agent_mcp.services.operations import Handler, Kind, Operations
+from multi_agent_mcp.services.operations import Operations
 from multi_agent_mcp.services.overview.dashboard import Dashboard
 from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
 from multi_agent_mcp.services.overview.snapshot import Snapshots
@@ -184,21 +183,18 @@ class Services:
 
     @cached_property
     def operations(self) -> Operations:
-        """Who carries out which kind of intent."""
-        handlers: dict[Kind, Handler] = {
-            undertakings.SEND: lambda intent: self.outbox.carry(intent),
-            undertakings.CREATE_TASKS: lambda intent: self.task_creation.carry(intent),
-            undertakings.SEND_TASK: lambda intent: self.task_creation.carry(intent),
-            undertakings.REQUEST_TASK: lambda intent: self.task_creation.carry(intent),
-            undertakings.DECIDE_REQUEST: lambda intent: self.approvals.apply_decision(intent),
-            undertakings.ASSIGN_TASK: lambda intent: self.task_changes.apply_assignment(intent),
-            undertakings.BLOCK_FAMILY: lambda intent: self.task_changes.apply_block(intent),
-            undertakings.REPORT_COMPLETED: lambda intent: self.next_action.apply_completion(intent),
-            undertakings.BEGIN_CONVERSATION: lambda intent: self.conversations.apply_start(intent),
-            undertakings.SAY: lambda intent: self.conversations.apply_message(intent),
-            undertakings.END_CONVERSATION: lambda intent: self.conversations.apply_end(intent),
-        }
-        return Operations(self.workspace, handlers)
+        return Operations(self.workspace, load=self._with_operations)
+
+    def _with_operations(self) -> tuple[object, ...]:
+        """Every service that registers kinds of operations."""
+        return (
+            self.messages,
+            self.task_creation,
+            self.approvals,
+            self.task_changes,
+            self.conversations,
+            self.next_action,
+        )
 
     @cached_property
     def snapshots(self) -> Snapshots:

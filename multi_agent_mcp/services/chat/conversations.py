@@ -18,12 +18,16 @@ from multi_agent_mcp.errors import ConversationNotFound, InvalidArguments, Inval
 from multi_agent_mcp.services.answer_budget import SPOKEN_CHARACTERS
 from multi_agent_mcp.services.mail.messages import Messages, Sent
 from multi_agent_mcp.services.mail.outbox import Outbox, PreparedMessages
-from multi_agent_mcp.services.operations import BEGIN_CONVERSATION, END_CONVERSATION, SAY, Operations
+from multi_agent_mcp.services.operations import Kind, Operations
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_text
 from multi_agent_mcp.store.codec.frontmatter import as_text, from_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
+
+BEGIN_CONVERSATION = Kind("begin_conversation", takes_itself_back=True)
+SAY = Kind("say", takes_itself_back=True)
+END_CONVERSATION = Kind("end_conversation")
 
 ENDED = "ended"
 PURPOSE_CHARACTERS = 1_000
@@ -46,6 +50,9 @@ class Conversations:
         self.messages = messages
         self.outbox = outbox
         self.operations = operations
+        operations.register(BEGIN_CONVERSATION, self.apply_start)
+        operations.register(SAY, self.apply_message)
+        operations.register(END_CONVERSATION, self.apply_end)
         self.clock = clock
 
     def get(self, conversation_id: object) -> Conversation:

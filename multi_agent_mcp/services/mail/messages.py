@@ -14,12 +14,14 @@ from multi_agent_mcp.domain.ids import new_message_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.mail.outbox import Outbox, PreparedMessages
-from multi_agent_mcp.services.operations import SEND, Operations
+from multi_agent_mcp.services.operations import Kind, Operations
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.idempotency import claim
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
 from multi_agent_mcp.texts import Texts
+
+SEND = Kind("send", takes_itself_back=True)
 
 
 class Announcer(Protocol):
@@ -70,6 +72,7 @@ class Messages:
         self.announcer = announcer
         self.outbox = outbox
         self.operations = operations
+        operations.register(SEND, outbox.apply)
 
     def send(self, sender: Agent, draft: Draft) -> Sent:
         """Stores the message durably for each receiver and rings. The same idempotency key from the same sender gives

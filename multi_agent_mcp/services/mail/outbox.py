@@ -50,7 +50,7 @@ class Outbox:
         self.signatures = signatures
         self.announce = announce
 
-    def carry(self, intent: Intent) -> list[Message]:
+    def apply(self, intent: Intent) -> list[Message]:
         """What an intent says is to be sent."""
         return self.put(intent.facts, again=intent.again)
 

@@ -13,14 +13,16 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import Unauthorized
 from multi_agent_mcp.services.mail.messages import Messages
 from multi_agent_mcp.services.mail.outbox import Outbox, PreparedMessages
-from multi_agent_mcp.services.operations import DECIDE_REQUEST, REQUEST_TASK, Operations
-from multi_agent_mcp.services.tasks.creation import NewTask, require_sound
+from multi_agent_mcp.services.operations import Kind, Operations
+from multi_agent_mcp.services.tasks.creation import REQUEST_TASK, NewTask, require_sound
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_text
 from multi_agent_mcp.store.codec.frontmatter import as_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
+
+DECIDE_REQUEST = Kind("decide_request")
 
 
 class Approvals:
@@ -41,6 +43,7 @@ class Approvals:
         self.messages = messages
         self.outbox = outbox
         self.operations = operations
+        operations.register(DECIDE_REQUEST, self.apply_decision)
         self.texts = texts
         self.clock = clock
 

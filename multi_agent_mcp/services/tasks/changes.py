@@ -13,12 +13,15 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task, priority_rank
 from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Refusal, Unauthorized
 from multi_agent_mcp.services.notices.interrupts import Interrupts
-from multi_agent_mcp.services.operations import ASSIGN_TASK, BLOCK_FAMILY, Operations
+from multi_agent_mcp.services.operations import Kind, Operations
 from multi_agent_mcp.services.tasks.creation import require_sound
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import require_choice, require_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
+
+ASSIGN_TASK = Kind("assign_task")
+BLOCK_FAMILY = Kind("block_family")
 
 _STATUS_RANK = {"in_progress": 0, "blocked": 1, "todo": 2, "backlog": 3, "done": 4, "cancelled": 5}
 
@@ -38,6 +41,8 @@ class TaskChanges:
         self.agents = agents
         self.interrupts = interrupts
         self.operations = operations
+        operations.register(ASSIGN_TASK, self.apply_assignment)
+        operations.register(BLOCK_FAMILY, self.apply_block)
         self.clock = clock
 
     def get(self, task_id: object) -> Task:

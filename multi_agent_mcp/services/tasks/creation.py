@@ -16,13 +16,17 @@ from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, Task
 from multi_agent_mcp.errors import InvalidArguments, Refusal, TaskNotFound
 from multi_agent_mcp.services.mail.outbox import Outbox
-from multi_agent_mcp.services.operations import CREATE_TASKS, Operations
+from multi_agent_mcp.services.operations import Kind, Operations
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import require_choice, require_text
 from multi_agent_mcp.store.codec.frontmatter import as_text, from_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
+
+CREATE_TASKS = Kind("create_tasks", takes_itself_back=True)
+SEND_TASK = Kind("send_task", takes_itself_back=True)
+REQUEST_TASK = Kind("request_task", takes_itself_back=True)
 
 TITLE_CHARACTERS = 500
 BATCH_MAX = 200
@@ -58,6 +62,8 @@ class TaskCreation:
         self.outbox = outbox
         self.owner_waits = owner_waits
         self.operations = operations
+        for kind in (CREATE_TASKS, SEND_TASK, REQUEST_TASK):
+            operations.register(kind, self.apply)
         self.clock = clock
 
     def create(self, creator: Agent, items: Sequence[NewTask], parent_task_id: str | None = None) -> list[Task]:
@@ -120,7 +126,7 @@ class TaskCreation:
             **fields,
         )
 
-    def carry(self, intent: Intent) -> list[Message]:
+    def apply(self, intent: Intent) -> list[Message]:
         """What an intent says is to be created: `tasks`, the `letters` that tell of them, the `wait` of an Owner.
         Returns the messages that were stored. When the disk refuses, nothing is left of it."""
         facts = intent.facts

@@ -14,7 +14,7 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.services.answer_budget import clipped, first_fitting
 from multi_agent_mcp.services.chat.conversations import is_conversational
-from multi_agent_mcp.services.operations import REPORT_COMPLETED, Operations
+from multi_agent_mcp.services.operations import Kind, Operations
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.services.sessions.executions import Executions
 from multi_agent_mcp.services.tasks.approvals import Approvals
@@ -24,6 +24,8 @@ from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
 from multi_agent_mcp.texts import Texts
+
+REPORT_COMPLETED = Kind("report_completed")
 
 DESCRIPTION_CHARACTERS = 1_500
 CHECKLIST_CHARACTERS = 1_200
@@ -51,6 +53,7 @@ class NextAction:
         self.assignments = assignments
         self.executions = executions
         self.operations = operations
+        operations.register(REPORT_COMPLETED, self.apply_completion)
         self.texts = texts
         self.clock = clock
 

@@ -21,8 +21,7 @@ from multi_agent_mcp.errors import (
     TaskNotFound,
     Unauthorized,
 )
-from multi_agent_mcp.services.operations import BLOCK_FAMILY, Operations
-from multi_agent_mcp.services.tasks.changes import TaskChanges
+from multi_agent_mcp.services.tasks.changes import BLOCK_FAMILY
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.store.intents import Intent
 from tests.conftest import Clock
@@ -275,7 +274,7 @@ class TestBlocking:
         assert [again(services, task).status for task in (top, part)] == ["blocked", "blocked"]
 
     def test_a_part_that_is_finished_meanwhile_does_not_keep_the_parent_from_being_blocked(
-        self, services: Services, clock: Clock, owner: Agent, worker_b: Agent
+        self, services: Services, owner: Agent, worker_b: Agent
     ) -> None:
         top = new(services, "top")
         part = running(services, "part", "worker-b", parent=top.id)
@@ -285,9 +284,9 @@ class TestBlocking:
             services.task_changes.set_status(worker_b, part.id, "done")
             return services.task_changes.apply_block(intent)
 
-        undertakings = Operations(services.workspace, {BLOCK_FAMILY: block})
-        board = TaskChanges(services.workspace, services.agents, services.interrupts, undertakings, clock)
-        assert board.set_status(owner, top.id, "blocked")[0].status == "blocked"
+        services.operations.registered()
+        services.operations.register(BLOCK_FAMILY, block)
+        assert services.task_changes.set_status(owner, top.id, "blocked")[0].status == "blocked"
         assert again(services, part).status == "done"
         assert notices(services, "worker-b") == []
 
