@@ -68,7 +68,7 @@ class App:
     async def list_tools(
         self, _ctx: ServerRequestContext[Any, Any], _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        """What this role and purpose may call; only `authenticate` while nobody is bound."""
+        """What this role and purpose may call; only `authenticate` while the process is not bound."""
         session = self.binding.session
         tools = UNBOUND if session is None else tools_for(self.binding.agent().role, session.record.purpose)
         self._first_answer.set()
@@ -117,7 +117,7 @@ class App:
                 await self._end_regularly()
 
     async def _end_with_input(self) -> None:
-        """mcp ends by itself when its input does; it is not waited for longer than it takes to cancel a call."""
+        """mcp ends by itself when its input does, but may wait for calls: they get as long as cancelling one takes."""
         await self.stdio.input.read()
         await anyio.sleep(LAST_CALLS_SECONDS)
         await self._end_regularly()
@@ -129,14 +129,14 @@ class App:
             self._end(confirm=False)
 
     async def _end_with_host(self) -> None:
-        """A host that was killed closes no stdin that another process has inherited from it. Whether it had read what
-        was written to it cannot be known."""
+        """stdin does not end with a killed host if another process has inherited it. Whether the host had read what was
+        written to it cannot be known."""
         while os.getppid() == self.host_pid:
             await anyio.sleep(HOST_LOOKED_AT_EVERY_SECONDS)
         self._end(confirm=False)
 
     async def _end_regularly(self) -> None:
-        """What can still be written is; a host that takes nothing is not waited for."""
+        """Writes what the host still reads, and does not wait for one that reads nothing."""
         with anyio.move_on_after(LAST_ANSWERS_SECONDS):
             await self.stdio.output.flush()
         self._end(confirm=True)

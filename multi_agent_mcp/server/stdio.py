@@ -59,7 +59,7 @@ class Output:
         self._in, self._out = anyio.create_memory_object_stream[tuple[bytes, Callable[[], None]]](math.inf)
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Takes a message; it is written while the caller goes on."""
+        """Queues a message; returns before it is written."""
         line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         receipt = current_receipt.get()
         if receipt is not None and isinstance(item.message, types.JSONRPCResponse):
@@ -74,7 +74,7 @@ class Output:
         self._in.send_nowait((line, written))
 
     async def write(self) -> None:
-        """Writes for ever. Raises `OSError` when nobody takes it any more."""
+        """Writes for ever. Raises `OSError` when the reader has closed its end."""
         async for line, written in self._out:
             await self._write(line)
             written()
@@ -94,7 +94,7 @@ class Output:
                 await anyio.wait_writable(self._descriptor)
 
     async def aclose(self) -> None:
-        """mcp has nothing more to say; what it said is written all the same."""
+        """mcp sends nothing more; what is queued is still written."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -117,7 +117,7 @@ class Input:
         self._in, self.messages = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
 
     async def read(self) -> None:
-        """Hands on messages, and answers what is none, until the end of input."""
+        """Passes messages on, and answers lines that are none, until the end of input."""
         async with self._in:
             async for line in self._lines():
                 if line.strip():
@@ -143,7 +143,7 @@ class Input:
         yield bytes(line)
 
     async def _read(self) -> bytes:
-        """What is there; nothing at the end of input."""
+        """The bytes available; none at the end of input."""
         await anyio.lowlevel.checkpoint()
         while not self._poll.poll(0):
             await anyio.wait_readable(self._descriptor)

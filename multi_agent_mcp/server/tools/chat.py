@@ -1,4 +1,4 @@
-"""Two sessions of one mind: delegation, conversations, task operations from a chat
+"""An agent's task session and chat session: delegation, conversations, task operations from a chat
 (docs/protocol.md, Delegation, Conversations, Chat-session operations)."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from multi_agent_mcp.services.chat.delegations import as_answer
 
 
 def delegate_to_chat_session(call: Call, target_agent_id: str, purpose: str, context: str | None = None) -> Answer:
-    """Let your chat session talk to an agent; your task goes on. The answer says how to await the result."""
+    """Have your chat session talk to an agent while your task goes on. The answer says how to await the result."""
     delegation, instruction = call.services.delegations.delegate(
         call.me, call.session.record, target_agent_id, purpose, context
     )
@@ -67,7 +67,7 @@ def get_conversation_messages(
 
 
 def get_pending_delegations(call: Call) -> Answer:
-    """Take over what your task session delegated: start_conversation with each of them."""
+    """Take over what your task session delegated; then call start_conversation for each."""
     delegations = call.services.delegations.take(call.session.record)
     return call.fitting({}, "delegations", [as_answer(item) for item in delegations])
 
@@ -88,7 +88,7 @@ def start_conversation(
 
 
 def end_conversation(call: Call, conversation_id: str, final_message: str | None = None) -> Answer:
-    """End a conversation; the other side is told."""
+    """End a conversation; the other participant is notified."""
     conversation = call.services.conversations.end(call.me, conversation_id, final_message)
     return {"conversation_id": conversation.id, "status": conversation.status}
 
@@ -134,7 +134,7 @@ def notify_task_session(
     related_task_id: str | None = None,
     priority: Literal["normal", "high"] = "normal",
 ) -> Answer:
-    """Tell your own task session to look into a conversation; high interrupts it."""
+    """Ask your own task session to look at a conversation; priority high interrupts it."""
     if related_task_id is not None:
         entity_id("tsk", related_task_id)
     conversation = call.services.conversations.get(conversation_id)

@@ -1,8 +1,8 @@
-"""Messages between agents (docs/protocol.md, Sending, Reading)."""
+"""Messages between agents, and notifications (docs/protocol.md, Sending, Reading, Notifications)."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -62,8 +62,8 @@ def read_messages(
     offset: Annotated[int, Field(ge=0)] = 0,
 ) -> Answer:
     """Read your mail: unread, urgent first, then oldest. Call it when an [IPC] line appears.
-    unread_only=false pages through history, newest first; before=<message id> goes on.
-    message_id and offset (characters) go on with one long message."""
+    unread_only=false pages through history, newest first; before=<message id> continues.
+    message_id and offset (characters) continue one long message."""
     _require_own(call, agent_id)
     for name, value in (("before", before), ("message_id", message_id)):
         require_text(name, value)
@@ -89,7 +89,7 @@ def get_unread_count(call: Call, agent_id: str | None = None) -> Answer:
 
 
 def get_message_status(call: Call, message_id: str) -> Answer:
-    """How far a message you sent got: stored, rung, submitted, read, with times."""
+    """The delivery state of a message you sent: stored, rung, submitted, read, with times."""
     require_text("message_id", message_id)
     return call.services.tracking.status(call.me, message_id)
 
@@ -107,10 +107,25 @@ def _require_own(call: Call, agent_id: str | None) -> None:
         raise Unauthorized("not_own_mailbox", agent_id=agent_id)
 
 
+def get_notifications(call: Call, mark_as_read: bool = True) -> Answer:
+    """Read your notifications, newest first, and do what their instructions say."""
+    answer: Answer = {}
+
+    def fits(notices: list[dict[str, Any]]) -> int:
+        answer.update(call.fitting({}, "notifications", notices))
+        return len(answer["notifications"])
+
+    call.services.notifications.read(
+        call.me.id, call.purpose, mark_as_read=mark_as_read, fits=fits, lease=call.receipt.lease
+    )
+    return answer
+
+
 TOOLS = (
     Tool(send_message, always_load=True),
     Tool(read_messages, always_load=True),
     Tool(get_unread_count, read_only=True),
     Tool(get_message_status, read_only=True),
     Tool(unlock_owner_wait, roles=OWNER),
+    Tool(get_notifications, always_load=True),
 )
