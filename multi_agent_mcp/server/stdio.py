@@ -36,10 +36,6 @@ current_receipt: ContextVar[Receipt | None] = ContextVar("current_receipt", defa
 """Set by the task that answers a request, before it returns the answer."""
 
 
-def _nothing() -> None:
-    """For a line that has no receipt."""
-
-
 async def _cancel() -> None:
     """mcp calls this in the task of a request that it will not answer, because the host cancelled it."""
     if (receipt := current_receipt.get()) is not None:
@@ -56,7 +52,7 @@ class Output:
         self._descriptor = descriptor
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
-        self._in, self._out = anyio.create_memory_object_stream[tuple[bytes, Callable[[], None]]](math.inf)
+        self._in, self._out = anyio.create_memory_object_stream[tuple[bytes, Callable[[], None] | None]](math.inf)
 
     async def send(self, item: SessionMessage, /) -> None:
         """Queues a message; returns before it is written."""
@@ -69,7 +65,7 @@ class Output:
             receipt.cancel()
         self.put(line)
 
-    def put(self, line: bytes, written: Callable[[], None] = _nothing) -> None:
+    def put(self, line: bytes, written: Callable[[], None] | None = None) -> None:
         """Writes a line when those before it are out, then calls `written`."""
         self._in.send_nowait((line, written))
 
@@ -77,7 +73,8 @@ class Output:
         """Writes for ever. Raises `OSError` when the reader has closed its end."""
         async for line, written in self._out:
             await self._write(line)
-            written()
+            if written is not None:
+                written()
 
     async def flush(self) -> None:
         """Returns when everything is written."""

@@ -51,7 +51,7 @@ class Sent:
 
 
 class Messages:
-    """Sends messages and tells what became of them."""
+    """Sends messages."""
 
     def __init__(
         self,
@@ -88,8 +88,8 @@ class Messages:
         return self.announced(letters, stored)
 
     def compose(self, sender: Agent, draft: Draft, conversation_id: str | None = None) -> PreparedMessages:
-        """The messages as they are to be stored, one per receiver, signed: whoever finishes for a dead sender only
-        delivers them.
+        """The messages as they are to be stored, one per receiver, signed now, so that a process that finishes for a
+        dead sender only delivers them.
 
         Raises `InvalidArguments`, `ContentTooLarge`, `AgentNotFound`, `InvalidId`.
         """
@@ -104,7 +104,7 @@ class Messages:
         )
 
     def announced(self, letters: PreparedMessages, stored: Sequence[Message]) -> Sent:
-        """Rings for what was stored, and says what became of all of it."""
+        """Rings for what was stored; returns the delivery of every message, also of those stored earlier."""
         delivery = self.announcer.announce(stored)
         for message in letters.messages:
             delivery.setdefault(message.receiver_id, Delivery("stored", "already_sent"))

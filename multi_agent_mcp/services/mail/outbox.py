@@ -1,4 +1,4 @@
-"""The post: messages that are ready to go are put into their mailboxes, all of them or none."""
+"""The outbox: prepared messages are put into their mailboxes, all of them or none."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PreparedMessages:
 
 
 class Outbox:
-    """Stores letters as their senders have signed them."""
+    """Stores messages as their senders have signed them."""
 
     def __init__(self, workspace: Workspace, signatures: Signatures, announce: Announce) -> None:
         self.workspace = workspace

@@ -1,4 +1,4 @@
-"""DeliveryTracking: where a message lies and every step it took."""
+"""Delivery tracking: where a message lies and the delivery states it went through."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from multi_agent_mcp.store.workspace import Workspace
 
 
 class DeliveryTracking:
-    """Tells senders, and people, what became of a message."""
+    """The delivery states of messages, for their senders and for people."""
 
     def __init__(self, workspace: Workspace, agents: Agents, announcer: Announcer) -> None:
         self.workspace = workspace

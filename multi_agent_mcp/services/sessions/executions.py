@@ -66,13 +66,13 @@ class Executions:
         return finished
 
     def finish_session(self, session: AgentSession, error_message: str) -> None:
-        """The session is over: what it had open has failed."""
+        """The session is over: its open executions have failed."""
         for execution in self.workspace.executions.open(session.agent_id):
             if execution.session_id == session.id:
                 self.finish(execution, error_message=error_message)
 
     def orphans(self, agent_id: str) -> list[Execution]:
-        """What sessions left open that are no more: their file was lost in a power cut, or they had ended."""
+        """Open executions whose session has ended or whose session's file was lost in a power cut."""
         running = self.workspace.executions.open(agent_id)
         return [item for item in running if item.session_id and not self._has_session(item.session_id)]
 

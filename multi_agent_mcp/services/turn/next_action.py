@@ -1,4 +1,4 @@
-"""What to do next, and being done with it: `get_next_action` and `report_completed`."""
+"""The loop of a task session: its next action, and the end of its work (docs/protocol.md, Next action, Completion)."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class NextAction:
         self.clock = clock
 
     def next_action(self, agent: Agent, session: LiveSession) -> dict[str, Any]:
-        """What a task session is to do now, strongest claim first: `work`, `review`, `read_messages`, else `exit` for
-        a session whose task is over, else `wait`. Work is started by being handed out."""
+        """The most urgent of `work`, `review` and `read_messages`, else `exit` for a session whose task is over, else
+        `wait`. Handing out work starts it."""
         task = self._work(agent, session)
         if task is not None:
             self.begin(session, task.id)
@@ -78,8 +78,8 @@ class NextAction:
     def report_completed(
         self, agent: Agent, session: LiveSession, result: str, summary: str | None, next_steps: str | None
     ) -> Task:
-        """The end of the work on the session's task: the task takes the result, the execution is closed, the superior
-        is told once (also when `report_task_completion` was used)."""
+        """Ends the work on the session's task: the task takes the result, the execution is closed, the superior is
+        notified once (also when `report_task_completion` was used)."""
         self.assignments.require_tellable(summary)  # before anything is changed
         require_text("next_steps", next_steps)
         task = self._reported_task(agent, session)
@@ -95,7 +95,7 @@ class NextAction:
         return done
 
     def apply_completion(self, intent: Intent) -> Task:
-        """What an intent says was completed: the task, its execution, the superior's mail."""
+        """Completes the intent's task and its execution, and sends the superior's mail."""
         change, (result, summary, next_steps) = Change.of(intent.facts["change"], intent.id), intent.facts["report"]
 
         def complete(task: Task) -> Task:
@@ -112,8 +112,8 @@ class NextAction:
         return done
 
     def _unread(self, agent: Agent, session: LiveSession) -> int:
-        """How much mail waits for this session: while a chat session of the agent lives, words in a conversation are
-        for that one, as its doorbell is."""
+        """How much mail waits for this session: while a chat session of the agent lives, messages in a conversation
+        are for that one, as its doorbell is."""
         unread = [message for _, message in self.workspace.mailbox(agent.id).unread()]
         if session.has_sibling("chat"):
             unread = [message for message in unread if not is_conversational(message)]
@@ -135,8 +135,8 @@ class NextAction:
         return None
 
     def _reported_task(self, agent: Agent, session: LiveSession) -> Task:
-        """Which task a report is about: the session's; for a session that was never handed one, the task in progress,
-        or the one that was last taken from it by an interrupt."""
+        """The task that is reported on: the session's; for a session that was never handed one, the task in progress,
+        or the one that an interrupt stopped last."""
         if session.record.task_id is not None:
             return self.task_changes.get(session.record.task_id)
         current = self.task_changes.current(agent.id)
@@ -166,7 +166,7 @@ def summary_of(task: Task) -> dict[str, Any]:
 
 
 def full(task: Task) -> dict[str, Any]:
-    """A task as its worker needs it, as far as it fits into an answer; the whole of it stands in its file."""
+    """A task as its worker needs it, as far as it fits into an answer; all of it is in its file."""
     answer = summary_of(task) | {
         "description": clipped(task.description, DESCRIPTION_CHARACTERS),
         "created_by": task.created_by,

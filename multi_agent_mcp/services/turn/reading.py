@@ -156,8 +156,8 @@ class Reading:
         return self._answer(batch, dashboard_updated=False)
 
     def complete(self, batch: ReadBatch) -> dict[str, Any]:
-        """Marks read what was printed: a reader that dies while printing has consumed nothing. Returns what is to be
-        said of its reports."""
+        """Marks read what was printed: a reader that dies while printing has consumed nothing. Returns the fields of
+        the answer about reports that were not followed."""
         with self.workspace.locks.held(self.workspace.mailbox(batch.reader.id).lock):
             refused = self._mark(batch, None)
         self.reports.dashboard_after(batch.reader, batch.believed)
@@ -231,13 +231,14 @@ class Reading:
         return refused
 
     def _not_followed(self, refused: Mapping[str, Refusal]) -> dict[str, Any]:
-        """What the reader of reports is told of those that their tasks could not follow: the first ones, shortly."""
-        told = [
+        """The fields of the answer about reports that their tasks could not follow: the first ones, with short
+        reasons."""
+        shown = [
             {"message_id": message_id, "reason": self.texts.sentence(refusal)[:REASON_CHARACTERS]}
             for message_id, refusal in [*refused.items()][:REASONS_SHOWN]
         ]
         note = self.texts("report.not_followed", count=len(refused))
-        return {"reports_not_followed": told, "reports_note": note} if told else {}
+        return {"reports_not_followed": shown, "reports_note": note} if shown else {}
 
     def _how_to_go_on(self, batch: ReadBatch) -> dict[str, Any]:
         hints = [
