@@ -32,7 +32,7 @@ from multi_agent_mcp.services.mail.search import MailSearch
 from multi_agent_mcp.services.mail.tracking import DeliveryTracking
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.notices.notifications import Notifications
-from multi_agent_mcp.services.operations import Operations
+from multi_agent_mcp.services.operations import HasKinds, Operations
 from multi_agent_mcp.services.overview.dashboard import Dashboard
 from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
 from multi_agent_mcp.services.overview.snapshot import Snapshots
@@ -157,7 +157,7 @@ class Services:
         return Messages(
             self.workspace,
             self.agents,
-            self.settings,
+            self.settings.limits,
             self.texts,
             self.clock,
             self.doorbell,
@@ -183,10 +183,9 @@ class Services:
 
     @cached_property
     def operations(self) -> Operations:
-        return Operations(self.workspace, load=self._with_operations)
+        return Operations(self.workspace, self._with_operations)
 
-    def _with_operations(self) -> tuple[object, ...]:
-        """Every service that registers kinds of operations."""
+    def _with_operations(self) -> tuple[HasKinds, ...]:
         return (
             self.messages,
             self.task_creation,

@@ -8,13 +8,14 @@ next reader calls too, should the process die on the way. Every step of it does 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Protocol
 
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.store.codec.frontmatter import Unreadable
-from multi_agent_mcp.store.intents import Intent
+from multi_agent_mcp.store.intents import Intent, Intents
 from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
@@ -34,30 +35,34 @@ class Kind:
     takes_itself_back: bool = False
 
 
+class HasKinds(Protocol):
+    def kinds(self) -> Mapping[Kind, Apply]:
+        """The kinds of operations that this service declares; each is applied as its intent says."""
+        ...
+
+
+@dataclass(eq=False)
 class Operations:
-    """Runs operations, and finishes those of killed processes. `load` makes every service that registers a kind: they
-    are made only when needed, and need this object themselves."""
+    """Runs operations, and finishes those of killed processes. `services` are all that declare kinds, asked for when
+    first needed: they need this object themselves."""
 
-    def __init__(self, workspace: Workspace, load: Callable[[], object]) -> None:
-        self.workspace = workspace
-        self.intents = workspace.intents
-        self._load = load
-        self._registered: dict[str, Apply] = {}
+    workspace: Workspace
+    services: Callable[[], Iterable[HasKinds]]
 
-    def register(self, kind: Kind, apply: Apply) -> None:
-        """`apply` does what an intent of this kind says."""
-        self._registered[kind.name] = apply
+    @cached_property
+    def kinds(self) -> Mapping[str, Apply]:
+        """Every kind that can be finished, by its name in the intents' files."""
+        return {kind.name: apply for service in self.services() for kind, apply in service.kinds().items()}
 
-    def registered(self) -> Mapping[str, Apply]:
-        """Every kind that can be finished, by name."""
-        self._load()
-        return self._registered
+    @property
+    def intents(self) -> Intents:
+        return self.workspace.intents
 
     def run(self, kind: Kind, facts: Mapping[str, Any]) -> Any:
         """Does it as a whole; returns what applying it returns. Raises what that refuses, and `StorageError`."""
         intent = self.intents.write(kind.name, facts)
         try:
-            result = self.registered()[kind.name](intent)
+            result = self.kinds[kind.name](intent)
         except StorageError:
             if kind.takes_itself_back:
                 self.intents.forget(intent)
@@ -83,7 +88,7 @@ class Operations:
             return 0
 
     def _finished(self, intent: Intent) -> bool:
-        apply = self.registered().get(intent.kind)
+        apply = self.kinds.get(intent.kind)
         if apply is None:
             logger.warning("the intent %s is of an unknown kind: %s", intent.id, intent.kind)
             return False

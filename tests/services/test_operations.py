@@ -174,7 +174,7 @@ def test_every_kind_that_is_declared_can_be_finished_by_another_process(services
     values = [value for name in names for value in vars(importlib.import_module(name)).values()]
     kinds = {value.name for value in values if isinstance(value, Kind)}
     assert len(kinds) > 10
-    assert kinds == set(services.operations.registered())
+    assert kinds == set(services.operations.kinds)
 
 
 def test_words_that_the_disk_refuses_are_said_once_when_they_are_said_again(services: Services) -> None:

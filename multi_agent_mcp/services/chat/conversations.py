@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -18,7 +18,7 @@ from multi_agent_mcp.errors import ConversationNotFound, InvalidArguments, Inval
 from multi_agent_mcp.services.answer_budget import SPOKEN_CHARACTERS
 from multi_agent_mcp.services.mail.messages import Messages, Sent
 from multi_agent_mcp.services.mail.outbox import Outbox, PreparedMessages
-from multi_agent_mcp.services.operations import Kind, Operations
+from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_text
 from multi_agent_mcp.store.codec.frontmatter import as_text, from_text
@@ -50,9 +50,6 @@ class Conversations:
         self.messages = messages
         self.outbox = outbox
         self.operations = operations
-        operations.register(BEGIN_CONVERSATION, self.apply_start)
-        operations.register(SAY, self.apply_message)
-        operations.register(END_CONVERSATION, self.apply_end)
         self.clock = clock
 
     def get(self, conversation_id: object) -> Conversation:
@@ -90,6 +87,9 @@ class Conversations:
         facts = {"conversation": as_text(conversation), "letters": letters.facts}
         stored = self.operations.run(BEGIN_CONVERSATION, facts)
         return conversation, self.messages.announced(letters, stored)
+
+    def kinds(self) -> Mapping[Kind, Apply]:
+        return {BEGIN_CONVERSATION: self.apply_start, SAY: self.apply_message, END_CONVERSATION: self.apply_end}
 
     def apply_start(self, intent: Intent) -> list[Message]:
         """What an intent says is to begin: the conversation and its first message."""

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from multi_agent_mcp.config import Settings
+from multi_agent_mcp.config import Limits
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.ids import new_message_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.mail.outbox import Outbox, PreparedMessages
-from multi_agent_mcp.services.operations import Kind, Operations
+from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.idempotency import claim
@@ -50,29 +50,18 @@ class Sent:
         return list(self.delivery)
 
 
+@dataclass(eq=False)
 class Messages:
     """Sends messages."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        agents: Agents,
-        settings: Settings,
-        texts: Texts,
-        clock: Callable[[], datetime],
-        announcer: Announcer,
-        outbox: Outbox,
-        operations: Operations,
-    ) -> None:
-        self.workspace = workspace
-        self.agents = agents
-        self.limits = settings.limits
-        self.texts = texts
-        self.clock = clock
-        self.announcer = announcer
-        self.outbox = outbox
-        self.operations = operations
-        operations.register(SEND, outbox.apply)
+    workspace: Workspace
+    agents: Agents
+    limits: Limits
+    texts: Texts
+    clock: Callable[[], datetime]
+    announcer: Announcer
+    outbox: Outbox
+    operations: Operations
 
     def send(self, sender: Agent, draft: Draft) -> Sent:
         """Stores the message durably for each receiver and rings. The same idempotency key from the same sender gives
@@ -86,6 +75,9 @@ class Messages:
         else:
             stored = self.operations.run(SEND, letters.facts)
         return self.announced(letters, stored)
+
+    def kinds(self) -> Mapping[Kind, Apply]:
+        return {SEND: self.outbox.apply}
 
     def compose(self, sender: Agent, draft: Draft, conversation_id: str | None = None) -> PreparedMessages:
         """The messages as they are to be stored, one per receiver, signed now, so that a process that finishes for a

@@ -42,13 +42,13 @@ class PreparedMessages:
         return {"messages": [as_text(message) for message in self.missing], "conversation_id": self.conversation_id}
 
 
+@dataclass(eq=False)
 class Outbox:
     """Stores messages as their senders have signed them."""
 
-    def __init__(self, workspace: Workspace, signatures: Signatures, announce: Announce) -> None:
-        self.workspace = workspace
-        self.signatures = signatures
-        self.announce = announce
+    workspace: Workspace
+    signatures: Signatures
+    announce: Announce
 
     def apply(self, intent: Intent) -> list[Message]:
         """What an intent says is to be sent."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,13 @@ from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.store.workspace import Workspace
 
 
+@dataclass(eq=False)
 class DeliveryTracking:
     """The delivery states of messages, for their senders and for people."""
 
-    def __init__(self, workspace: Workspace, agents: Agents, announcer: Announcer) -> None:
-        self.workspace = workspace
-        self.agents = agents
-        self.announcer = announcer
+    workspace: Workspace
+    agents: Agents
+    announcer: Announcer
 
     def status(self, sender: Agent, message_id: str) -> dict[str, Any]:
         """State and time of each step, per receiver, of a message (or broadcast) this agent sent."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -24,14 +25,14 @@ from multi_agent_mcp.texts import Texts
 logger = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Interrupts:
     """Writes interrupts, repairs missing ones, and knows which of them still apply."""
 
-    def __init__(self, workspace: Workspace, texts: Texts, clock: Callable[[], datetime]) -> None:
-        self.workspace = workspace
-        self.texts = texts
-        self.clock = clock
-        self._repaired: dict[str, int] = {}
+    workspace: Workspace
+    texts: Texts
+    clock: Callable[[], datetime]
+    _repaired: dict[str, int] = field(default_factory=dict, init=False)
 
     def ensure(self, task: Task) -> Notification | None:
         """Writes the notification of the task's interrupt unless it is there (or was read and archived)."""

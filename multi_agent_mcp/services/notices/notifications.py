@@ -34,13 +34,13 @@ class Pending:
 NOTHING = Pending()
 
 
+@dataclass(eq=False)
 class Notifications:
     """The notifications of one session directory."""
 
-    def __init__(self, workspace: Workspace, interrupts: Interrupts, clock: Callable[[], datetime]) -> None:
-        self.workspace = workspace
-        self.interrupts = interrupts
-        self.clock = clock
+    workspace: Workspace
+    interrupts: Interrupts
+    clock: Callable[[], datetime]
 
     def refresh(self, agent_id: str, purpose: str) -> Pending:
         """Writes the interrupts that a killed process left out and settles those that are over; then says what waits

@@ -10,7 +10,9 @@ import os
 import secrets
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 
 from multi_agent_mcp.domain.ids import new_id
 from multi_agent_mcp.domain.message import Message
@@ -30,18 +32,16 @@ logger = logging.getLogger(__name__)
 ACTIVITY_WRITTEN_EVERY = timedelta(seconds=60)
 
 
+@dataclass(eq=False)
 class Sessions:
     """The agent sessions of one team."""
 
-    def __init__(
-        self, workspace: Workspace, executions: Executions, owner_waits: OwnerWaits, clock: Callable[[], datetime]
-    ) -> None:
-        self.workspace = workspace
-        self.owner_waits = owner_waits
-        self.executions = executions
-        self.clock = clock
-        self.binding_mutex = Mutex("binding")
-        """Held while this process changes the agent it is bound to."""
+    workspace: Workspace
+    executions: Executions
+    owner_waits: OwnerWaits
+    clock: Callable[[], datetime]
+    binding_mutex: Mutex = field(default_factory=partial(Mutex, "binding"), init=False)
+    """Held while this process changes the agent it is bound to."""
 
     def open(self, agent_id: str, purpose: str | None = None) -> LiveSession:
         """A new session for this process. Without a purpose it is chosen by what waits for the agent."""
@@ -101,7 +101,7 @@ class Sessions:
         for inbox in (self.workspace.mailbox(agent_id), self.workspace.notices(agent_id)):
             if inbox.has_any(files):
                 with self.workspace.locks.held(inbox.lock):
-                    returned += inbox.give_back(files)
+                    returned += inbox.requeue(files)
         if returned:
             self.owner_waits.restore(agent_id, [entity.id for entity in returned])
         return sum(entity.read_at is not None for entity in returned)

@@ -25,12 +25,12 @@ class LogPage:
     total: int
 
 
+@dataclass(eq=False)
 class Executions:
     """The executions of one team and their logs."""
 
-    def __init__(self, workspace: Workspace, clock: Callable[[], datetime]) -> None:
-        self.workspace = workspace
-        self.clock = clock
+    workspace: Workspace
+    clock: Callable[[], datetime]
 
     def begin(self, session: AgentSession, task_id: str) -> Execution:
         """The session's running execution of this task; opened if there is none."""

@@ -34,9 +34,8 @@ class OwnerWaits:
     def of(self, owner_id: str) -> OwnerWait | None:
         """The Owner's lock; None when it does not wait."""
         wait = self.folder.load(_name(owner_id))
-        return (
-            None if wait is None else replace(wait, owner_id=owner_id)
-        )  # the file's name counts, whatever its header says
+        # The file's name counts, whatever its header says.
+        return None if wait is None else replace(wait, owner_id=owner_id)
 
     def begin(self, wait: OwnerWait, *, again: bool = False) -> None:
         """Sets the lock, replacing one already there. `again`, after a crash: only if there is none and this one was

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
@@ -13,7 +13,7 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import Unauthorized
 from multi_agent_mcp.services.mail.messages import Messages
 from multi_agent_mcp.services.mail.outbox import Outbox, PreparedMessages
-from multi_agent_mcp.services.operations import Kind, Operations
+from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.tasks.creation import REQUEST_TASK, NewTask, require_sound
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_text
@@ -43,7 +43,6 @@ class Approvals:
         self.messages = messages
         self.outbox = outbox
         self.operations = operations
-        operations.register(DECIDE_REQUEST, self.apply_decision)
         self.texts = texts
         self.clock = clock
 
@@ -87,6 +86,9 @@ class Approvals:
         _, stored = self.operations.run(DECIDE_REQUEST, facts)
         self.messages.announced(letters, stored)
         return self.workspace.tasks.get(task.id)
+
+    def kinds(self) -> Mapping[Kind, Apply]:
+        return {DECIDE_REQUEST: self.apply_decision}
 
     def apply_decision(self, intent: Intent) -> tuple[Task, list[Message]]:
         """What an intent says was decided, and the requester's mail about it."""

@@ -13,7 +13,7 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task, priority_rank
 from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Refusal, Unauthorized
 from multi_agent_mcp.services.notices.interrupts import Interrupts
-from multi_agent_mcp.services.operations import Kind, Operations
+from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.tasks.creation import require_sound
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import require_choice, require_text
@@ -41,8 +41,6 @@ class TaskChanges:
         self.agents = agents
         self.interrupts = interrupts
         self.operations = operations
-        operations.register(ASSIGN_TASK, self.apply_assignment)
-        operations.register(BLOCK_FAMILY, self.apply_block)
         self.clock = clock
 
     def get(self, task_id: object) -> Task:
@@ -77,6 +75,9 @@ class TaskChanges:
         facts = {"task_id": task.id, "assignee_id": assignee_id, "change": change.facts, "notice_id": new_id("ntf")}
         assigned, previous = self.operations.run(ASSIGN_TASK, facts)
         return assigned, previous
+
+    def kinds(self) -> Mapping[Kind, Apply]:
+        return {ASSIGN_TASK: self.apply_assignment, BLOCK_FAMILY: self.apply_block}
 
     def apply_assignment(self, intent: Intent) -> tuple[Task, str | None]:
         """What an intent says is assigned to whom: the task, its shelf, and a word to whoever was at work on it."""

@@ -16,7 +16,7 @@ from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, Task
 from multi_agent_mcp.errors import InvalidArguments, Refusal, TaskNotFound
 from multi_agent_mcp.services.mail.outbox import Outbox
-from multi_agent_mcp.services.operations import Kind, Operations
+from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import require_choice, require_text
@@ -62,8 +62,6 @@ class TaskCreation:
         self.outbox = outbox
         self.owner_waits = owner_waits
         self.operations = operations
-        for kind in (CREATE_TASKS, SEND_TASK, REQUEST_TASK):
-            operations.register(kind, self.apply)
         self.clock = clock
 
     def create(self, creator: Agent, items: Sequence[NewTask], parent_task_id: str | None = None) -> list[Task]:
@@ -125,6 +123,9 @@ class TaskCreation:
             description=item.description,
             **fields,
         )
+
+    def kinds(self) -> Mapping[Kind, Apply]:
+        return dict.fromkeys((CREATE_TASKS, SEND_TASK, REQUEST_TASK), self.apply)
 
     def apply(self, intent: Intent) -> list[Message]:
         """What an intent says is to be created: `tasks`, the `letters` that tell of them, the `wait` of an Owner.

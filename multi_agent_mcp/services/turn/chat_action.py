@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
@@ -14,16 +15,14 @@ from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
 
+@dataclass(eq=False)
 class ChatAction:
     """A chat session's loop: delegations, requests, messages, ends of conversations."""
 
-    def __init__(
-        self, workspace: Workspace, delegations: Delegations, conversations: Conversations, texts: Texts
-    ) -> None:
-        self.workspace = workspace
-        self.delegations = delegations
-        self.conversations = conversations
-        self.texts = texts
+    workspace: Workspace
+    delegations: Delegations
+    conversations: Conversations
+    texts: Texts
 
     def next_action(self, agent: Agent, session: AgentSession) -> dict[str, Any]:
         """The most urgent one; `exit` once the conversations of this session are over, else `wait`."""

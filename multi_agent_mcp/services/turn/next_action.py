@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +15,7 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.services.answer_budget import clipped, first_fitting
 from multi_agent_mcp.services.chat.conversations import is_conversational
-from multi_agent_mcp.services.operations import Kind, Operations
+from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.services.sessions.executions import Executions
 from multi_agent_mcp.services.tasks.approvals import Approvals
@@ -33,29 +34,18 @@ DEPENDENCIES_SHOWN = 50
 REVIEWS_SHOWN = 10
 
 
+@dataclass(eq=False)
 class NextAction:
     """A task session's loop."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        task_changes: TaskChanges,
-        approvals: Approvals,
-        assignments: Assignments,
-        executions: Executions,
-        operations: Operations,
-        texts: Texts,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self.workspace = workspace
-        self.task_changes = task_changes
-        self.approvals = approvals
-        self.assignments = assignments
-        self.executions = executions
-        self.operations = operations
-        operations.register(REPORT_COMPLETED, self.apply_completion)
-        self.texts = texts
-        self.clock = clock
+    workspace: Workspace
+    task_changes: TaskChanges
+    approvals: Approvals
+    assignments: Assignments
+    executions: Executions
+    operations: Operations
+    texts: Texts
+    clock: Callable[[], datetime]
 
     def next_action(self, agent: Agent, session: LiveSession) -> dict[str, Any]:
         """The most urgent of `work`, `review` and `read_messages`, else `exit` for a session whose task is over, else
@@ -93,6 +83,9 @@ class NextAction:
         }
         done: Task = self.operations.run(REPORT_COMPLETED, facts)
         return done
+
+    def kinds(self) -> Mapping[Kind, Apply]:
+        return {REPORT_COMPLETED: self.apply_completion}
 
     def apply_completion(self, intent: Intent) -> Task:
         """Completes the intent's task and its execution, and sends the superior's mail."""

@@ -84,30 +84,19 @@ class ReadBatch:
         return self.query.mark_as_read and item.message.read_at is None and item.path.parent == self.mailbox
 
 
+@dataclass(eq=False)
 class Reading:
     """Reads mailboxes for their owners."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        agents: Agents,
-        budget: AnswerBudget,
-        texts: Texts,
-        clock: Callable[[], datetime],
-        reports: Reports,
-        conversations: Conversations,
-        owner_waits: OwnerWaits,
-        signatures: Signatures,
-    ) -> None:
-        self.workspace = workspace
-        self.agents = agents
-        self.budget = budget.characters
-        self.texts = texts
-        self.clock = clock
-        self.reports = reports
-        self.conversations = conversations
-        self.owner_waits = owner_waits
-        self.signatures = signatures
+    workspace: Workspace
+    agents: Agents
+    budget: AnswerBudget
+    texts: Texts
+    clock: Callable[[], datetime]
+    reports: Reports
+    conversations: Conversations
+    owner_waits: OwnerWaits
+    signatures: Signatures
 
     def unread_count(self, agent_id: str) -> int:
         """How many messages wait; the mailbox's directory is looked at, its files only if they changed."""
@@ -177,7 +166,7 @@ class Reading:
         self, mailbox: Mailbox, query: Query, unread: Sequence[tuple[str, Message]]
     ) -> tuple[list[Slice], bool]:
         """What fits into one answer, and whether there is more."""
-        budget = UNLIMITED if query.whole else self.budget
+        budget = UNLIMITED if query.whole else self.budget.characters
         addresses = mailbox.addresses()
 
         def addressed(path: Path, message: Message) -> Slice:

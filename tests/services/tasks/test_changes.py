@@ -21,7 +21,8 @@ from multi_agent_mcp.errors import (
     TaskNotFound,
     Unauthorized,
 )
-from multi_agent_mcp.services.tasks.changes import BLOCK_FAMILY
+from multi_agent_mcp.services.operations import Operations
+from multi_agent_mcp.services.tasks.changes import TaskChanges
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.store.intents import Intent
 from tests.conftest import Clock
@@ -274,19 +275,21 @@ class TestBlocking:
         assert [again(services, task).status for task in (top, part)] == ["blocked", "blocked"]
 
     def test_a_part_that_is_finished_meanwhile_does_not_keep_the_parent_from_being_blocked(
-        self, services: Services, owner: Agent, worker_b: Agent
+        self, services: Services, clock: Clock, owner: Agent, worker_b: Agent
     ) -> None:
         top = new(services, "top")
         part = running(services, "part", "worker-b", parent=top.id)
 
-        def block(intent: Intent) -> Task:
+        class Late(TaskChanges):
             """By the time the part is to be blocked, worker-b has finished it."""
-            services.task_changes.set_status(worker_b, part.id, "done")
-            return services.task_changes.apply_block(intent)
 
-        services.operations.registered()
-        services.operations.register(BLOCK_FAMILY, block)
-        assert services.task_changes.set_status(owner, top.id, "blocked")[0].status == "blocked"
+            def apply_block(self, intent: Intent) -> Task:
+                services.task_changes.set_status(worker_b, part.id, "done")
+                return super().apply_block(intent)
+
+        operations = Operations(services.workspace, lambda: [late])
+        late = Late(services.workspace, services.agents, services.interrupts, operations, clock)
+        assert late.set_status(owner, top.id, "blocked")[0].status == "blocked"
         assert again(services, part).status == "done"
         assert notices(services, "worker-b") == []
 
