@@ -94,7 +94,7 @@ def end_conversation(call: Call, conversation_id: str, final_message: str | None
 
 
 def start_task_from_chat(call: Call, task_id: str, requester_id: str) -> Answer:
-    """Start a task of yours because a superior (requester_id) asked you to in this chat."""
+    """Start one of your tasks, as a superior (requester_id) asked in this chat."""
     task, previous = call.services.chat_task_operations.start(call.me, task_id, requester_id)
     return {
         "task_id": task.id,
@@ -115,7 +115,7 @@ def update_task_from_chat(
     priority: TaskPriority | None = None,
     blocked_reason: str | None = None,
 ) -> Answer:
-    """Change a task you are assigned to or created, because a superior (requester_id) asked you to."""
+    """Change a task assigned to you or created by you, as a superior (requester_id) asked."""
     given = {"title": title, "description": description, "status": status, "priority": priority}
     updates = {name: value for name, value in given.items() if value is not None}
     task, fields = call.services.chat_task_operations.update(call.me, task_id, requester_id, updates, blocked_reason)

@@ -89,13 +89,13 @@ def get_unread_count(call: Call, agent_id: str | None = None) -> Answer:
 
 
 def get_message_status(call: Call, message_id: str) -> Answer:
-    """The delivery state of a message you sent: stored, rung, submitted, read, with times."""
+    """Delivery state and times of a message you sent: stored, rung, submitted, read."""
     require_text("message_id", message_id)
     return call.services.tracking.status(call.me, message_id)
 
 
 def unlock_owner_wait(call: Call, reason: str | None = None) -> Answer:
-    """Emergency only: stop waiting for the Admin although no answer came."""
+    """Emergency only: stop waiting for the Admin's answer."""
     require_text("reason", reason)
     released = call.services.owner_waits.release(call.me.id)
     call.services.audit("unlock_owner_wait", agent_id=call.me.id, reason=reason, released=released)
