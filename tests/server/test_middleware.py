@@ -89,6 +89,16 @@ def test_mail_of_a_call_that_fails_is_unread_again(services: Services, error: Ex
     assert [message["content"] for message in seat.call("read_messages")["messages"]] == ["hello"]
 
 
+def test_mail_of_an_answer_that_cannot_be_put_into_json_is_unread_again(services: Services) -> None:
+    send(services, "admin", "worker-a")
+
+    def read_and_garble(call: Call) -> Answer:
+        return {**call.services.reading.read(call.me, Query(), call.receipt.lease), "garbled": object()}
+
+    assert Seat(services, "worker-a", read_and_garble).call("read_and_garble")["error"] == "storage_error"
+    assert unread(services, "worker-a") == 1
+
+
 def test_every_answer_tells_what_waits_beside_it(services: Services) -> None:
     seat = Seat(services, "worker-a")
     quiet = seat.call("list_agents")
