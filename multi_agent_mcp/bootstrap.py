@@ -19,7 +19,7 @@ from multi_agent_mcp.host_config import HostConfiguration, host_configuration, m
 from multi_agent_mcp.notify.channel import Notifier
 from multi_agent_mcp.notify.channels.chain import ChannelChain, default_chain, pane_notifier
 from multi_agent_mcp.notify.doorbell import Doorbell
-from multi_agent_mcp.services import operations as undertakings
+from multi_agent_mcp.services.answer_budget import AnswerBudget
 from multi_agent_mcp.services.chat.conversations import Conversations
 from multi_agent_mcp.services.chat.delegations import Delegations
 from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
@@ -32,7 +32,7 @@ from multi_agent_mcp.services.mail.search import MailSearch
 from multi_agent_mcp.services.mail.tracking import DeliveryTracking
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.notices.notifications import Notifications
-from multi_agent_mcp.services.operations import Handler, Kind, Operations
+from multi_agent_mcp.services.operations import HasKinds, Operations
 from multi_agent_mcp.services.overview.dashboard import Dashboard
 from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
 from multi_agent_mcp.services.overview.snapshot import Snapshots
@@ -82,6 +82,19 @@ class Services:
     def path(self) -> Path:
         """The session's directory."""
         return self.workspace.path
+
+    def directories_of(self, agent_id: str) -> list[Path]:
+        """What concerns an agent: its mail, its notifications, its tasks, what it delegated."""
+        return [
+            self.workspace.mailbox(agent_id).path,
+            self.workspace.notices(agent_id).path,
+            self.workspace.tasks.directory(agent_id).path,
+            self.workspace.delegations.directory(agent_id).path,
+        ]
+
+    @cached_property
+    def answer_budget(self) -> AnswerBudget:
+        return AnswerBudget(self.settings.limits.answer_characters, self.texts("more.list"))
 
     @cached_property
     def agents(self) -> Agents:
@@ -151,7 +164,7 @@ class Services:
         return Messages(
             self.workspace,
             self.agents,
-            self.settings,
+            self.settings.limits,
             self.texts,
             self.clock,
             self.doorbell,
@@ -177,21 +190,17 @@ class Services:
 
     @cached_property
     def operations(self) -> Operations:
-        """Who carries out which kind of intent."""
-        handlers: dict[Kind, Handler] = {
-            undertakings.SEND: lambda intent: self.outbox.carry(intent),
-            undertakings.CREATE_TASKS: lambda intent: self.task_creation.carry(intent),
-            undertakings.SEND_TASK: lambda intent: self.task_creation.carry(intent),
-            undertakings.REQUEST_TASK: lambda intent: self.task_creation.carry(intent),
-            undertakings.DECIDE_REQUEST: lambda intent: self.approvals.apply_decision(intent),
-            undertakings.ASSIGN_TASK: lambda intent: self.task_changes.apply_assignment(intent),
-            undertakings.BLOCK_FAMILY: lambda intent: self.task_changes.apply_block(intent),
-            undertakings.REPORT_COMPLETED: lambda intent: self.next_action.apply_completion(intent),
-            undertakings.BEGIN_CONVERSATION: lambda intent: self.conversations.apply_start(intent),
-            undertakings.SAY: lambda intent: self.conversations.apply_message(intent),
-            undertakings.END_CONVERSATION: lambda intent: self.conversations.apply_end(intent),
-        }
-        return Operations(self.workspace, handlers)
+        return Operations(self.workspace, self._with_operations)
+
+    def _with_operations(self) -> tuple[HasKinds, ...]:
+        return (
+            self.messages,
+            self.task_creation,
+            self.approvals,
+            self.task_changes,
+            self.conversations,
+            self.next_action,
+        )
 
     @cached_property
     def snapshots(self) -> Snapshots:
@@ -246,7 +255,7 @@ class Services:
         return Reading(
             self.workspace,
             self.agents,
-            self.settings,
+            self.answer_budget,
             self.texts,
             self.clock,
             self.reports,

@@ -39,12 +39,12 @@ LAYERS = (
 """From the ground up. A package imports itself and what stands on an earlier line, never its neighbours on its own."""
 
 SERVICES = (
-    ("validation", "operations"),
     ("answer_budget",),
+    ("validation", "operations"),
     ("team",),
     ("mail",),
-    ("notices",),
     ("sessions",),
+    ("notices",),
     ("tasks",),
     ("chat",),
     ("overview",),
@@ -88,14 +88,6 @@ TOUCH_FILES = {
     "cli.demo": "the demo's own temporary directories",
 }
 """Which modules may touch files, and whose."""
-
-KNOWN_BREACHES: dict[str, set[str]] = {
-    "doors": {"server"},
-    "services": {"services.notices.notifications"},
-    "circles": {"server.call_log", "server.middleware"},
-}
-"""What is still to be mended; each of these goes away."""
-
 
 CODES = """invalid_id invalid_arguments invalid_session unauthorized wrong_session_purpose agent_not_found
 agent_not_assigned_to_project task_not_found conversation_not_found delegation_not_found execution_not_found
@@ -193,18 +185,13 @@ def test_imports_point_down_inside_services_too() -> None:
         for module, name in edges()
         if layer(module) == layer(name) == "services" and module.count(".") > 1 and name.count(".") > 1
     ]
-    assert {(module, name) for module, name in inner if climbs(module, name, 2, SERVICES)} == {
-        (module, name)
-        for module, name in inner
-        if module.removeprefix(f"{NAME}.") in KNOWN_BREACHES["services"] and climbs(module, name, 2, SERVICES)
-    }
+    assert {(module, name) for module, name in inner if climbs(module, name, 2, SERVICES)} == set()
 
 
 def test_imports_run_in_no_circle_types_included() -> None:
     graph: dict[str, set[str]] = {module: set() for module in modules()}
     for module, name in edges():
-        if not {module.removeprefix(f"{NAME}."), name.removeprefix(f"{NAME}.")} <= KNOWN_BREACHES["circles"]:
-            graph[module].add(name)
+        graph[module].add(name)
     done: set[str] = set()
     while free := {module for module, needs in graph.items() if module not in done and needs <= done}:
         done |= free
@@ -242,13 +229,12 @@ def test_the_doors_do_not_reach_through_the_services_into_the_store() -> None:
     wrong = {
         (module, ast.unparse(node))
         for module in modules()
-        if layer(module) in DOORS - KNOWN_BREACHES["doors"]
+        if layer(module) in DOORS
         for node in ast.walk(modules()[module])
         if isinstance(node, ast.Attribute) and node.attr == "workspace"
     }
     assert wrong == set()
-    doors = DOORS - KNOWN_BREACHES["doors"]
-    assert {(module, name) for module, name in edges() if layer(module) in doors and layer(name) == "store"} == set()
+    assert {(module, name) for module, name in edges() if layer(module) in DOORS and layer(name) == "store"} == set()
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -135,7 +135,7 @@ class Hooks:
     def _unread(self, agent_id: str, purpose: str) -> Unread:
         """The unread mail and notifications, without what the agent's other living session announces."""
         notices: Sequence[Mapping[str, Any]] = ()
-        if self.notifications.pending(agent_id, purpose).some:
+        if self.notifications.refresh(agent_id, purpose).some:
             notices = self.notifications.read(agent_id, purpose, mark_as_read=False)
         mail = [message for _, message in self.workspace.mailbox(agent_id).unread()]
         meant = ids(self.doorbell.meant_for(agent_id, purpose, list(map(UnreadMessage.of, mail))))

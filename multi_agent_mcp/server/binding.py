@@ -15,7 +15,6 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidSession, Refusal
 from multi_agent_mcp.notify.doorbell_thread import DoorbellThread
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
-from multi_agent_mcp.store.files.locks import Mutex
 from multi_agent_mcp.system.file_events import Changes, Watch
 
 logger = logging.getLogger(__name__)
@@ -28,7 +27,7 @@ class Binding:
         self.services = services
         self.session: LiveSession | None = None
         self.changed = threading.Event()
-        """Set when `tools/list` has become another one and nobody was told yet."""
+        """Set when `tools/list` has changed and the host does not know it yet."""
         self.changes = Changes()
         self._pane = pane
         self._purpose = purpose
@@ -37,7 +36,7 @@ class Binding:
         self._thread_id: str | None = None
         self._bell: DoorbellThread | None = None
         self._watch: Watch | None = None
-        self._mutex = Mutex("binding")
+        self._mutex = services.sessions.binding_mutex
 
     def bind_process(self, agent_id: str, passkey: str | None) -> None:
         """Binds for good, by the passkey or the stored key. Raises `InvalidSession`, `AgentNotFound`, `InvalidId`."""
@@ -90,7 +89,7 @@ class Binding:
         with self._mutex:
             if self._bell is None or self._watch is not None:
                 return
-            self._watch = Watch(self._directories(), self._directory_changed)
+            self._watch = Watch(self.services.directories_of(self._agent_id or ""), self._directory_changed)
             self._bell.start()
 
     def note_thread(self, thread_id: object) -> None:
@@ -99,7 +98,7 @@ class Binding:
         if self._agent_id is None or thread_id == self._thread_id or not isinstance(thread_id, str):
             return
         try:
-            self.services.workspace.registry.update(self._agent_id, codex_thread_id=thread_id)
+            self.services.agents.note(self._agent_id, codex_thread_id=thread_id)
             self._thread_id = thread_id
         except Refusal as refusal:
             logger.warning("the thread could not be noted: %s", refusal)
@@ -107,7 +106,7 @@ class Binding:
     def _forget_thread(self, agent: Agent) -> None:
         """A thread noted earlier was another process's: Codex begins a new one, and says so only at its first turn."""
         if agent.extra.get("codex_thread_id") is not None and not self.services.sessions.live(agent.id):
-            self.services.workspace.registry.update(agent.id, codex_thread_id=None)
+            self.services.agents.note(agent.id, codex_thread_id=None)
 
     def mailbox_was_read(self) -> None:
         """Reading may make the next doorbell due."""
@@ -115,15 +114,15 @@ class Binding:
             self._bell.wake()
 
     def close(self, *, confirm: bool = True) -> None:
-        """The end of the process; senders ring again. What was answered is confirmed if the end is a regular one, else
-        unread again."""
+        """The end of the process; senders ring again. A regular end confirms what was written out; else it is
+        requeued."""
         self.changes.close()
         with self._mutex:
             self._release(confirm=confirm)
 
     def _bind(self, agent: Agent) -> LiveSession:
         sessions = self.services.sessions
-        self.services.workspace.make_inboxes(agent.id)
+        self.services.agents.make_inboxes(agent.id)
         self.services.operations.finish()
         sessions.recover(agent.id)
         self._forget_thread(agent)
@@ -156,9 +155,7 @@ class Binding:
         place = self._register_pane(agent_id)
         if self._watch is not None:
             self._watch.__enter__()
-        mailbox = self.services.workspace.mailbox(agent_id)
-        with self.services.workspace.locks.held(mailbox.lock):
-            mailbox.archive_read()
+        self.services.reading.tidy(agent_id)
         return place
 
     def _register_pane(self, agent_id: str) -> Mapping[str, Any] | None:
@@ -175,18 +172,8 @@ class Binding:
         own = self.session.record.id if self.session is not None else ""
         others = [session for session in self.services.sessions.live(agent_id) if session.id != own]
         if not others:
-            self.services.workspace.registry.update(agent_id, **place)
+            self.services.agents.note(agent_id, **place)
         return place
-
-    def _directories(self) -> list[Path]:
-        """What concerns this agent: its mail, its notifications, its tasks, what it delegated."""
-        workspace, agent_id = self.services.workspace, self._agent_id or ""
-        return [
-            workspace.mailbox(agent_id).path,
-            workspace.notices(agent_id).path,
-            workspace.tasks.directory(agent_id).path,
-            workspace.delegations.directory(agent_id).path,
-        ]
 
     def _directory_changed(self, directory: Path) -> None:
         if self._bell is not None and directory.parent.name == "ipc":

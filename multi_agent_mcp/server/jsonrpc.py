@@ -1,7 +1,7 @@
 """A line of input as a JSON-RPC message, or the errors that answer it.
 
-Whoever asked is answered, also when the question could not be read: the error bears the request's id as far as one can
-be seen in the line, else null (JSON-RPC 2.0, section 5.1). A malformed notification or response is answered by nobody.
+A request is answered even if it cannot be parsed: the error has the request's id if one can be seen in the line, else
+null (JSON-RPC 2.0, section 5.1). A malformed notification or response gets no answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Message = types.JSONRPCRequest | types.JSONRPCNotification | types.JSONRPCRespon
 
 
 class Malformed(Exception):
-    """A line that is no message. `answers` are the lines that say so, one for each request in it."""
+    """A line that is not a message. `answers` are the errors to write, one line for each request in it."""
 
     def __init__(self, code: int, reason: str, ids: Iterable[object] = (None,)) -> None:
         super().__init__(reason)
@@ -50,7 +50,7 @@ def parse(line: bytes) -> Message:
 
 
 def _message(value: dict[str, Any]) -> Message:
-    """What an object is, it is by its keys: a model alone would take a request with a strange id for a notification."""
+    """Told apart by the keys: a model alone would take a request with an invalid id for a notification."""
     if "method" not in value:
         return _reply(value)
     model: type[Message] = types.JSONRPCRequest if "id" in value else types.JSONRPCNotification

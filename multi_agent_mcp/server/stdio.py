@@ -1,7 +1,7 @@
 """Standard input and output as MCP's transport: one JSON-RPC message a line.
 
-`mcp.server.stdio` drops what it cannot parse, waits in threads for pipes that may never move again, and tells nobody
-when an answer is out. Here every request is answered, and whoever made an answer is told of its last byte.
+`mcp.server.stdio` drops what it cannot parse, waits in threads for pipes that may never move again, and does not report
+when an answer is out. Here every request is answered, and its `Receipt` learns when the answer's last byte is written.
 
 All of it happens in the event loop and nothing in it blocks: it reads when poll(2) says that there is something, and
 writes PIPE_BUF bytes when poll(2) says that there is room, which POSIX promises not to block. So what was written is
@@ -18,7 +18,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 import anyio
 import anyio.lowlevel
@@ -26,36 +26,23 @@ import mcp_types as types
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
 from multi_agent_mcp.server.jsonrpc import LINE_BYTES, Malformed, parse
+from multi_agent_mcp.services.sessions.receipts import Receipt
 
 READ_BYTES = 1 << 16
 LOWEST_OWN_DESCRIPTOR = 3
 
 
-class Receipt(Protocol):
-    """Whoever wants to know what became of an answer. Neither call may block."""
-
-    def deliver(self) -> None:
-        """The answer's last byte was written."""
-
-    def abandon(self) -> None:
-        """There will be no such answer: the request was cancelled, or became an error."""
-
-
-receipt: ContextVar[Receipt | None] = ContextVar("receipt", default=None)
+current_receipt: ContextVar[Receipt | None] = ContextVar("current_receipt", default=None)
 """Set by the task that answers a request, before it returns the answer."""
 
 
-def _nothing() -> None:
-    """Nobody asked to be told."""
-
-
-async def _unanswered() -> None:
+async def _cancel() -> None:
     """mcp calls this in the task of a request that it will not answer, because the host cancelled it."""
-    if (asked := receipt.get()) is not None:
-        asked.abandon()
+    if (receipt := current_receipt.get()) is not None:
+        receipt.cancel()
 
 
-_ANSWERED_OR_TOLD = ServerMessageMetadata(on_request_unanswered=_unanswered)
+_METADATA = ServerMessageMetadata(on_request_unanswered=_cancel)
 
 
 class Output:
@@ -65,28 +52,29 @@ class Output:
         self._descriptor = descriptor
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
-        self._in, self._out = anyio.create_memory_object_stream[tuple[bytes, Callable[[], None]]](math.inf)
+        self._in, self._out = anyio.create_memory_object_stream[tuple[bytes, Callable[[], None] | None]](math.inf)
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Takes a message; it is written while the caller goes on."""
+        """Queues a message; returns before it is written."""
         line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-        asked = receipt.get()
-        if asked is not None and isinstance(item.message, types.JSONRPCResponse):
-            self.put(line, asked.deliver)
+        receipt = current_receipt.get()
+        if receipt is not None and isinstance(item.message, types.JSONRPCResponse):
+            self.put(line, receipt.written)
             return
-        if asked is not None and isinstance(item.message, types.JSONRPCError):
-            asked.abandon()
+        if receipt is not None and isinstance(item.message, types.JSONRPCError):
+            receipt.cancel()
         self.put(line)
 
-    def put(self, line: bytes, written: Callable[[], None] = _nothing) -> None:
+    def put(self, line: bytes, written: Callable[[], None] | None = None) -> None:
         """Writes a line when those before it are out, then calls `written`."""
         self._in.send_nowait((line, written))
 
     async def write(self) -> None:
-        """Writes for ever. Raises `OSError` when nobody takes it any more."""
+        """Writes for ever. Raises `OSError` when the reader has closed its end."""
         async for line, written in self._out:
             await self._write(line)
-            written()
+            if written is not None:
+                written()
 
     async def flush(self) -> None:
         """Returns when everything is written."""
@@ -103,7 +91,7 @@ class Output:
                 await anyio.wait_writable(self._descriptor)
 
     async def aclose(self) -> None:
-        """mcp has nothing more to say; what it said is written all the same."""
+        """mcp sends nothing more; what is queued is still written."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -126,7 +114,7 @@ class Input:
         self._in, self.messages = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
 
     async def read(self) -> None:
-        """Hands on messages, and answers what is none, until the end of input."""
+        """Passes messages on, and answers lines that are none, until the end of input."""
         async with self._in:
             async for line in self._lines():
                 if line.strip():
@@ -134,7 +122,7 @@ class Input:
 
     def _take(self, line: bytes) -> None:
         try:
-            self._in.send_nowait(SessionMessage(parse(line), _ANSWERED_OR_TOLD))
+            self._in.send_nowait(SessionMessage(parse(line), _METADATA))
         except Malformed as malformed:
             for answer in malformed.answers:
                 self._output.put(answer)
@@ -152,7 +140,7 @@ class Input:
         yield bytes(line)
 
     async def _read(self) -> bytes:
-        """What is there; nothing at the end of input."""
+        """The bytes available; none at the end of input."""
         await anyio.lowlevel.checkpoint()
         while not self._poll.poll(0):
             await anyio.wait_readable(self._descriptor)

@@ -30,7 +30,7 @@ CHAT = frozenset({"chat"})
 
 
 def from_json_text(value: Any) -> Any:
-    """A validator: some models hand in objects and lists as JSON text."""
+    """A validator: some models pass objects and lists as JSON text."""
     if isinstance(value, str):
         try:
             return json.loads(value)

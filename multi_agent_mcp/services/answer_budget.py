@@ -1,26 +1,90 @@
-"""Slices: messages as far as they fit into one answer (docs/protocol.md, Answers)."""
+"""How much fits into one answer, and how it is cut (docs/protocol.md, Answers).
+
+An agent pays for every character of an answer, and its host cuts off what is too long. Sizes are characters of JSON,
+where a control character takes six.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.services.validation import ENVELOPE_CHARACTERS
 
+RESERVE = 2_600  # of every answer, for what stands beside the list: hints, notification, a chat notification
+ENVELOPE_CHARACTERS = 4_000  # a message's subject and metadata, so that any message fits into an answer
 HEADER_CHARACTERS = ENVELOPE_CHARACTERS + 600
 SHORTENED_CHARACTERS = 120
-_HEADER = ("sender_id", "receiver_id", "message_type", "priority", "subject", "metadata")
 SMALLEST_SLICE = 200  # a message is not begun for less
+TEXT_CHARACTERS = 700
+SPOKEN_CHARACTERS = 3_000  # of a message in a conversation; all of it is in the receiver's mail
+NOTICE_CHARACTERS = 2_000  # a text of a notification, also one that another program wrote
+UNLIMITED = 2**62
+_SEPARATOR = 2
+_LATER_FIELDS = 60  # `read_at` and `verified` are set after a message was measured
+_HEADER = ("sender_id", "receiver_id", "message_type", "priority", "subject", "metadata")
+
+T = TypeVar("T")
+
+
+def json_size(value: Any) -> int:
+    """Characters of the value as JSON."""
+    return len(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def first_fitting(items: Iterable[T], characters: int) -> list[T]:
+    """The first items that fit into so many characters."""
+    kept: list[T] = []
+    for item in items:
+        characters -= json_size(item) + _SEPARATOR
+        if characters < 0:
+            break
+        kept.append(item)
+    return kept
+
+
+def clipped(text: str | None, characters: int = TEXT_CHARACTERS) -> str | None:
+    """A text that takes at most about so many characters; its length stands at its end when it was cut."""
+    if not text:
+        return text
+    shown = text[:characters]
+    while json_size(shown) > characters + len('""'):
+        shown = shown[: len(shown) * 3 // 4]
+    return text if shown == text else f"{shown}… ({len(text)})"
+
+
+class AnswerBudget:
+    """What fits beside everything else into an answer of at most so many `characters`."""
+
+    def __init__(self, characters: int, how_to_continue: str) -> None:
+        self.characters = characters - RESERVE
+        self._how_to_continue = how_to_continue
+
+    def fitting(self, answer: dict[str, Any], key: str, items: Sequence[Any]) -> dict[str, Any]:
+        """`answer` with as many items under `key` as fit; `truncated` when that is not all of them."""
+        shown = first_fitting(items, self.characters - json_size(answer))
+        if len(shown) == len(items):
+            return {**answer, key: shown}
+        hint = self._how_to_continue
+        return {**answer, key: shown, "total_count": len(items), "truncated": True, "how_to_continue": hint}
+
+    def newest_of_each(self, holders: Sequence[dict[str, Any]], key: str) -> None:
+        """Leaves the newest (last) items of the list `key` in each of these, so that each has its share of an answer;
+        `{key}_truncated` says so."""
+        share = self.characters * 3 // 4 // max(len(holders), 1)
+        for holder in holders:
+            kept = first_fitting(reversed(holder[key]), share)[::-1]
+            if len(kept) < len(holder[key]):
+                holder |= {key: kept, f"{key}_truncated": True}
 
 
 @dataclass(frozen=True)
 class Slice:
-    """A message as far as it is handed over: `content` from `offset`, whole unless `truncated`. It lies at `path`;
+    """A message as far as it is handed out: `content` from `offset`, whole unless `truncated`. It lies at `path`;
     `address` names this very file (see `Inbox.address`): nearly always the message's id.
 
     Only what does not verify is flagged: the others, nearly all, would pay for the word in every answer.
@@ -70,41 +134,40 @@ def pack(candidates: Iterable[Slice], limit: int, budget: int) -> tuple[list[Sli
             slices.append(whole)
             budget -= size
         elif not slices:
-            return [cut(whole, 0, budget)], _has_more(candidates)
+            return [cut(whole, 0, budget)], any(True for _ in candidates)
         else:
             return slices, True
     return slices, False
 
 
 def cut(whole: Slice, offset: int, budget: int) -> Slice:
-    """The longest piece of the content from `offset` that fits; measured as JSON, where a control character takes
-    six characters."""
+    """The longest piece of the content from `offset` that fits."""
     rest = whole.message.content[offset:]
     room = max(budget - _size(replace(whole, content="")), SMALLEST_SLICE)
-    if len(json.dumps(rest[: room + 1], ensure_ascii=False)) - 2 <= room and len(rest) <= room:
+    if len(rest) <= room and _fits(rest, room):
         return replace(whole, content=rest, offset=offset)
     low, high = 0, min(len(rest), room)
     while low < high:
         middle = (low + high + 1) // 2
-        if len(json.dumps(rest[:middle], ensure_ascii=False)) - 2 <= room:
+        if _fits(rest[:middle], room):
             low = middle
         else:
             high = middle - 1
     return replace(whole, content=rest[:low], offset=offset, truncated=True)
 
 
+def _fits(text: str, characters: int) -> bool:
+    return json_size(text) - len('""') <= characters
+
+
 def _size(item: Slice) -> int:
-    return len(json.dumps(item.as_answer(), ensure_ascii=False)) + 60  # read_at and verified are still to be set
+    return json_size(item.as_answer()) + _LATER_FIELDS
 
 
 def _shortened(header: dict[str, Any]) -> dict[str, Any]:
     """The header as it is, unless it is larger than any that `send_message` accepts: a hand-written one may hold
     anything, and must neither hide its content nor burst the answer."""
-    if len(json.dumps(header, ensure_ascii=False)) <= HEADER_CHARACTERS:
+    if json_size(header) <= HEADER_CHARACTERS:
         return header
     texts = {name: value[:SHORTENED_CHARACTERS] for name, value in header.items() if isinstance(value, str)}
     return {**texts, "metadata": {}, "header_truncated": True}
-
-
-def _has_more(candidates: Iterable[Slice]) -> bool:
-    return any(True for _ in candidates)

@@ -1,32 +1,33 @@
-"""Operations: operations over several files that are there whole or not at all, also after `kill -9`
+"""Operations: changes of several files that are made as a whole or not at all, also after `kill -9`
 (docs/protocol.md, Operations).
 
-What is to be done is written down first (`store/intents.py`) and carried out from there, by the same function that the
-next reader calls should the process die on the way. Every step of it does nothing when it was done already.
+An operation is first written down as an intent (`store/intents.py`), then applied from there by a function that the
+next reader calls too, should the process die on the way. Every step of it does nothing when it was done already.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Protocol
 
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.store.codec.frontmatter import Unreadable
-from multi_agent_mcp.store.intents import Intent
+from multi_agent_mcp.store.intents import Intent, Intents
 from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 
-Handler = Callable[[Intent], Any]
+Apply = Callable[[Intent], Any]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of undertaking, by its name in the intents' files.
+    """A kind of operation, by its name in the intents' files; declared where it is applied.
 
-    One that `takes_itself_back` only adds files: should the disk refuse, its carrier removes what it had added, and
+    One that `takes_itself_back` only adds files: should the disk refuse, applying it removes what it had added, and
     nothing was done. The others change what was there before, and are finished as soon as the disk allows.
     """
 
@@ -34,32 +35,34 @@ class Kind:
     takes_itself_back: bool = False
 
 
-SEND = Kind("send", takes_itself_back=True)
-CREATE_TASKS = Kind("create_tasks", takes_itself_back=True)
-SEND_TASK = Kind("send_task", takes_itself_back=True)
-REQUEST_TASK = Kind("request_task", takes_itself_back=True)
-DECIDE_REQUEST = Kind("decide_request")
-ASSIGN_TASK = Kind("assign_task")
-BLOCK_FAMILY = Kind("block_family")
-REPORT_COMPLETED = Kind("report_completed")
-BEGIN_CONVERSATION = Kind("begin_conversation", takes_itself_back=True)
-SAY = Kind("say", takes_itself_back=True)
-END_CONVERSATION = Kind("end_conversation")
+class HasKinds(Protocol):
+    def kinds(self) -> Mapping[Kind, Apply]:
+        """The kinds of operations that this service declares; each is applied as its intent says."""
+        ...
 
 
+@dataclass(eq=False)
 class Operations:
-    """`handlers` do what an intent of their kind says."""
+    """Runs operations, and finishes those of killed processes. `services` are all that declare kinds, asked for when
+    first needed: they need this object themselves."""
 
-    def __init__(self, workspace: Workspace, handlers: Mapping[Kind, Handler]) -> None:
-        self.workspace = workspace
-        self.intents = workspace.intents
-        self.handlers = {kind.name: handler for kind, handler in handlers.items()}
+    workspace: Workspace
+    services: Callable[[], Iterable[HasKinds]]
+
+    @cached_property
+    def kinds(self) -> Mapping[str, Apply]:
+        """Every kind that can be finished, by its name in the intents' files."""
+        return {kind.name: apply for service in self.services() for kind, apply in service.kinds().items()}
+
+    @property
+    def intents(self) -> Intents:
+        return self.workspace.intents
 
     def run(self, kind: Kind, facts: Mapping[str, Any]) -> Any:
-        """Does it as a whole; returns what the carrier returns. Raises what the carrier refuses, and `StorageError`."""
+        """Does it as a whole; returns what applying it returns. Raises what that refuses, and `StorageError`."""
         intent = self.intents.write(kind.name, facts)
         try:
-            result = self.handlers[kind.name](intent)
+            result = self.kinds[kind.name](intent)
         except StorageError:
             if kind.takes_itself_back:
                 self.intents.forget(intent)
@@ -73,7 +76,7 @@ class Operations:
         return result
 
     def finish(self) -> int:
-        """Carries out what killed processes left behind; returns how much of it. Never raises: what cannot be done
+        """Applies what killed processes left behind; returns how much of it. Never raises: what cannot be done
         now waits for the next reader."""
         try:
             if not self.intents.left_behind():
@@ -85,12 +88,12 @@ class Operations:
             return 0
 
     def _finished(self, intent: Intent) -> bool:
-        handler = self.handlers.get(intent.kind)
-        if handler is None:
+        apply = self.kinds.get(intent.kind)
+        if apply is None:
             logger.warning("the intent %s is of an unknown kind: %s", intent.id, intent.kind)
             return False
         try:
-            handler(intent)
+            apply(intent)
         except StorageError as refusal:
             logger.warning("the intent %s could not be finished yet: %s", intent.id, refusal)
             return False
@@ -98,6 +101,6 @@ class Operations:
             logger.warning("the intent %s makes no sense: %r", intent.id, error)
             return False
         except Refusal as refusal:  # what it was about has changed meanwhile
-            logger.warning("the intent %s is not carried out any more: %s", intent.id, refusal)
+            logger.warning("the intent %s is not applied any more: %s", intent.id, refusal)
         self.intents.forget(intent)
         return True

@@ -1,4 +1,4 @@
-"""Drafts: what a sender hands in, and what makes it sound."""
+"""Validation of what a caller hands in: messages to be sent, texts, choices."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
 from multi_agent_mcp.errors import ContentTooLarge, InvalidArguments
+from multi_agent_mcp.services.answer_budget import ENVELOPE_CHARACTERS
 
-ENVELOPE_CHARACTERS = 4_000  # subject and metadata together, as JSON, so that any message fits into an answer
 NESTING_MAX = 32  # of metadata; the store reads back twice that
 
 

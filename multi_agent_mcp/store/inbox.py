@@ -72,7 +72,7 @@ class Inbox(Generic[R]):
         return f"{self._prefix}{spelled(name)}"
 
     def has_any(self, held: Iterable[str]) -> bool:
-        """Whether one of these may be a file of this inbox; see `give_back`."""
+        """Whether one of these may be a file of this inbox; see `requeue`."""
         return any(item.startswith(self._prefix) or not _is_path(item) for item in held)
 
     def deliver(self, entity: R) -> None:
@@ -105,7 +105,7 @@ class Inbox(Generic[R]):
         if changed:
             sync_directory(self.path)
 
-    def give_back(self, held: Iterable[str]) -> list[R]:
+    def requeue(self, held: Iterable[str]) -> list[R]:
         """Makes unread again the files with these references; the caller holds the lock. When they were read does
         not matter: a clock may have been set back. Earlier versions noted ids: then it is every file with one of them,
         archived ones too. Returns what is unread now, as it was."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import NoneType, UnionType
@@ -22,6 +24,13 @@ logger = logging.getLogger(__name__)
 _FIELDS = {name: hint for name, hint in get_type_hints(Agent).items() if name != "extra"}
 
 
+class _Thread(threading.local):
+    """What one thread knows; see `Registry.read_once`."""
+
+    reads_once = False
+    agents: Mapping[str, Agent] | None = None
+
+
 class Registry:
     """The agents of a session. Reads are remembered by the file's signature; updates merge fields under a lock.
 
@@ -34,9 +43,26 @@ class Registry:
         self.path = path
         self._backup = path.with_name(f"{path.name}.bak")
         self._cached: tuple[Signature, Mapping[str, Agent]] | None = None
+        self._thread = _Thread()
+
+    @contextmanager
+    def read_once(self) -> Iterator[None]:
+        """Within, this thread looks at the file once, and again after a change of its own: one call sees one team."""
+        outer, self._thread.reads_once, self._thread.agents = self._thread.reads_once, True, None
+        try:
+            yield
+        finally:
+            self._thread.reads_once, self._thread.agents = outer, None
 
     def all(self) -> Mapping[str, Agent]:
         """Agent id → agent, removed ones included (their history still names them)."""
+        agents = self._thread.agents
+        if agents is None:
+            agents = self._current()
+            self._thread.agents = agents if self._thread.reads_once else None
+        return agents
+
+    def _current(self) -> Mapping[str, Agent]:
         found, looked_at = self._signature(), time.time_ns()
         if found is not None and self._cached is not None and self._cached[0] == found:
             return self._cached[1]
@@ -70,6 +96,7 @@ class Registry:
     def add(self, agent: Agent) -> Agent:
         """Raises `AlreadyExists` for a known id; a removed agent is taken back with its files and its key."""
         with self.files.locks.held("agents"):
+            self._thread.agents = None
             self.require_free(agent.id)
             records = self._read_or_restore()
             known = records["agents"].get(agent.id)
@@ -116,6 +143,7 @@ class Registry:
         data = (json.dumps(records, ensure_ascii=False, indent=2) + "\n").encode()
         self.files.replace(self._backup, data)
         self.files.replace(self.path, data)
+        self._thread.agents = None
 
     def _read_or_restore(self) -> dict[str, Any]:
         records = _parse(self.files.read(self.path))

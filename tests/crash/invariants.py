@@ -42,7 +42,7 @@ def settle(services: Services) -> None:
     for agent_id in services.agents.all():
         services.sessions.recover(agent_id)
         for purpose in ("task", "chat"):
-            services.notifications.pending(agent_id, purpose)
+            services.notifications.refresh(agent_id, purpose)
 
 
 def torn(services: Services) -> Iterator[str]:

@@ -21,8 +21,9 @@ from typing import Any
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.server.binding import Binding
-from multi_agent_mcp.server.middleware import Handing, Middleware
+from multi_agent_mcp.server.middleware import Middleware
 from multi_agent_mcp.server.tools import TOOLS
+from multi_agent_mcp.services.sessions.receipts import Receipt
 from multi_agent_mcp.services.team.setup import add_missing, create_session
 from tests.conftest import TEAM
 from tests.crash.killer import Killer
@@ -41,9 +42,9 @@ class Seat:
 
     def call(self, tool: str, **arguments: Any) -> Facts:
         """What the host is answered; raises for anything but a success."""
-        handing = Handing()
-        result = self.middleware.answer(tool, arguments, handing)
-        handing.deliver()
+        receipt = Receipt()
+        result = self.middleware.answer(tool, arguments, receipt)
+        receipt.written()
         answer: Facts | None = result.structured_content
         if result.is_error or answer is None:
             raise AssertionError(f"{tool} was not done: {result.content}")

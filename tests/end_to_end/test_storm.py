@@ -138,12 +138,12 @@ def test_giving_back_while_somebody_reads_waits_for_nobody(team: Team) -> None:
     """The deadlock in small: one gives back, another is amid a reading, each at the point where it waits."""
     services = team.services
     session: LiveSession = services.sessions.open("worker-a")
-    session.hold((services.workspace.mailbox("worker-a").reference("one.md"),))
-    giving = threading.Thread(target=session.give_back, args=(session.record.unconfirmed,), daemon=True)
+    session.lease((services.workspace.mailbox("worker-a").reference("one.md"),))
+    giving = threading.Thread(target=session.requeue, args=(session.record.unconfirmed,), daemon=True)
     with services.workspace.locks.held(services.workspace.mailbox("worker-a").lock):
         giving.start()
         giving.join(0.2)  # it waits for the mailbox; whatever it holds meanwhile
-        held = threading.Thread(target=session.hold, args=(("ipc/worker-a/two.md",),), daemon=True)
+        held = threading.Thread(target=session.lease, args=(("ipc/worker-a/two.md",),), daemon=True)
         held.start()
         held.join(SOON_SECONDS)
         assert not held.is_alive()

@@ -84,14 +84,14 @@ def test_a_clock_that_jumps_back_an_hour_loses_nothing_and_ends_no_session(broke
     services.messages.send(admin, Draft(content="earlier", receiver_id="worker-a"))
     services.task_changes.set_status(admin, task.id, "blocked", "stop")
     assert session.is_live()
-    assert services.notifications.pending("worker-a", "task").interrupts
-    answer = services.reading.read(worker, Query(), session.hold)
+    assert services.notifications.refresh("worker-a", "task").interrupts
+    answer = services.reading.read(worker, Query(), session.lease)
     assert sorted(item["content"] for item in answer["messages"]) == ["earlier", "first", "it"]
-    session.give_back(session.record.unconfirmed)
+    session.requeue(session.record.unconfirmed)
     assert services.reading.unread_count("worker-a") == 3
     clock.advance(2 * 3600)
     services.task_changes.set_status(admin, task.id, "todo")
-    assert not services.notifications.pending("worker-a", "task").interrupts
+    assert not services.notifications.refresh("worker-a", "task").interrupts
     assert services.executions.history("worker-a")[0] == []
 
 

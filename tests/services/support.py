@@ -11,7 +11,8 @@ import pytest
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.services.mail.messages import Sent
-from multi_agent_mcp.services.turn.reading import Hold, Query
+from multi_agent_mcp.services.sessions.receipts import Lease
+from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 
 
@@ -20,8 +21,8 @@ def send(services: Services, sender: str, receiver: str | None, content: str = "
     return services.messages.send(services.agents.get(sender), draft)
 
 
-def read(services: Services, reader: str, hold: Hold | None = None, **query: Any) -> dict[str, Any]:
-    return services.reading.read(services.agents.get(reader), Query(**query), hold)
+def read(services: Services, reader: str, lease: Lease | None = None, **query: Any) -> dict[str, Any]:
+    return services.reading.read(services.agents.get(reader), Query(**query), lease)
 
 
 def contents(answer: dict[str, Any]) -> list[str]:

@@ -59,10 +59,10 @@ def test_mail_is_read_archived_and_found_in_whatever_order_its_times_are(
 def test_a_dead_readers_mail_comes_back(services: Services, clock: Clock, leap: float) -> None:
     sent = send(services, "admin", "worker-a")
     session = open_session(services, "worker-a")
-    read(services, "worker-a", session.hold)
+    read(services, "worker-a", session.lease)
     clock.advance(leap)
     services.workspace.mailbox("worker-a").archive_read(keep=0, above=0)
-    services.sessions.hand_back("worker-a", session.record.unconfirmed)
+    services.sessions.requeue("worker-a", session.record.unconfirmed)
     assert unread(services, "worker-a") == 1
     assert contents(read(services, "worker-a")) == ["hello"]
     assert services.workspace.mailbox("worker-a").find(sent.message_id) is not None

@@ -20,8 +20,9 @@ import mcp_types as types
 
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.server.binding import Binding
-from multi_agent_mcp.server.middleware import Handing, Middleware
+from multi_agent_mcp.server.middleware import Middleware
 from multi_agent_mcp.server.tools import TOOLS
+from multi_agent_mcp.services.sessions.receipts import Receipt
 from tests.end_to_end.support import SESSION
 
 
@@ -59,9 +60,9 @@ def _live(connection: socket.socket) -> None:
             middleware = Middleware(binding, TOOLS)
             for line in lines:
                 call = json.loads(line)
-                handing = Handing()
-                result = middleware.answer(call["tool"], call["arguments"], handing)
-                handing.deliver()
+                receipt = Receipt()
+                result = middleware.answer(call["tool"], call["arguments"], receipt)
+                receipt.written()
                 _say(connection, _as_sent(result))
             binding.close()
         code = 0

@@ -174,3 +174,21 @@ def test_an_update_keeps_records_that_are_none_of_ours(registry: Registry) -> No
     registry.update("worker-a", name="Ann")
     assert set(raw(registry)) == {"worker-a", "../x", "é"}
     assert set(registry.all()) == {"worker-a"}
+
+
+def test_a_call_sees_one_team_and_its_own_changes(files: Files) -> None:
+    registry, other = Registry(files, files.base / "agents.json"), Registry(files, files.base / "agents.json")
+    registry.create()
+    registry.add(Agent(id="one", role="owner"))
+    with registry.read_once():
+        assert set(registry.all()) == {"one"}
+        other.add(Agent(id="two", role="worker"))
+        assert set(registry.all()) == {"one"}
+        with registry.read_once():
+            assert set(registry.all()) == {"one", "two"}
+        other.add(Agent(id="three", role="worker"))
+        with pytest.raises(AlreadyExists):
+            registry.add(Agent(id="Three", role="worker"))
+        registry.update("one", name="first")
+        assert registry.all()["one"].name == "first"
+    assert set(registry.all()) == {"one", "two", "three"}

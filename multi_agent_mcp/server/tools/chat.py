@@ -1,4 +1,4 @@
-"""Two sessions of one mind: delegation, conversations, task operations from a chat
+"""An agent's task session and chat session: delegation, conversations, task operations from a chat
 (docs/protocol.md, Delegation, Conversations, Chat-session operations)."""
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.task import TaskPriority, TaskStatus
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import TaskNotFound
-from multi_agent_mcp.server.middleware import Call
+from multi_agent_mcp.server.call import Call
 from multi_agent_mcp.server.toolbox import CHAT, TASK, Answer, Tool
 from multi_agent_mcp.services.chat.delegations import as_answer
 
 
 def delegate_to_chat_session(call: Call, target_agent_id: str, purpose: str, context: str | None = None) -> Answer:
-    """Let your chat session talk to an agent; your task goes on. The answer says how to await the result."""
+    """Have your chat session talk to an agent while your task goes on. The answer says how to await the result."""
     delegation, instruction = call.services.delegations.delegate(
         call.me, call.session.record, target_agent_id, purpose, context
     )
@@ -37,7 +37,8 @@ def get_task_conversations(call: Call, task_id: str | None = None) -> Answer:
     waiting = [item for item in call.services.delegations.unstarted(call.me.id) if item.task_id == task.id]
     shown = [*(_waiting(item) for item in waiting), *(_conversation(call, item) for item in conversations)]
     totals = {"task_id": task.id, "total_conversations": len(shown)}
-    return call.fitting(totals, "conversations", _slimmed(call, shown))
+    call.services.answer_budget.newest_of_each(shown, "messages")
+    return call.fitting(totals, "conversations", shown)
 
 
 def get_conversation_messages(
@@ -66,7 +67,7 @@ def get_conversation_messages(
 
 
 def get_pending_delegations(call: Call) -> Answer:
-    """Take over what your task session delegated: start_conversation with each of them."""
+    """Take over what your task session delegated; then call start_conversation for each."""
     delegations = call.services.delegations.take(call.session.record)
     return call.fitting({}, "delegations", [as_answer(item) for item in delegations])
 
@@ -87,13 +88,13 @@ def start_conversation(
 
 
 def end_conversation(call: Call, conversation_id: str, final_message: str | None = None) -> Answer:
-    """End a conversation; the other side is told."""
+    """End a conversation; the other participant is notified."""
     conversation = call.services.conversations.end(call.me, conversation_id, final_message)
     return {"conversation_id": conversation.id, "status": conversation.status}
 
 
 def start_task_from_chat(call: Call, task_id: str, requester_id: str) -> Answer:
-    """Start a task of yours because a superior (requester_id) asked you to in this chat."""
+    """Start one of your tasks, as a superior (requester_id) asked in this chat."""
     task, previous = call.services.chat_task_operations.start(call.me, task_id, requester_id)
     return {
         "task_id": task.id,
@@ -114,7 +115,7 @@ def update_task_from_chat(
     priority: TaskPriority | None = None,
     blocked_reason: str | None = None,
 ) -> Answer:
-    """Change a task you are assigned to or created, because a superior (requester_id) asked you to."""
+    """Change a task assigned to you or created by you, as a superior (requester_id) asked."""
     given = {"title": title, "description": description, "status": status, "priority": priority}
     updates = {name: value for name, value in given.items() if value is not None}
     task, fields = call.services.chat_task_operations.update(call.me, task_id, requester_id, updates, blocked_reason)
@@ -133,7 +134,7 @@ def notify_task_session(
     related_task_id: str | None = None,
     priority: Literal["normal", "high"] = "normal",
 ) -> Answer:
-    """Tell your own task session to look into a conversation; high interrupts it."""
+    """Ask your own task session to look at a conversation; priority high interrupts it."""
     if related_task_id is not None:
         entity_id("tsk", related_task_id)
     conversation = call.services.conversations.get(conversation_id)
@@ -176,17 +177,6 @@ def _waiting(delegation: Delegation) -> dict[str, Any]:
         "started_at": None,
         "ended_at": None,
     }
-
-
-def _slimmed(call: Call, shown: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Conversations whose oldest messages were left out so that each has its share of the answer."""
-    share = call.services.settings.limits.answer_characters * 3 // 4 // max(len(shown), 1)
-    for item in shown:
-        kept = call.newest_fitting(item["messages"], share)
-        if len(kept) < len(item["messages"]):
-            item["messages"] = kept
-            item["messages_truncated"] = True
-    return shown
 
 
 TOOLS = (

@@ -1,15 +1,15 @@
-"""Messages between agents (docs/protocol.md, Sending, Reading)."""
+"""Messages between agents, and notifications (docs/protocol.md, Sending, Reading, Notifications)."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import MessagePriority, MessageType
 from multi_agent_mcp.errors import Unauthorized
-from multi_agent_mcp.server.middleware import Call
+from multi_agent_mcp.server.call import Call
 from multi_agent_mcp.server.toolbox import Answer, JsonObject, Tool
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft, require_text
@@ -62,8 +62,8 @@ def read_messages(
     offset: Annotated[int, Field(ge=0)] = 0,
 ) -> Answer:
     """Read your mail: unread, urgent first, then oldest. Call it when an [IPC] line appears.
-    unread_only=false pages through history, newest first; before=<message id> goes on.
-    message_id and offset (characters) go on with one long message."""
+    unread_only=false pages through history, newest first; before=<message id> continues.
+    message_id and offset (characters) continue one long message."""
     _require_own(call, agent_id)
     for name, value in (("before", before), ("message_id", message_id)):
         require_text(name, value)
@@ -76,23 +76,26 @@ def read_messages(
         message_id=message_id,
         offset=offset,
     )
-    return call.services.reading.read(call.me, query, call.hold)
+    answer = call.services.reading.read(call.me, query, call.receipt.lease)
+    call.unread = answer["unread_remaining"]
+    return answer
 
 
 def get_unread_count(call: Call, agent_id: str | None = None) -> Answer:
     """Count your unread messages."""
     _require_own(call, agent_id)
-    return {"agent_id": call.me.id, "unread_count": call.services.reading.count(call.me)}
+    call.unread = call.services.reading.count(call.me)
+    return {"agent_id": call.me.id, "unread_count": call.unread}
 
 
 def get_message_status(call: Call, message_id: str) -> Answer:
-    """How far a message you sent got: stored, rung, submitted, read, with times."""
+    """Delivery state and times of a message you sent: stored, rung, submitted, read."""
     require_text("message_id", message_id)
     return call.services.tracking.status(call.me, message_id)
 
 
 def unlock_owner_wait(call: Call, reason: str | None = None) -> Answer:
-    """Emergency only: stop waiting for the Admin although no answer came."""
+    """Emergency only: stop waiting for the Admin's answer."""
     require_text("reason", reason)
     released = call.services.owner_waits.release(call.me.id)
     call.services.audit("unlock_owner_wait", agent_id=call.me.id, reason=reason, released=released)
@@ -104,10 +107,25 @@ def _require_own(call: Call, agent_id: str | None) -> None:
         raise Unauthorized("not_own_mailbox", agent_id=agent_id)
 
 
+def get_notifications(call: Call, mark_as_read: bool = True) -> Answer:
+    """Read your notifications, newest first, and do what their instructions say."""
+    answer: Answer = {}
+
+    def fits(notices: list[dict[str, Any]]) -> int:
+        answer.update(call.fitting({}, "notifications", notices))
+        return len(answer["notifications"])
+
+    call.services.notifications.read(
+        call.me.id, call.purpose, mark_as_read=mark_as_read, fits=fits, lease=call.receipt.lease
+    )
+    return answer
+
+
 TOOLS = (
     Tool(send_message, always_load=True),
     Tool(read_messages, always_load=True),
     Tool(get_unread_count, read_only=True),
     Tool(get_message_status, read_only=True),
     Tool(unlock_owner_wait, roles=OWNER),
+    Tool(get_notifications, always_load=True),
 )

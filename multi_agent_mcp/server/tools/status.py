@@ -9,7 +9,7 @@ from pydantic import Field
 from multi_agent_mcp.domain.execution import Execution, ExecutionStatus
 from multi_agent_mcp.domain.task import TaskStatus
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.server.middleware import Call
+from multi_agent_mcp.server.call import Call
 from multi_agent_mcp.server.toolbox import Answer, Tool
 from multi_agent_mcp.services.turn.next_action import summary_of
 
@@ -65,11 +65,10 @@ def get_execution_log(
 
 
 def _summary(call: Call, execution: Execution) -> dict[str, Any]:
-    task = call.services.workspace.tasks.find(execution.task_id)
     return {
         "execution_id": execution.id,
         "task_id": execution.task_id,
-        "task_title": task.title if task else None,
+        "task_title": call.services.task_changes.title(execution.task_id),
         "status": execution.status,
         "started_at": format_time(execution.started_at),
         "completed_at": format_time(execution.completed_at) if execution.completed_at else None,

@@ -1,14 +1,18 @@
-"""Handing work over and reporting on it."""
+"""Tasks: handing them over, reporting on them, what to do next, and the board (docs/protocol.md, Tasks, Requests,
+Reports, Next action)."""
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
-from multi_agent_mcp.domain.task import ReportStatus
-from multi_agent_mcp.server.middleware import Call
-from multi_agent_mcp.server.toolbox import LEADERS, REPORTERS, Answer, Tool
+from multi_agent_mcp.domain.task import ReportStatus, TaskPriority, TaskStatus
+from multi_agent_mcp.server.call import Call
+from multi_agent_mcp.server.toolbox import LEADERS, REPORTERS, TASK, Answer, Tool, from_json_text
+from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.turn.next_action import summary_of
 
 AnyPriority = Literal["low", "normal", "medium", "high", "urgent"]
 """A task's priorities and the messages' word for the middle one: models mix them up."""
@@ -44,7 +48,7 @@ def report_task_progress(
     message: str | None = None,
     checklist: list[ChecklistItem] | None = None,
 ) -> Answer:
-    """Report progress (0-100) on a task of yours to your Admin. No send_message is needed."""
+    """Report progress (0-100) on one of your tasks to your Admin. No send_message is needed."""
     items = None if checklist is None else [item.model_dump() for item in checklist]
     task, current = call.services.assignments.report_progress(call.me, task_id, progress, message, items)
     return {"task_id": task.id, "progress": current}
@@ -53,7 +57,7 @@ def report_task_progress(
 def report_task_completion(
     call: Call, task_id: str, status: ReportStatus, message: str, summary: str | None = None
 ) -> Answer:
-    """Report a task of yours as completed or failed to your Admin. No send_message is needed."""
+    """Report one of your tasks as completed or failed to your Admin. No send_message is needed."""
     task, sent = call.services.assignments.report_completion(call.me, task_id, status, message, summary)
     return {"task_id": task.id, "message_id": sent.message_id}
 
@@ -67,9 +71,103 @@ def get_dashboard(call: Call) -> Answer:
     return {"dashboard": fitted} | truncated
 
 
+LOOK_AGAIN_SECONDS = 2.0
+"""File events wake a waiting call, but a dependency that another agent finishes is in a directory not watched."""
+
+
+def get_next_action(call: Call, timeout_seconds: Annotated[float, Field(ge=0, le=600)] = 0) -> Answer:
+    """Your next action and its data: work, review, read_messages, a delegation, a conversation, wait or exit.
+    With timeout_seconds (at most 600), wait until there is something to do."""
+    deadline = time.monotonic() + timeout_seconds
+    changes = call.binding.changes
+    while True:
+        seen = changes.count
+        with call.services.agents.read_once():
+            if call.purpose == "chat":
+                action = call.services.chat_action.next_action(call.me, call.session.record)
+            else:
+                action = call.services.next_action.next_action(call.me, call.session)
+        remaining = deadline - time.monotonic()
+        if action["action"] != "wait" or remaining <= 0 or changes.closed or call.interrupted():
+            return action
+        changes.wait(seen, min(remaining, LOOK_AGAIN_SECONDS))
+
+
+def report_completed(
+    call: Call,
+    result: Literal["success", "failed", "blocked"],
+    summary: str | None = None,
+    next_steps: str | None = None,
+) -> Answer:
+    """End your work on this session's task: success, failed, or blocked (also after an interrupt).
+    Your superior is notified."""
+    task = call.services.next_action.report_completed(call.me, call.session, result, summary, next_steps)
+    return {
+        "task_id": task.id,
+        "status": task.status,
+        "action": "exit",
+        "instruction": call.services.texts("next.exit"),
+    }
+
+
+class BatchTask(BaseModel):
+    title: str
+    description: str = ""
+    local_id: str | None = None
+    priority: TaskPriority = "medium"
+    assignee_id: str | None = None
+    dependencies: list[str] = []
+
+
+BatchTasks = Annotated[list[BatchTask], BeforeValidator(from_json_text)]
+
+
+def create_tasks_batch(call: Call, tasks: BatchTasks, parent_task_id: str | None = None) -> Answer:
+    """Create tasks, all or none. dependencies name local_ids of this batch or existing task ids."""
+    items = [NewTask(**task.model_dump()) for task in tasks]
+    created = call.services.task_creation.create(call.me, items, parent_task_id)
+    local_ids = {task.local_id: real.id for task, real in zip(tasks, created, strict=True) if task.local_id is not None}
+    shown = [{**summary_of(task), "assignee_id": task.assignee_id} for task in created]
+    return call.fitting({"task_count": len(created), "local_id_to_real_id": local_ids}, "tasks", shown)
+
+
+def assign_task(call: Call, task_id: str, assignee_id: str | None) -> Answer:
+    """Assign a task to an agent below you; null unassigns it."""
+    task, previous = call.services.task_changes.assign(call.me, task_id, assignee_id)
+    return {"task_id": task.id, "assignee_id": task.assignee_id, "previous_assignee_id": previous}
+
+
+def update_task_status(call: Call, task_id: str, status: TaskStatus, blocked_reason: str | None = None) -> Answer:
+    """Move a task you may change. blocked stops its assignee and blocks its open subtasks."""
+    task, previous = call.services.task_changes.set_status(call.me, task_id, status, blocked_reason)
+    if task.status == "in_progress" and task.assignee_id == call.me.id:
+        call.services.next_action.begin(call.session, task.id)
+    return {"task_id": task.id, "previous_status": previous, "new_status": task.status}
+
+
+def request_task(call: Call, title: str, description: str = "", priority: TaskPriority = "medium") -> Answer:
+    """Propose a task for yourself; your superior approves it before you may start."""
+    new = NewTask(title=title, description=description, priority=priority)
+    task, approvers = call.services.approvals.request(call.me, new)
+    return {"task_id": task.id, "approval_status": task.approval_status, "approvers": approvers}
+
+
+def approve_task_request(call: Call, task_id: str, approve: bool, reason: str | None = None) -> Answer:
+    """Approve or reject a task that an agent below you requested."""
+    task = call.services.approvals.decide(call.me, task_id, approve=approve, reason=reason)
+    return {"task_id": task.id, "approval_status": task.approval_status}
+
+
 TOOLS = (
     Tool(send_task, roles=LEADERS),
     Tool(report_task_progress, roles=REPORTERS),
     Tool(report_task_completion, roles=REPORTERS),
     Tool(get_dashboard, roles=LEADERS, read_only=True),
+    Tool(get_next_action, always_load=True),
+    Tool(report_completed, purposes=TASK, always_load=True),
+    Tool(create_tasks_batch, roles=LEADERS, purposes=TASK),
+    Tool(assign_task, roles=LEADERS),
+    Tool(update_task_status, purposes=TASK),
+    Tool(request_task),
+    Tool(approve_task_request, roles=LEADERS),
 )

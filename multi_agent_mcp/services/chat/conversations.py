@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,18 +15,22 @@ from multi_agent_mcp.domain.ids import entity_id, new_id
 from multi_agent_mcp.domain.message import Message, page_order
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import ConversationNotFound, InvalidArguments, InvalidId, Refusal
+from multi_agent_mcp.services.answer_budget import SPOKEN_CHARACTERS
 from multi_agent_mcp.services.mail.messages import Messages, Sent
 from multi_agent_mcp.services.mail.outbox import Outbox, PreparedMessages
-from multi_agent_mcp.services.operations import BEGIN_CONVERSATION, END_CONVERSATION, SAY, Operations
+from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_text
 from multi_agent_mcp.store.codec.frontmatter import as_text, from_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
 
+BEGIN_CONVERSATION = Kind("begin_conversation", takes_itself_back=True)
+SAY = Kind("say", takes_itself_back=True)
+END_CONVERSATION = Kind("end_conversation")
+
 ENDED = "ended"
 PURPOSE_CHARACTERS = 1_000
-SPOKEN_CHARACTERS = 3_000
 
 
 @dataclass(eq=False)
@@ -76,6 +80,9 @@ class Conversations:
         facts = {"conversation": as_text(conversation), "letters": letters.facts}
         stored = self.operations.run(BEGIN_CONVERSATION, facts)
         return conversation, self.messages.announced(letters, stored)
+
+    def kinds(self) -> Mapping[Kind, Apply]:
+        return {BEGIN_CONVERSATION: self.apply_start, SAY: self.apply_message, END_CONVERSATION: self.apply_end}
 
     def apply_start(self, intent: Intent) -> list[Message]:
         """Applies an intent: the conversation and its first message."""

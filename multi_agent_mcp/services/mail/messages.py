@@ -7,19 +7,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from multi_agent_mcp.config import Settings
+from multi_agent_mcp.config import Limits
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.ids import new_message_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.mail.outbox import Outbox, PreparedMessages
-from multi_agent_mcp.services.operations import SEND, Operations
+from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.idempotency import claim
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
 from multi_agent_mcp.texts import Texts
+
+SEND = Kind("send", takes_itself_back=True)
 
 
 class Announcer(Protocol):
@@ -40,28 +42,18 @@ class Sent:
         return list(self.delivery)
 
 
+@dataclass(eq=False)
 class Messages:
-    """Sends messages and tells what became of them."""
+    """Sends messages."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        agents: Agents,
-        settings: Settings,
-        texts: Texts,
-        clock: Callable[[], datetime],
-        announcer: Announcer,
-        outbox: Outbox,
-        operations: Operations,
-    ) -> None:
-        self.workspace = workspace
-        self.agents = agents
-        self.limits = settings.limits
-        self.texts = texts
-        self.clock = clock
-        self.announcer = announcer
-        self.outbox = outbox
-        self.operations = operations
+    workspace: Workspace
+    agents: Agents
+    limits: Limits
+    texts: Texts
+    clock: Callable[[], datetime]
+    announcer: Announcer
+    outbox: Outbox
+    operations: Operations
 
     def send(self, sender: Agent, draft: Draft) -> Sent:
         """Stores the message durably for each receiver and rings. The same idempotency key from the same sender gives
@@ -76,9 +68,12 @@ class Messages:
             stored = self.operations.run(SEND, letters.facts)
         return self.announced(letters, stored)
 
+    def kinds(self) -> Mapping[Kind, Apply]:
+        return {SEND: self.outbox.apply}
+
     def compose(self, sender: Agent, draft: Draft, conversation_id: str | None = None) -> PreparedMessages:
-        """The messages as they are to be stored, one per receiver, signed: whoever finishes for a dead sender only
-        delivers them.
+        """The messages as they are to be stored, one per receiver, signed now, so that a process that finishes for a
+        dead sender only delivers them.
 
         Raises `InvalidArguments`, `ContentTooLarge`, `AgentNotFound`, `InvalidId`.
         """
@@ -93,7 +88,7 @@ class Messages:
         )
 
     def announced(self, letters: PreparedMessages, stored: Sequence[Message]) -> Sent:
-        """Rings for what was stored, and says what became of all of it."""
+        """Rings for what was stored; returns the delivery of every message, also of those stored earlier."""
         delivery = self.announcer.announce(stored)
         for message in letters.messages:
             delivery.setdefault(message.receiver_id, Delivery("stored", "already_sent"))

@@ -1,4 +1,4 @@
-"""The post: messages that are ready to go are put into their mailboxes, all of them or none."""
+"""The outbox: prepared messages are put into their mailboxes, all of them or none."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ class PreparedMessages:
         return {"messages": [as_text(message) for message in self.missing], "conversation_id": self.conversation_id}
 
 
+@dataclass(eq=False)
 class Outbox:
-    """Stores letters as their senders have signed them."""
+    """Stores messages as their senders have signed them."""
 
-    def __init__(self, workspace: Workspace, signatures: Signatures, announce: Announce) -> None:
-        self.workspace = workspace
-        self.signatures = signatures
-        self.announce = announce
+    workspace: Workspace
+    signatures: Signatures
+    announce: Announce
 
-    def carry(self, intent: Intent) -> list[Message]:
+    def apply(self, intent: Intent) -> list[Message]:
         """What an intent says is to be sent."""
         return self.put(intent.facts, again=intent.again)
 

@@ -1,4 +1,4 @@
-"""Everything anybody wrote in this session, for people who look: the console, `watch`, the timeline."""
+"""Mail search over all mailboxes, for people: the console, `watch`, the timeline."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Page:
 
 
 class MailSearch:
-    """All mailboxes as one, hot and archived. Looking marks nothing read."""
+    """All mailboxes as one, archives included. Marks nothing read."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -82,6 +82,6 @@ class MailSearch:
         return found
 
     def _mailboxes(self, of: tuple[str, ...] | None = None) -> list[Mailbox]:
-        """Those of these agents, or of all that ever took part."""
+        """The mailboxes of these agents, or of all, removed ones included."""
         known = self.workspace.registry.all()
         return [self.workspace.mailbox(agent_id) for agent_id in known if of is None or agent_id in of]

@@ -1,8 +1,9 @@
-"""DeliveryTracking: where a message lies and every step it took."""
+"""Delivery tracking: where a message lies and the delivery states it went through."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,12 @@ from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.store.workspace import Workspace
 
 
+@dataclass(eq=False)
 class DeliveryTracking:
-    """Tells senders, and people, what became of a message."""
+    """The delivery states of messages, for their senders and for people."""
 
-    def __init__(self, workspace: Workspace, agents: Agents) -> None:
-        self.workspace = workspace
-        self.agents = agents
+    workspace: Workspace
+    agents: Agents
 
     def status(self, sender: Agent, message_id: str) -> dict[str, Any]:
         """State and time of each step, per receiver, of a message (or broadcast) this agent sent."""

@@ -1,8 +1,8 @@
 """Interrupts: a task's change and its notification cannot come apart (docs/protocol.md, Interrupts).
 
 The task file carries the id of its interrupt, written together with the status in one atomic replace. The
-notification is made from the task alone, so whoever finds it missing (its writer was killed between the two writes)
-writes the very same one.
+notification is derived from the task alone: if its writer was killed between the two writes, the next reader writes the
+very same one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from multi_agent_mcp.domain.ids import new_id
 from multi_agent_mcp.domain.notification import Notification
@@ -23,14 +25,14 @@ from multi_agent_mcp.texts import Texts
 logger = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Interrupts:
     """Writes interrupts, repairs missing ones, and knows which of them still apply."""
 
-    def __init__(self, workspace: Workspace, texts: Texts, clock: Callable[[], datetime]) -> None:
-        self.workspace = workspace
-        self.texts = texts
-        self.clock = clock
-        self._repaired: dict[str, int] = {}
+    workspace: Workspace
+    texts: Texts
+    clock: Callable[[], datetime]
+    _repaired: dict[str, int] = field(default_factory=dict, init=False)
 
     def ensure(self, task: Task) -> Notification | None:
         """Writes the notification of the task's interrupt unless it is there (or was read and archived)."""
@@ -41,7 +43,7 @@ class Interrupts:
         return notice
 
     def is_missing(self, task: Task) -> bool:
-        """Whether the assignee was never told of the task's interrupt; changes nothing."""
+        """Whether the notification of the task's interrupt was never written; changes nothing."""
         notice = self._made_from(task)
         if notice is None or self._is_archived(notice):
             return False
@@ -79,28 +81,17 @@ class Interrupts:
 
     def pause(self, agent_id: str, task_id: str | None) -> Notification:
         """Asks an agent to pause. The task's status stays."""
-        return self._bare(agent_id, "pause", task_id)
+        return self._deliver(agent_id, "interrupt.pause", type="interrupt", action="pause", task_id=task_id)
 
     def stop(self, agent_id: str, action: str) -> Notification:
         """Interrupts an agent that has no task to be blocked or cancelled."""
-        return self._bare(agent_id, action, None)
+        return self._deliver(agent_id, f"interrupt.{action}", type="interrupt", action=action)
 
     def tell_reassigned(self, agent_id: str, task_id: str, notice_id: str) -> None:
-        """Tells an agent, once, that the task it works on was given to somebody else; no interrupt, the task goes
-        on."""
-        if self.workspace.notices(agent_id).find(notice_id) is not None:
-            return
-        notice = Notification(
-            id=notice_id,
-            target_agent_id=agent_id,
-            target_purpose="task",
-            type="status_change",
-            task_id=task_id,
-            message=self.texts("reassigned.message"),
-            created_at=self.clock(),
-            instruction=self.texts("reassigned.instruction"),
-        )
-        self.workspace.notices(agent_id).deliver(notice)
+        """Notifies an agent, once, that the task it works on was given to somebody else. Not an interrupt: the task
+        goes on."""
+        if self.workspace.notices(agent_id).find(notice_id) is None:
+            self._deliver(agent_id, "reassigned", id=notice_id, type="status_change", task_id=task_id)
 
     def applies(self, notice: Notification) -> bool:
         """Whether an interrupt is still to be shown: not when its task has been reopened, finished, or interrupted anew
@@ -117,17 +108,15 @@ class Interrupts:
             return True
         return INTERRUPT_ACTIONS.get(task.status) == notice.action and task.interrupt_id in (None, notice.id)
 
-    def _bare(self, agent_id: str, action: str, task_id: str | None) -> Notification:
+    def _deliver(self, agent_id: str, text: str, **fields: Any) -> Notification:
+        """Writes a notification to the agent's task session with the message and the instruction of this text key."""
         notice = Notification(
-            id=new_id("ntf"),
+            **{"id": new_id("ntf"), **fields},
             target_agent_id=agent_id,
             target_purpose="task",
-            type="interrupt",
-            action=action,
-            task_id=task_id,
-            message=self.texts(f"interrupt.{action}.message"),
+            message=self.texts(f"{text}.message"),
             created_at=self.clock(),
-            instruction=self.texts(f"interrupt.{action}.instruction"),
+            instruction=self.texts(f"{text}.instruction"),
         )
         self.workspace.notices(agent_id).deliver(notice)
         return notice

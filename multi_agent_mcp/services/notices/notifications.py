@@ -12,14 +12,14 @@ from multi_agent_mcp.domain.ids import new_id
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import ContentTooLarge
+from multi_agent_mcp.services.answer_budget import NOTICE_CHARACTERS
 from multi_agent_mcp.services.notices.interrupts import Interrupts
-from multi_agent_mcp.services.turn.reading import Hold
+from multi_agent_mcp.services.sessions.receipts import Lease
 from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.store.workspace import Workspace
 
 READ_KEPT = timedelta(days=30)
 MESSAGE_CHARACTERS = 1_000  # it is shown beside the answers of other tools
-SHOWN_CHARACTERS = 2_000  # one that another program wrote must not be too long to be told at all
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,17 @@ class Pending:
 NOTHING = Pending()
 
 
+@dataclass(eq=False)
 class Notifications:
     """The notifications of one session directory."""
 
-    def __init__(self, workspace: Workspace, interrupts: Interrupts, clock: Callable[[], datetime]) -> None:
-        self.workspace = workspace
-        self.interrupts = interrupts
-        self.clock = clock
+    workspace: Workspace
+    interrupts: Interrupts
+    clock: Callable[[], datetime]
 
-    def pending(self, agent_id: str, purpose: str) -> Pending:
-        """What waits for this agent in a session of this purpose. Two stat(2) while nothing changes."""
+    def refresh(self, agent_id: str, purpose: str) -> Pending:
+        """Writes the interrupts that a killed process left out and settles those that are over; then says what waits
+        for this agent in a session of this purpose. Two stat(2) while nothing changes."""
         self.interrupts.repair(agent_id)
         mine = [notice for _, notice in self._unread(agent_id, purpose)]
         if not mine:
@@ -59,10 +60,10 @@ class Notifications:
         *,
         mark_as_read: bool = True,
         fits: Callable[[list[dict[str, Any]]], int] = len,
-        hold: Hold | None = None,
+        lease: Lease | None = None,
     ) -> list[dict[str, Any]]:
         """The unread notifications for this purpose, newest first, marked read: as many as `fits` says can be handed
-        over. The others are told next time. `hold` is told of them before they are marked, as with mail."""
+        out. The others come next time. `lease` is called before they are marked, as with mail."""
         inbox = self.workspace.notices(agent_id)
         with self.workspace.locks.held(inbox.lock):
             mine = self._unread(agent_id, purpose, fresh=True)
@@ -70,8 +71,8 @@ class Notifications:
             answer = [as_answer(notice) for _, notice in mine]
             del mine[fits(answer) :]
             if mark_as_read and mine:
-                if hold is not None:
-                    hold(tuple(inbox.reference(name) for name, _ in mine))
+                if lease is not None:
+                    lease(tuple(inbox.reference(name) for name, _ in mine))
                 inbox.mark_read([name for name, _ in mine], self.clock())
                 inbox.archive_older(self.clock() - READ_KEPT)
         return answer[: len(mine)]
@@ -115,8 +116,8 @@ def as_answer(notice: Notification) -> dict[str, Any]:
         "action": notice.action,
         "task_id": notice.task_id,
         "conversation_id": notice.conversation_id,
-        "message": notice.message[:SHOWN_CHARACTERS],
-        "instruction": notice.instruction[:SHOWN_CHARACTERS],
+        "message": notice.message[:NOTICE_CHARACTERS],
+        "instruction": notice.instruction[:NOTICE_CHARACTERS],
         "created_at": format_time(notice.created_at),
     }
 

@@ -10,7 +10,9 @@ import os
 import secrets
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 
 from multi_agent_mcp.domain.ids import new_id
 from multi_agent_mcp.domain.message import Message
@@ -30,16 +32,16 @@ logger = logging.getLogger(__name__)
 ACTIVITY_WRITTEN_EVERY = timedelta(seconds=60)
 
 
+@dataclass(eq=False)
 class Sessions:
     """The agent sessions of one team."""
 
-    def __init__(
-        self, workspace: Workspace, executions: Executions, owner_waits: OwnerWaits, clock: Callable[[], datetime]
-    ) -> None:
-        self.workspace = workspace
-        self.owner_waits = owner_waits
-        self.executions = executions
-        self.clock = clock
+    workspace: Workspace
+    executions: Executions
+    owner_waits: OwnerWaits
+    clock: Callable[[], datetime]
+    binding_mutex: Mutex = field(default_factory=partial(Mutex, "binding"), init=False)
+    """Held while this process changes the agent it is bound to."""
 
     def open(self, agent_id: str, purpose: str | None = None) -> LiveSession:
         """A new session for this process. Without a purpose it is chosen by what waits for the agent."""
@@ -90,27 +92,26 @@ class Sessions:
         return max((session.last_activity_at for session in known), default=None)
 
     def recover(self, agent_id: str) -> int:
-        """Ends the sessions of dead processes and makes unread again what they were handed and never confirmed; ends
-        the executions of sessions whose file is lost. Returns how many messages that were.
-        """
+        """Ends the sessions of dead processes and requeues what they had not confirmed; ends the executions of
+        sessions whose file is lost. Returns how many files were requeued."""
         recovered = 0
         with self.workspace.locks.held(f"recover-{agent_id}"):
             for session in self.workspace.sessions.open(agent_id):
                 if session.ended_at is None and not is_running(session):
-                    recovered += self.hand_back(session.agent_id, session.unconfirmed)
+                    recovered += self.requeue(session.agent_id, session.unconfirmed)
                     self.executions.finish_session(session, "the session's process died")
                     self.workspace.sessions.update(session.id, lambda found: found.holding(()).end(self.clock()))
             self.executions.finish_orphans(agent_id)
         return recovered
 
-    def hand_back(self, agent_id: str, held: Sequence[str]) -> int:
-        """Makes unread again what a session was handed and did not confirm: mail and notifications, by their files
-        (see `Inbox.reference`). An Owner's wait that one of them ended goes on. Returns how many there were."""
+    def requeue(self, agent_id: str, files: Sequence[str]) -> int:
+        """Makes mail and notifications unread again, by their files (see `Inbox.reference`). An Owner's wait that one
+        of them ended goes on. Returns how many had been read."""
         returned: list[Message | Notification] = []
         for inbox in (self.workspace.mailbox(agent_id), self.workspace.notices(agent_id)):
-            if inbox.has_any(held):
+            if inbox.has_any(files):
                 with self.workspace.locks.held(inbox.lock):
-                    returned += inbox.give_back(held)
+                    returned += inbox.requeue(files)
         if returned:
             self.owner_waits.restore(agent_id, [entity.id for entity in returned])
         return sum(entity.read_at is not None for entity in returned)
@@ -143,10 +144,11 @@ class Sessions:
 
 
 class LiveSession:
-    """This process's own session. The token is known here only; the file holds its hash.
+    """This process's own session, and what it has leased (see `services.sessions.receipts`). The token is known here
+    only; the file holds its hash.
 
-    What is held, answered and given back are files as `Inbox.reference` names them. The mutex guards `record` and its
-    file and nothing else: a reading holds the mailbox's lock when it comes here, so no such lock is taken under it.
+    The mutex guards `record` and its file and nothing else: a reading holds the mailbox's lock when it leases, so no
+    such lock is taken under it.
     """
 
     def __init__(self, sessions: Sessions, record: AgentSession, token: str) -> None:
@@ -155,8 +157,8 @@ class LiveSession:
         self._sessions = sessions
         self._written = record
         self._mutex = Mutex("session")
-        self._answered: deque[str] = deque()
-        self._owed: deque[str] = deque()
+        self._written_out: deque[str] = deque()
+        self._to_requeue: deque[str] = deque()
         self._ending = False
 
     def is_live(self) -> bool:
@@ -174,19 +176,19 @@ class LiveSession:
             raise InvalidSession("session_token")
 
     def touch(self) -> None:
-        """A call begins: what earlier answers handed out has arrived, and the hour starts anew."""
-        self.give_back(_drained(self._owed))
+        """A call begins: it confirms what earlier answers have written out, and the hour starts anew."""
+        self.requeue(_drained(self._to_requeue))
         with self._mutex:
             now = self._sessions.clock()
-            confirmed = _drained(self._answered)
+            confirmed = _drained(self._written_out)
             left = _without(self.record.unconfirmed, confirmed)
             self.record = self.record.touch(now).holding(left)
             if confirmed or not is_recent(self._written.last_activity_at, now, ACTIVITY_WRITTEN_EVERY):
                 self._write(sync=False)
 
-    def hold(self, files: tuple[str, ...]) -> None:
-        """These are about to be handed out: written down before they are marked read, so that a death right after
-        makes them unread again. Raises `InvalidSession` when the session is at its end: nobody would give them back."""
+    def lease(self, files: tuple[str, ...]) -> None:
+        """A `Lease`, durable when it returns. Raises `InvalidSession` when the session is at its end: nobody would
+        requeue the files."""
         with self._mutex:
             if self._ending:
                 raise InvalidSession
@@ -198,36 +200,36 @@ class LiveSession:
                 self.record = before
                 raise
 
-    def answered(self, files: tuple[str, ...]) -> None:
-        """The answer that hands them out is on its way; the next call (or a regular end) confirms them. Waits for
-        nothing and nobody, so the event loop may call it."""
-        self._answered.extend(files)
+    def written(self, files: tuple[str, ...]) -> None:
+        """The answer that hands these out was written: the next call, or a regular end, confirms them. Takes no lock,
+        so the event loop may call it."""
+        self._written_out.extend(files)
 
-    def give_back(self, files: tuple[str, ...]) -> None:
-        """The answer that would have handed these out was replaced or failed: they are unread again. Never raises: what
-        the disk refuses now is tried again at the next call, and at the end."""
+    def requeue(self, files: tuple[str, ...]) -> None:
+        """Makes leased files unread again. Never raises: what the disk refuses now is tried again at the next call,
+        and at the end."""
         with self._mutex:
             files = _both(files, self.record.unconfirmed)
         if not files:
             return
         try:
-            self._sessions.hand_back(self.record.agent_id, files)
-            with self._mutex:  # noted until now: a death meanwhile gives them back as well
+            self._sessions.requeue(self.record.agent_id, files)
+            with self._mutex:  # only now, so that a death meanwhile requeues them as well
                 self.record = self.record.holding(_without(self.record.unconfirmed, files))
                 self._write(sync=False)
         except Refusal as refusal:
             logger.warning("what was not delivered is not unread again yet: %s", refusal)
-            self._owed.extend(files)
+            self._to_requeue.extend(files)
 
     def end(self, state: str = "ended", *, confirm: bool = True) -> None:
-        """Logout, or the end of the process. `confirm`: the host had the answers that were written."""
+        """Logout, or the end of the process: requeues what is not confirmed. `confirm` what was written out, too."""
         with self._mutex:
             if self._ending:
                 return
             self._ending = True
-            left = _without(self.record.unconfirmed, _drained(self._answered) if confirm else ())
-            self.record = self.record.holding(())  # in the file they stand until they are unread again
-        self._sessions.hand_back(self.record.agent_id, left)
+            left = _without(self.record.unconfirmed, _drained(self._written_out) if confirm else ())
+            self.record = self.record.holding(())  # the file names them until they are unread again
+        self._sessions.requeue(self.record.agent_id, left)
         self._sessions.executions.finish_session(self.record, "the session ended")
         with self._mutex:
             self.record = self.record.end(self._sessions.clock(), state)
@@ -256,9 +258,9 @@ def _drained(queue: deque[str]) -> tuple[str, ...]:
     return tuple(queue.popleft() for _ in range(len(queue)))
 
 
-def _without(held: Iterable[str], gone: Iterable[str]) -> tuple[str, ...]:
-    """Two calls at once may hold the same file, once one of them has given it back: each lets go of its own."""
-    return tuple((Counter(held) - Counter(gone)).elements())
+def _without(leased: Iterable[str], gone: Iterable[str]) -> tuple[str, ...]:
+    """Two calls at once may lease the same file, once one of them has requeued it: each lets go of its own."""
+    return tuple((Counter(leased) - Counter(gone)).elements())
 
 
 def _both(some: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:

@@ -23,12 +23,12 @@ class LogPage:
     total: int
 
 
+@dataclass(eq=False)
 class Executions:
     """The executions of one team and their logs."""
 
-    def __init__(self, workspace: Workspace, clock: Callable[[], datetime]) -> None:
-        self.workspace = workspace
-        self.clock = clock
+    workspace: Workspace
+    clock: Callable[[], datetime]
 
     def begin(self, session: AgentSession, task_id: str) -> Execution:
         """The session's running execution of this task; opened if there is none."""
@@ -64,13 +64,13 @@ class Executions:
         return finished
 
     def finish_session(self, session: AgentSession, error_message: str) -> None:
-        """The session is over: what it had open has failed."""
+        """The session is over: its open executions have failed."""
         for execution in self.workspace.executions.open(session.agent_id):
             if execution.session_id == session.id:
                 self.finish(execution, error_message=error_message)
 
     def orphans(self, agent_id: str) -> list[Execution]:
-        """What sessions left open that are no more: their file was lost in a power cut, or they had ended."""
+        """Open executions whose session has ended or whose session's file was lost in a power cut."""
         running = self.workspace.executions.open(agent_id)
         return [item for item in running if item.session_id and not self._has_session(item.session_id)]
 

@@ -31,20 +31,21 @@ class OwnerWaits:
         self._archive = workspace.released_waits
 
     def of(self, owner_id: str) -> OwnerWait | None:
-        """The lock that stands, if one does."""
+        """The Owner's lock; None when it does not wait."""
         wait = self.standing.load(_name(owner_id))
-        return None if wait is None else replace(wait, owner_id=owner_id)  # whatever a hand has written there
+        # The file's name counts, whatever its header says.
+        return None if wait is None else replace(wait, owner_id=owner_id)
 
     def begin(self, wait: OwnerWait, *, again: bool = False) -> None:
-        """From now on the Owner waits; a lock that stood already is replaced. `again`, after a crash: unless a lock
-        stands, or this one was released meanwhile."""
+        """Sets the lock, replacing one already there. `again`, after a crash: only if there is none and this one was
+        not released meanwhile."""
         with self._locked(wait.owner_id):
             if again and (self.of(wait.owner_id) or self._released(wait.owner_id, wait.message_id)):
                 return
             self.standing.replace(_name(wait.owner_id), wait)
 
     def require_allowed(self, agent: Agent, tool: str) -> None:
-        """Raises `OwnerWaiting` for what an owner may not call while the lock stands."""
+        """Raises `OwnerWaiting` for a tool that an owner may not call while it waits."""
         if agent.role != "owner" or tool in ALLOWED_WHILE_WAITING:
             return
         wait = self.of(agent.id)
@@ -52,7 +53,8 @@ class OwnerWaits:
             raise OwnerWaiting(admin_id=wait.admin_id)
 
     def checked(self, agent: Agent, unread: int) -> None:
-        """The Owner looked and found `unread` messages. Raises `PollingBlocked` from the second empty look on."""
+        """The Owner checked its mail and found `unread` messages. Raises `PollingBlocked` from the second empty check
+        on."""
         if agent.role != "owner" or self.of(agent.id) is None:
             return
         with self._locked(agent.id):
@@ -74,7 +76,7 @@ class OwnerWaits:
         return bool(answers) and self.release(reader.id, by=answers[0])
 
     def release(self, owner_id: str, by: str | None = None) -> bool:
-        """Takes the lock away, because of that message; whether one stood."""
+        """Moves the lock to the archive, naming the message that released it. Returns whether there was one."""
         with self._locked(owner_id):
             wait = self.of(owner_id)
             if wait is None:

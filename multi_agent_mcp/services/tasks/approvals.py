@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -14,14 +14,16 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import Unauthorized
 from multi_agent_mcp.services.mail.messages import Messages
 from multi_agent_mcp.services.mail.outbox import Outbox, PreparedMessages
-from multi_agent_mcp.services.operations import DECIDE_REQUEST, REQUEST_TASK, Operations
-from multi_agent_mcp.services.tasks.creation import NewTask, make_task
+from multi_agent_mcp.services.operations import Apply, Kind, Operations
+from multi_agent_mcp.services.tasks.creation import REQUEST_TASK, NewTask, make_task
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_text
 from multi_agent_mcp.store.codec.frontmatter import as_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
+
+DECIDE_REQUEST = Kind("decide_request")
 
 
 @dataclass(eq=False)
@@ -71,6 +73,9 @@ class Approvals:
         _, stored = self.operations.run(DECIDE_REQUEST, facts)
         self.messages.announced(letters, stored)
         return self.workspace.tasks.get(task.id)
+
+    def kinds(self) -> Mapping[Kind, Apply]:
+        return {DECIDE_REQUEST: self.apply_decision}
 
     def apply_decision(self, intent: Intent) -> tuple[Task, list[Message]]:
         """Applies an intent: the decision, and the mail to the requester."""

@@ -14,8 +14,8 @@ from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
 from multi_agent_mcp.services.mail.messages import Messages, Sent
-from multi_agent_mcp.services.operations import SEND_TASK, Operations
-from multi_agent_mcp.services.tasks.creation import NewTask, make_task
+from multi_agent_mcp.services.operations import Operations
+from multi_agent_mcp.services.tasks.creation import SEND_TASK, NewTask, make_task
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_text
 from multi_agent_mcp.store.codec.frontmatter import as_text

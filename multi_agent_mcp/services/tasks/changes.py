@@ -14,13 +14,16 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task, old_value
 from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Refusal, Unauthorized
 from multi_agent_mcp.services.notices.interrupts import Interrupts
-from multi_agent_mcp.services.operations import ASSIGN_TASK, BLOCK_FAMILY, Operations
+from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.tasks.board import work_order
 from multi_agent_mcp.services.tasks.creation import require_sound
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import require_choice, require_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
+
+ASSIGN_TASK = Kind("assign_task")
+BLOCK_FAMILY = Kind("block_family")
 
 
 @dataclass(eq=False)
@@ -37,6 +40,11 @@ class TaskChanges:
         """Raises `InvalidId` or `TaskNotFound`."""
         return self.workspace.tasks.get(entity_id("tsk", task_id))
 
+    def title(self, task_id: str) -> str | None:
+        """None for a task that is not there."""
+        task = self.workspace.tasks.find(task_id)
+        return None if task is None else task.title
+
     def assign(self, actor: Agent, task_id: str, assignee_id: str | None) -> tuple[Task, str | None]:
         """Assigns a task to another agent (None: unassigns it). Returns it and the previous assignee's id."""
         task = self.get(task_id)
@@ -47,6 +55,9 @@ class TaskChanges:
         facts = {"task_id": task.id, "assignee_id": assignee_id, "change": change.facts, "notice_id": new_id("ntf")}
         assigned, previous = self.operations.run(ASSIGN_TASK, facts)
         return assigned, previous
+
+    def kinds(self) -> Mapping[Kind, Apply]:
+        return {ASSIGN_TASK: self.apply_assignment, BLOCK_FAMILY: self.apply_block}
 
     def apply_assignment(self, intent: Intent) -> tuple[Task, str | None]:
         """Applies an intent: the new assignee, and a notification to the previous one if it was working on the task."""

@@ -15,13 +15,17 @@ from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, Task, require_no_cycle
 from multi_agent_mcp.errors import InvalidArguments, Refusal, TaskNotFound
 from multi_agent_mcp.services.mail.outbox import Outbox
-from multi_agent_mcp.services.operations import CREATE_TASKS, Operations
+from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import require_choice, require_text
 from multi_agent_mcp.store.codec.frontmatter import as_text, from_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
+
+CREATE_TASKS = Kind("create_tasks", takes_itself_back=True)
+SEND_TASK = Kind("send_task", takes_itself_back=True)
+REQUEST_TASK = Kind("request_task", takes_itself_back=True)
 
 TITLE_CHARACTERS = 500
 BATCH_MAX = 200
@@ -106,7 +110,10 @@ class TaskCreation:
             self.agents.require_assignable(creator, self.agents.get(item.assignee_id))
         return make_task(Change(by=creator.id, at=self.clock()), item, **fields)
 
-    def carry(self, intent: Intent) -> list[Message]:
+    def kinds(self) -> Mapping[Kind, Apply]:
+        return dict.fromkeys((CREATE_TASKS, SEND_TASK, REQUEST_TASK), self.apply)
+
+    def apply(self, intent: Intent) -> list[Message]:
         """Applies an intent: `tasks`, the `letters` about them, an Owner's `wait`. Returns the messages stored. When
         the disk refuses, nothing of it is left."""
         facts = intent.facts

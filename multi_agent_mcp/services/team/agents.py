@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -40,6 +40,10 @@ class Agents:
         self.clock = clock
         self.registry = workspace.registry
         self._proven: dict[str, str] = {}
+
+    def read_once(self) -> AbstractContextManager[None]:
+        """Within, this thread sees one state of the registry; see `Registry.read_once`."""
+        return self.registry.read_once()
 
     def all(self) -> Mapping[str, Agent]:
         """The agents that can be written to."""
@@ -109,6 +113,14 @@ class Agents:
         if wanted.get("name", agent.name) is None:
             wanted["name"] = agent.id
         return self.registry.update(agent.id, **wanted)
+
+    def note(self, agent_id: str, **facts: Any) -> None:
+        """Records what a process found out about its agent: where its pane is, which thread of its host it runs in."""
+        self.registry.update(agent_id, **facts)
+
+    def make_inboxes(self, agent_id: str) -> None:
+        """See `Workspace.make_inboxes`."""
+        self.workspace.make_inboxes(agent_id)
 
     def remove(self, agent_id: str) -> Agent:
         """A removed agent gets no mail any more; its record and its files stay."""

@@ -1,7 +1,8 @@
-"""What a chat session is to do next (docs/protocol.md, Next action)."""
+"""The next action of a chat session (docs/protocol.md, Next action)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
@@ -14,35 +15,33 @@ from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
 
+@dataclass(eq=False)
 class ChatAction:
     """A chat session's loop: delegations, requests, messages, ends of conversations."""
 
-    def __init__(
-        self, workspace: Workspace, delegations: Delegations, conversations: Conversations, texts: Texts
-    ) -> None:
-        self.workspace = workspace
-        self.delegations = delegations
-        self.conversations = conversations
-        self.texts = texts
+    workspace: Workspace
+    delegations: Delegations
+    conversations: Conversations
+    texts: Texts
 
     def next_action(self, agent: Agent, session: AgentSession) -> dict[str, Any]:
-        """The strongest claim first; `exit` once the conversations of this session are over, else `wait`."""
+        """The most urgent one; `exit` once the conversations of this session are over, else `wait`."""
         delegations = self.delegations.take(session)
         if delegations:
             return self._action("process_delegation", delegation=as_answer(delegations[0]))
         mine = self.conversations.of_agent(agent.id)
         unread = [message for _, message in self.workspace.mailbox(agent.id).unread()]
-        words = [(message, of) for message in unread if (of := self.conversations.of_mail(agent.id, message))]
+        in_conversation = [(message, of) for message in unread if (of := self.conversations.of_mail(agent.id, message))]
         return (
-            self._request(agent, mine, {of.id for _, of in words})
-            or self._mail("conversation_ended", [of for message, of in words if tells_end(message, of)])
-            or self._mail("conversation_message", [of for message, of in words if is_conversational(message)])
+            self._request(agent, mine, {of.id for _, of in in_conversation})
+            or self._mail("conversation_ended", [of for message, of in in_conversation if tells_end(message, of)])
+            or self._mail("conversation_message", [of for message, of in in_conversation if is_conversational(message)])
             or (self._action("read_messages", unread_count=len(unread)) if unread else None)
             or self._action("exit" if self._is_over(mine, session) else "wait")
         )
 
     def _request(self, agent: Agent, mine: list[Conversation], waiting: set[str]) -> dict[str, Any] | None:
-        """A conversation somebody wants to begin with this agent."""
+        """A conversation that another agent has asked this one for."""
         for item in mine:
             if item.status == "pending" and item.target_agent_id == agent.id and item.id in waiting:
                 facts = {"conversation_id": item.id, "initiator_id": item.initiator_id, "purpose": item.purpose}
@@ -69,5 +68,5 @@ class ChatAction:
 
 
 def tells_end(message: Message, conversation: Conversation) -> bool:
-    """Whether this mail says that its conversation has ended, and it has."""
+    """Whether this message announces the end of its conversation, and that has ended."""
     return bool(message.metadata.get(ENDED)) and conversation.status == "ended"

@@ -1,9 +1,9 @@
-"""What to do next, and being done with it: `get_next_action` and `report_completed`."""
+"""The loop of a task session: its next action, and the end of its work (docs/protocol.md, Next action, Completion)."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -13,8 +13,9 @@ from multi_agent_mcp.domain.outcomes import completed
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
+from multi_agent_mcp.services.answer_budget import clipped, first_fitting
 from multi_agent_mcp.services.chat.conversations import is_conversational
-from multi_agent_mcp.services.operations import REPORT_COMPLETED, Operations
+from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.services.sessions.executions import Executions
 from multi_agent_mcp.services.tasks.approvals import Approvals
@@ -25,39 +26,30 @@ from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
 from multi_agent_mcp.texts import Texts
 
+REPORT_COMPLETED = Kind("report_completed")
+
 DESCRIPTION_CHARACTERS = 1_500
-TEXT_CHARACTERS = 700
 CHECKLIST_CHARACTERS = 1_200
 DEPENDENCIES_SHOWN = 50
 REVIEWS_SHOWN = 10
 
 
+@dataclass(eq=False)
 class NextAction:
     """A task session's loop."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        task_changes: TaskChanges,
-        approvals: Approvals,
-        assignments: Assignments,
-        executions: Executions,
-        operations: Operations,
-        texts: Texts,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self.workspace = workspace
-        self.task_changes = task_changes
-        self.approvals = approvals
-        self.assignments = assignments
-        self.executions = executions
-        self.operations = operations
-        self.texts = texts
-        self.clock = clock
+    workspace: Workspace
+    task_changes: TaskChanges
+    approvals: Approvals
+    assignments: Assignments
+    executions: Executions
+    operations: Operations
+    texts: Texts
+    clock: Callable[[], datetime]
 
     def next_action(self, agent: Agent, session: LiveSession) -> dict[str, Any]:
-        """What a task session is to do now, strongest claim first: `work`, `review`, `read_messages`, else `exit` for
-        a session whose task is over, else `wait`. Work is started by being handed out."""
+        """The most urgent of `work`, `review` and `read_messages`, else `exit` for a session whose task is over, else
+        `wait`. Handing out work starts it."""
         task = self._work(agent, session)
         if task is not None:
             self.begin(session, task.id)
@@ -76,8 +68,8 @@ class NextAction:
     def report_completed(
         self, agent: Agent, session: LiveSession, result: str, summary: str | None, next_steps: str | None
     ) -> Task:
-        """The end of the work on the session's task: the task takes the result, the execution is closed, the superior
-        is told once (also when `report_task_completion` was used)."""
+        """Ends the work on the session's task: the task takes the result, the execution is closed, the superior is
+        notified once (also when `report_task_completion` was used)."""
         self.assignments.require_sendable(summary)  # before anything is changed
         require_text("next_steps", next_steps)
         task = self._reported_task(agent, session)
@@ -92,8 +84,11 @@ class NextAction:
         done: Task = self.operations.run(REPORT_COMPLETED, facts)
         return done
 
+    def kinds(self) -> Mapping[Kind, Apply]:
+        return {REPORT_COMPLETED: self.apply_completion}
+
     def apply_completion(self, intent: Intent) -> Task:
-        """What an intent says was completed: the task, its execution, the superior's mail."""
+        """Completes the intent's task and its execution, and sends the superior's mail."""
         change, (result, summary, next_steps) = Change.of(intent.facts["change"], intent.id), intent.facts["report"]
 
         def complete(task: Task) -> Task:
@@ -110,8 +105,8 @@ class NextAction:
         return done
 
     def _unread(self, agent: Agent, session: LiveSession) -> int:
-        """How much mail waits for this session: while a chat session of the agent lives, words in a conversation are
-        for that one, as its doorbell is."""
+        """How much mail waits for this session: while a chat session of the agent lives, messages in a conversation
+        are for that one, as its doorbell is."""
         unread = [message for _, message in self.workspace.mailbox(agent.id).unread()]
         if session.has_sibling("chat"):
             unread = [message for message in unread if not is_conversational(message)]
@@ -133,8 +128,8 @@ class NextAction:
         return None
 
     def _reported_task(self, agent: Agent, session: LiveSession) -> Task:
-        """Which task a report is about: the session's; for a session that was never handed one, the task in progress,
-        or the one that was last taken from it by an interrupt."""
+        """The task that is reported on: the session's; for a session that was never handed one, the task in progress,
+        or the one that an interrupt stopped last."""
         if session.record.task_id is not None:
             return self.task_changes.get(session.record.task_id)
         current = self.task_changes.current(agent.id)
@@ -164,7 +159,7 @@ def summary_of(task: Task) -> dict[str, Any]:
 
 
 def full(task: Task) -> dict[str, Any]:
-    """A task as its worker needs it, as far as it fits into an answer; the whole of it stands in its file."""
+    """A task as its worker needs it, as far as it fits into an answer; all of it is in its file."""
     answer = summary_of(task) | {
         "description": clipped(task.description, DESCRIPTION_CHARACTERS),
         "created_by": task.created_by,
@@ -172,7 +167,7 @@ def full(task: Task) -> dict[str, Any]:
         "parent_task_id": task.parent_task_id,
         "dependencies": list(task.dependencies[:DEPENDENCIES_SHOWN]),
         "progress": task.progress,
-        "checklist": _first_of(task.checklist, CHECKLIST_CHARACTERS),
+        "checklist": first_fitting([dict(item) for item in task.checklist], CHECKLIST_CHARACTERS),
         "blocked_reason": clipped(task.blocked_reason),
         "completion_result": task.completion_result,
         "completion_summary": clipped(task.completion_summary),
@@ -180,24 +175,3 @@ def full(task: Task) -> dict[str, Any]:
     }
     cut = len(answer["checklist"]) < len(task.checklist)
     return answer | ({"checklist_length": len(task.checklist)} if cut else {})
-
-
-def clipped(text: str | None, characters: int = TEXT_CHARACTERS) -> str | None:
-    """A text that takes at most about so many characters of JSON; its length stands at its end when it was cut."""
-    if not text:
-        return text
-    shown = text[:characters]
-    while len(json.dumps(shown, ensure_ascii=False)) > characters + len('""'):
-        shown = shown[: len(shown) * 3 // 4]
-    return text if shown == text else f"{shown}… ({len(text)})"
-
-
-def _first_of(items: Iterable[Mapping[str, Any]], characters: int) -> list[dict[str, Any]]:
-    """The first items that take at most so many characters of JSON."""
-    shown = []
-    for item in items:
-        characters -= len(json.dumps(dict(item), ensure_ascii=False, default=str))
-        if characters < 0:
-            break
-        shown.append(dict(item))
-    return shown

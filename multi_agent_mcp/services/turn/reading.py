@@ -6,23 +6,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.message import Message, reading_order
 from multi_agent_mcp.errors import MessageNotFound, Refusal
-from multi_agent_mcp.services.answer_budget import Slice, cut, pack
+from multi_agent_mcp.services.answer_budget import UNLIMITED, AnswerBudget, Slice, cut, pack
 from multi_agent_mcp.services.chat.conversations import Conversations
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+from multi_agent_mcp.services.sessions.receipts import Lease
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.team.signatures import Signatures
 from multi_agent_mcp.services.turn.reports import Reports
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
 from multi_agent_mcp.texts import Texts
 
-ENVELOPE_RESERVE = 2_600  # characters of an answer for everything beside the messages, a chat notification too
-WITHOUT_LIMIT = 2**62
 REASONS_SHOWN = 3
 REASON_CHARACTERS = 160
 
@@ -46,31 +44,22 @@ class Query:
     polling: bool = True
 
 
-class Hold(Protocol):
-    """Told which files are about to be marked read, before they are; see `LiveSession.hold`."""
-
-    def __call__(self, files: tuple[str, ...], /) -> None: ...
-
-
 @dataclass(frozen=True)
-class Handover:
-    """What was chosen to be handed over at one moment, and whether there would have been more."""
+class ReadBatch:
+    """What was chosen to be handed out at one moment: of `unread` messages these `slices`, and whether there would
+    have been `more`."""
 
     reader: Agent
     query: Query
     mailbox: Path
+    unread: int
     slices: Sequence[Slice]
     more: bool
     at: datetime
 
     @property
-    def fresh(self) -> list[Message]:
-        """The messages that this reading marks read."""
-        return [item.message for item in self._marked()]
-
-    @property
     def names(self) -> list[str]:
-        """The files of these in the mailbox, in the same order."""
+        """The files in the mailbox that this reading marks read."""
         return [item.path.name for item in self._marked()]
 
     @property
@@ -95,34 +84,33 @@ class Handover:
         return self.query.mark_as_read and item.message.read_at is None and item.path.parent == self.mailbox
 
 
+@dataclass(eq=False)
 class Reading:
     """Reads mailboxes for their owners."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        agents: Agents,
-        settings: Settings,
-        texts: Texts,
-        clock: Callable[[], datetime],
-        reports: Reports,
-        conversations: Conversations,
-        owner_waits: OwnerWaits,
-        signatures: Signatures,
-    ) -> None:
-        self.workspace = workspace
-        self.agents = agents
-        self.budget = settings.limits.answer_characters - ENVELOPE_RESERVE
-        self.texts = texts
-        self.clock = clock
-        self.reports = reports
-        self.conversations = conversations
-        self.owner_waits = owner_waits
-        self.signatures = signatures
+    workspace: Workspace
+    agents: Agents
+    budget: AnswerBudget
+    texts: Texts
+    clock: Callable[[], datetime]
+    reports: Reports
+    conversations: Conversations
+    owner_waits: OwnerWaits
+    signatures: Signatures
 
     def unread_count(self, agent_id: str) -> int:
         """How many messages wait; the mailbox's directory is looked at, its files only if they changed."""
         return len(self.workspace.mailbox(agent_id).unread())
+
+    def newly_quarantined(self, agent_id: str) -> int:
+        """How many files of the mailbox were set aside since this was asked last."""
+        return self.workspace.mailbox(agent_id).hot.quarantine.take_news()
+
+    def tidy(self, agent_id: str) -> None:
+        """Moves what was read long ago into the mailbox's archive."""
+        mailbox = self.workspace.mailbox(agent_id)
+        with self.workspace.locks.held(mailbox.lock):
+            mailbox.archive_read()
 
     def count(self, agent: Agent) -> int:
         """As `unread_count`, for the agent itself, every file looked at; a waiting Owner's empty looks are counted."""
@@ -130,57 +118,57 @@ class Reading:
         self.owner_waits.checked(agent, unread)
         return unread
 
-    def read(self, agent: Agent, query: Query, hold: Hold | None = None) -> dict[str, Any]:
-        """Hands over messages and marks them read, in this order: reports are applied, `hold` is told, `read_at` is
-        written. Whatever fails before that leaves everything unread.
+    def read(self, agent: Agent, query: Query, lease: Lease | None = None) -> dict[str, Any]:
+        """Hands messages out and marks them read, in this order: reports are applied, the files are leased, `read_at`
+        is written. Whatever fails before that leaves everything unread.
 
         Raises `PollingBlocked` for a waiting Owner who polls, `MessageNotFound` for an unknown id.
         """
         with self.workspace.locks.held(self.workspace.mailbox(agent.id).lock):
-            handover = self.select(agent, query)
-            refused = self._mark(handover, hold)
-        dashboard_updated = self.reports.dashboard_after(agent, handover.believed)
-        unread = len(self.workspace.mailbox(agent.id).unread())
-        return self._answer(handover, unread, dashboard_updated=dashboard_updated) | self._not_followed(refused)
+            batch = self.select(agent, query)
+            refused = self._mark(batch, lease)
+        dashboard_updated = self.reports.dashboard_after(agent, batch.believed)
+        return self._answer(batch, dashboard_updated=dashboard_updated) | self._not_followed(refused)
 
-    def select(self, agent: Agent, query: Query) -> Handover:
-        """Chooses what to hand over; changes nothing. Raises as `read` does."""
+    def select(self, agent: Agent, query: Query) -> ReadBatch:
+        """Chooses what to hand out; changes nothing. Raises as `read` does."""
         mailbox = self.workspace.mailbox(agent.id)
-        unread = len(mailbox.unread(fresh=True))
+        unread = mailbox.unread(fresh=True)
         if query.polling and query.unread_only and query.message_id is None:
-            self.owner_waits.checked(agent, unread)
-        slices, more = self._choose(mailbox, query)
+            self.owner_waits.checked(agent, len(unread))
+        slices, more = self._choose(mailbox, query, unread)
         judged = [replace(item, verified=self.signatures.verifies(item.message, agent.id)) for item in slices]
-        return Handover(agent, query, mailbox.path, judged, more, self.clock())
+        return ReadBatch(agent, query, mailbox.path, len(unread), judged, more, self.clock())
 
-    def preview(self, handover: Handover) -> dict[str, Any]:
+    def preview(self, batch: ReadBatch) -> dict[str, Any]:
         """The answer of a reading that is completed once it has been printed; see `complete`."""
-        unread = len(self.workspace.mailbox(handover.reader.id).unread()) - len(handover.fresh)
-        return self._answer(handover, unread, dashboard_updated=False)
+        return self._answer(batch, dashboard_updated=False)
 
-    def complete(self, handover: Handover) -> dict[str, Any]:
-        """Marks read what was printed: a reader that dies while printing has consumed nothing. Returns what is to be
-        said of its reports."""
-        if not handover.fresh:
+    def complete(self, batch: ReadBatch) -> dict[str, Any]:
+        """Marks read what was printed: a reader that dies while printing has consumed nothing. Returns the fields of
+        the answer about reports that were not followed."""
+        if not batch.names:
             return {}  # without the lock: a tree that cannot be written can be looked at
-        with self.workspace.locks.held(self.workspace.mailbox(handover.reader.id).lock):
-            refused = self._mark(handover, None)
-        self.reports.dashboard_after(handover.reader, handover.believed)
+        with self.workspace.locks.held(self.workspace.mailbox(batch.reader.id).lock):
+            refused = self._mark(batch, None)
+        self.reports.dashboard_after(batch.reader, batch.believed)
         return self._not_followed(refused)
 
-    def _answer(self, handover: Handover, unread: int, *, dashboard_updated: bool) -> dict[str, Any]:
-        shown = handover.shown()
+    def _answer(self, batch: ReadBatch, *, dashboard_updated: bool) -> dict[str, Any]:
+        shown = batch.shown()
         return {
             "messages": shown,
             "count": len(shown),
-            "unread_remaining": unread,
+            "unread_remaining": batch.unread - len(batch.names),
             "dashboard_updated": dashboard_updated,
-            **self._how_to_go_on(handover),
+            **self._how_to_go_on(batch),
         }
 
-    def _choose(self, mailbox: Mailbox, query: Query) -> tuple[list[Slice], bool]:
+    def _choose(
+        self, mailbox: Mailbox, query: Query, unread: Sequence[tuple[str, Message]]
+    ) -> tuple[list[Slice], bool]:
         """What fits into one answer, and whether there is more."""
-        budget = WITHOUT_LIMIT if query.whole else self.budget
+        budget = UNLIMITED if query.whole else self.budget.characters
         addresses = mailbox.addresses()
 
         def addressed(path: Path, message: Message) -> Slice:
@@ -189,11 +177,13 @@ class Reading:
         if query.message_id is not None:
             path, message = self._found(mailbox, query.message_id)
             return [cut(addressed(path, message), query.offset, budget)], False
-        candidates = self._unread(mailbox, query) if query.unread_only else self._page(mailbox, query)
+        candidates = self._unread(mailbox, query, unread) if query.unread_only else self._page(mailbox, query)
         return pack((addressed(*item) for item in candidates), query.limit, budget)
 
-    def _unread(self, mailbox: Mailbox, query: Query) -> Iterable[tuple[Path, Message]]:
-        heads = sorted(mailbox.unread(), key=lambda item: (*reading_order(item[1]), item[0]))
+    def _unread(
+        self, mailbox: Mailbox, query: Query, unread: Sequence[tuple[str, Message]]
+    ) -> Iterable[tuple[Path, Message]]:
+        heads = sorted(unread, key=lambda item: (*reading_order(item[1]), item[0]))
         for name, head in heads:
             if query.message_type in (None, head.message_type):
                 message = mailbox.hot.load(name)
@@ -213,41 +203,42 @@ class Reading:
             raise MessageNotFound(message_id=named)
         return found
 
-    def _mark(self, handover: Handover, hold: Hold | None) -> dict[str, Refusal]:
-        """Writes `read_at` of what is handed over, after its reports were applied, `hold` was told and an Owner's wait
-        has ended: a reader that dies on the way may be handed the answer again, and never waits for one it has had.
-        Returns the reports that were not followed."""
-        fresh, believed, names = handover.fresh, handover.believed, handover.names
-        if not fresh:
+    def _mark(self, batch: ReadBatch, lease: Lease | None) -> dict[str, Refusal]:
+        """Writes `read_at` of what is handed out, after its reports were applied, the files were leased and an Owner's
+        wait has ended: a reader that dies on the way may be handed the answer again, and never waits for one it has
+        had. Returns the reports that were not followed."""
+        believed, names = batch.believed, batch.names
+        if not names:
             return {}
-        mailbox = self.workspace.mailbox(handover.reader.id)
-        refused = self.reports.apply(handover.reader, believed)
-        self.conversations.mark_seen(handover.reader, believed)
-        if hold is not None:
-            hold(tuple(mailbox.reference(name) for name in names))
-        self.owner_waits.release_by(handover.reader, believed, self.agents.registry.all())
-        mailbox.mark_read(names, handover.at)
-        if handover.query.unread_only:  # pages that are being turned stay where they are
+        mailbox = self.workspace.mailbox(batch.reader.id)
+        refused = self.reports.apply(batch.reader, believed)
+        self.conversations.mark_seen(batch.reader, believed)
+        if lease is not None:
+            lease(tuple(mailbox.reference(name) for name in names))
+        self.owner_waits.release_by(batch.reader, believed, self.agents.registry.all())
+        mailbox.mark_read(names, batch.at)
+        if batch.query.unread_only:  # pages that are being turned stay where they are
             mailbox.archive_read()
         return refused
 
     def _not_followed(self, refused: Mapping[str, Refusal]) -> dict[str, Any]:
-        """What the reader of reports is told of those that their tasks could not follow: the first ones, shortly."""
-        told = [
+        """The fields of the answer about reports that their tasks could not follow: the first ones, with short
+        reasons."""
+        shown = [
             {"message_id": message_id, "reason": self.texts.sentence(refusal)[:REASON_CHARACTERS]}
             for message_id, refusal in [*refused.items()][:REASONS_SHOWN]
         ]
         note = self.texts("report.not_followed", count=len(refused))
-        return {"reports_not_followed": told, "reports_note": note} if told else {}
+        return {"reports_not_followed": shown, "reports_note": note} if shown else {}
 
-    def _how_to_go_on(self, handover: Handover) -> dict[str, Any]:
+    def _how_to_go_on(self, batch: ReadBatch) -> dict[str, Any]:
         hints = [
             self.texts("more.content", message_id=item.address, offset=item.offset + len(item.content))
-            for item in handover.slices
+            for item in batch.slices
             if item.truncated
         ]
-        if handover.more and handover.query.unread_only:
+        if batch.more and batch.query.unread_only:
             hints.append(self.texts("more.unread"))
-        elif handover.more:
-            hints.append(self.texts("more.history", before=handover.slices[-1].address))
+        elif batch.more:
+            hints.append(self.texts("more.history", before=batch.slices[-1].address))
         return {"truncated": True, "how_to_continue": " ".join(hints)} if hints else {}

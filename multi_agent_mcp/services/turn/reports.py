@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from multi_agent_mcp.domain.agent import Agent
@@ -22,14 +22,14 @@ from multi_agent_mcp.texts import catalogue
 logger = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Reports:
     """Applies `task_progress`, `task_complete` and `task_failed` messages, once each, in order, in the assignee's
     name."""
 
-    def __init__(self, workspace: Workspace, dashboard: Dashboard, clock: Callable[[], datetime]) -> None:
-        self.workspace = workspace
-        self.dashboard = dashboard
-        self.clock = clock
+    workspace: Workspace
+    dashboard: Dashboard
+    clock: Callable[[], datetime]
 
     def apply(self, reader: Agent, messages: Iterable[Message]) -> dict[str, Refusal]:
         """Brings the reports into their tasks. Idempotent: a report read twice (its reader died) counts once.

@@ -68,7 +68,7 @@ ORDER = (
     Level("place-{stripe}", "a name, where the file system has no hard links"),
     Level("mutex:quarantine", "which files set aside an agent was told of"),
     Level("mutex:intents", "which intents this process is at"),
-    Level("mutex:handing", "what a call hands out, and whether anybody waits for it"),
+    Level("mutex:receipt", "what an answer hands out, and whether anybody waits for it"),
 )
 
 

@@ -70,7 +70,7 @@ def test_too_few_rights_are_given_back(services: Services, doctor: Doctor) -> No
 def test_a_dead_session_is_ended_and_its_mail_is_unread_again(services: Services, doctor: Doctor) -> None:
     send(services, "admin", "worker-a")
     session = services.sessions.open("worker-a")
-    read(services, "worker-a", session.hold)
+    read(services, "worker-a", session.lease)
     services.workspace.sessions.update(session.record.id, lambda record: replace(record, pid_started_at="earlier"))
     (finding,) = found(doctor, "sessions")
     assert "1 messages unconfirmed" in finding.finding

@@ -24,7 +24,7 @@ def test_a_missing_interrupt_is_written_again_by_its_reader_the_very_same(servic
     original = path.read_bytes()
     path.unlink()
     late = forks.context(services.workspace.root)
-    assert late.notifications.pending("worker-a", "task").interrupts
+    assert late.notifications.refresh("worker-a", "task").interrupts
     assert path.read_bytes() == original
 
 
@@ -41,7 +41,7 @@ def test_an_interrupt_that_was_read_and_archived_does_not_come_back(
     assert [item["task_id"] for item in services.notifications.read("worker-a", "task")] == [other.id]
     inbox = services.workspace.notices("worker-a").path
     assert [len(list(inbox.glob(kind))) for kind in ("*.md", "archive/*/*.md")] == [1, 1]
-    assert not forks.context(services.workspace.root).notifications.pending("worker-a", "task").some
+    assert not forks.context(services.workspace.root).notifications.refresh("worker-a", "task").some
 
 
 @pytest.mark.parametrize("reopened", ["in_progress", "todo"])
@@ -54,7 +54,7 @@ def test_the_interrupt_of_a_task_that_was_reopened_is_no_longer_shown(
     services.task_changes.set_status(owner, task.id, reopened)
     assert notices(services, "worker-a") == []  # it is read
     assert shown(services, "worker-a") == []
-    assert not services.notifications.pending("worker-a", "task").some
+    assert not services.notifications.refresh("worker-a", "task").some
     services.task_changes.set_status(owner, task.id, "blocked")
     assert [item["id"] for item in shown(services, "worker-a")] == [again(services, task).interrupt_id]
     assert len(notices(services, "worker-a")) == 1
@@ -70,7 +70,7 @@ def test_an_interrupt_that_its_writer_was_killed_before_marking_read_is_marked_b
     services.task_changes.set_status(owner, task.id, "blocked")
     services.workspace.notices("worker-a").mark_read([name], None)  # as it was before the kill
     late = forks.context(services.workspace.root)
-    assert late.notifications.pending("worker-a", "task").interrupts
+    assert late.notifications.refresh("worker-a", "task").interrupts
     assert [notice.id for notice in notices(late, "worker-a")] == [again(services, task).interrupt_id]
     assert first.id != again(services, task).interrupt_id
 
@@ -98,7 +98,7 @@ def test_a_pause_is_shown_until_it_is_read_or_its_task_is_over(
 def test_an_interrupt_about_a_task_is_for_the_task_session(services: Services, owner: Agent) -> None:
     services.task_changes.set_status(owner, running(services).id, "blocked")
     services.task_changes.interrupt(owner, "worker-a", "pause", None, None)
-    assert not services.notifications.pending("worker-a", "chat").some
+    assert not services.notifications.refresh("worker-a", "chat").some
     assert shown(services, "worker-a", "chat") == []
     assert len(shown(services, "worker-a")) == 2
 
@@ -116,7 +116,7 @@ def test_a_command_killed_at_any_write_leaves_status_and_interrupt_together(tmp_
     for number, task_id in enumerate(told):
         services = forks.context(tmp_path / str(number))
         task = services.task_changes.get(task_id)
-        pending = services.notifications.pending("worker-a", "task")
+        pending = services.notifications.refresh("worker-a", "task")
         assert pending.interrupts == (task.status == "blocked")
         assert [item["id"] for item in shown(services, "worker-a")] == [task.interrupt_id] * pending.interrupts
         blocked += pending.interrupts

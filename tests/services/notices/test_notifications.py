@@ -38,10 +38,10 @@ def test_they_come_newest_first_and_once(services: Services, clock: Clock) -> No
         told(services, clock, number)
     looked = services.notifications.read("worker-a", "task", mark_as_read=False)
     assert [item["message"] for item in looked] == ["text 2", "text 1", "text 0"]
-    assert services.notifications.pending("worker-a", "task").some
+    assert services.notifications.refresh("worker-a", "task").some
     assert services.notifications.read("worker-a", "task") == looked
     assert services.notifications.read("worker-a", "task") == []
-    assert not services.notifications.pending("worker-a", "task").some
+    assert not services.notifications.refresh("worker-a", "task").some
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_a_purpose_is_told_what_is_meant_for_it(
 ) -> None:
     told(services, clock, 1, target_purpose=target, type="interrupt")
     assert {
-        purpose for purpose in ("task", "chat") if services.notifications.pending("worker-a", purpose).interrupts
+        purpose for purpose in ("task", "chat") if services.notifications.refresh("worker-a", purpose).interrupts
     } == purposes
     assert {purpose for purpose in ("task", "chat") if shown(services, "worker-a", purpose)} == purposes
-    assert not services.notifications.pending("worker-b", "task").some
+    assert not services.notifications.refresh("worker-b", "task").some
 
 
 def test_read_ones_are_kept_for_thirty_days_and_then_archived(services: Services, clock: Clock) -> None:
@@ -90,8 +90,8 @@ def test_a_task_session_is_shown_the_newest_word_of_its_chat_session(services: S
     services.notifications.from_chat("worker-a", CONVERSATION, "first", None, interrupting=False)
     clock.advance(1)
     newest = services.notifications.from_chat("worker-a", CONVERSATION, "second", None, interrupting=False)
-    assert services.notifications.pending("worker-a", "task").from_chat == newest
-    assert not services.notifications.pending("worker-a", "chat").some
+    assert services.notifications.refresh("worker-a", "task").from_chat == newest
+    assert not services.notifications.refresh("worker-a", "chat").some
     assert (newest.type, newest.action, newest.target_purpose) == ("chat_session_notification", "check_chat", "task")
     assert CONVERSATION in newest.instruction
 
@@ -100,7 +100,7 @@ def test_in_urgent_cases_the_chat_session_interrupts(services: Services) -> None
     task = running(services)
     notice = services.notifications.from_chat("worker-a", CONVERSATION, None, task.id, interrupting=True)
     assert (notice.type, notice.action, notice.task_id, notice.message) == ("interrupt", "check_chat", task.id, "")
-    pending = services.notifications.pending("worker-a", "task")
+    pending = services.notifications.refresh("worker-a", "task")
     assert (pending.interrupts, pending.from_chat) == (True, None)
 
 

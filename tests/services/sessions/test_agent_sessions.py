@@ -14,6 +14,7 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import InvalidSession, NoSuchSession
 from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
+from multi_agent_mcp.services.sessions.receipts import Receipt
 from tests.conftest import Clock
 from tests.services.support import contents, mail, read, send, syncs, unread
 
@@ -33,15 +34,11 @@ def die(services: Services, session: LiveSession) -> None:
 
 
 def handed_out(services: Services, session: LiveSession) -> list[str]:
-    """A reading as the server does it: held, answered."""
-    held: list[str] = []
-
-    def hold(ids: tuple[str, ...]) -> None:
-        session.hold(ids)
-        held.extend(ids)
-
-    answer = read(services, session.record.agent_id, hold=hold)
-    session.answered(tuple(held))
+    """A reading as the server does it: leased, written out."""
+    receipt = Receipt()
+    receipt.open(session)
+    answer = read(services, session.record.agent_id, lease=receipt.lease)
+    receipt.written()
     return contents(answer)
 
 
@@ -158,10 +155,10 @@ def test_the_next_call_confirms_what_was_answered(services: Services) -> None:
     assert unread(services, "worker-a") == 0
 
 
-def test_a_death_between_holding_and_answering_gives_the_message_back(services: Services) -> None:
+def test_a_death_between_lease_and_answer_requeues_the_message(services: Services) -> None:
     send(services, "admin", "worker-a")
     session = services.sessions.open("worker-a")
-    read(services, "worker-a", hold=session.hold)
+    read(services, "worker-a", lease=session.lease)
     session.touch()  # another call of the same process does not confirm what was never answered
     die(services, session)
     assert services.sessions.recover("worker-a") == 1
@@ -234,19 +231,19 @@ def test_a_session_at_its_end_takes_nothing_more(services: Services) -> None:
     session = services.sessions.open("worker-a")
     session.end()
     with pytest.raises(InvalidSession):
-        read(services, "worker-a", hold=session.hold)
+        read(services, "worker-a", lease=session.lease)
     assert unread(services, "worker-a") == 1
     assert stored(services, session).unconfirmed == ()
 
 
-def test_two_calls_that_hold_the_same_file_let_go_of_it_one_by_one(services: Services) -> None:
-    """One was replaced and gave the mail back, the other has read it meanwhile: its own hold must stand."""
+def test_two_calls_that_lease_the_same_file_let_go_of_it_one_by_one(services: Services) -> None:
+    """One was replaced and requeued the mail, the other has read it meanwhile: its own lease must stand."""
     send(services, "admin", "worker-a")
     session = services.sessions.open("worker-a")
     handed_out(services, session)
     (held,) = session.record.unconfirmed
-    session.hold((held,))
-    session.give_back((held,))
+    session.lease((held,))
+    session.requeue((held,))
     assert stored(services, session).unconfirmed == (held,)
 
 
@@ -263,8 +260,8 @@ def test_a_hand_written_message_comes_back_too(services: Services) -> None:
 def test_an_answer_that_was_replaced_gives_its_messages_back_at_once(services: Services) -> None:
     send(services, "admin", "worker-a")
     session = services.sessions.open("worker-a")
-    read(services, "worker-a", hold=session.hold)
-    session.give_back(session.record.unconfirmed)
+    read(services, "worker-a", lease=session.lease)
+    session.requeue(session.record.unconfirmed)
     assert unread(services, "worker-a") == 1
     assert stored(services, session).unconfirmed == ()
 
@@ -274,7 +271,7 @@ def test_a_regular_end_confirms_the_last_answer_and_gives_back_the_rest(services
     session = services.sessions.open("worker-a")
     handed_out(services, session)
     send(services, "admin", "worker-a", "held only")
-    read(services, "worker-a", hold=session.hold)
+    read(services, "worker-a", lease=session.lease)
     session.end()
     assert contents(read(services, "worker-a")) == ["held only"]
 

@@ -21,7 +21,7 @@ from multi_agent_mcp.errors import (
     TaskNotFound,
     Unauthorized,
 )
-from multi_agent_mcp.services.operations import BLOCK_FAMILY, Operations
+from multi_agent_mcp.services.operations import Operations
 from multi_agent_mcp.services.tasks.changes import TaskChanges
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.store.intents import Intent
@@ -191,7 +191,7 @@ class TestHandingOver:
         task = running(services)
         services.task_changes.set_status(admin, task.id, "blocked")
         services.task_changes.assign(admin, task.id, "worker-b")
-        services.notifications.pending("worker-b", "task")
+        services.notifications.refresh("worker-b", "task")
         assert notices(services, "worker-b") == []
         assert [notice.task_id for notice in notices(services, "worker-a")] == [task.id]
 
@@ -280,14 +280,16 @@ class TestBlocking:
         top = new(services, "top")
         part = running(services, "part", "worker-b", parent=top.id)
 
-        def block(intent: Intent) -> Task:
+        class Late(TaskChanges):
             """By the time the part is to be blocked, worker-b has finished it."""
-            services.task_changes.set_status(worker_b, part.id, "done")
-            return services.task_changes.apply_block(intent)
 
-        undertakings = Operations(services.workspace, {BLOCK_FAMILY: block})
-        board = TaskChanges(services.workspace, services.agents, services.interrupts, undertakings, clock)
-        assert board.set_status(owner, top.id, "blocked")[0].status == "blocked"
+            def apply_block(self, intent: Intent) -> Task:
+                services.task_changes.set_status(worker_b, part.id, "done")
+                return super().apply_block(intent)
+
+        operations = Operations(services.workspace, lambda: [late])
+        late = Late(services.workspace, services.agents, services.interrupts, operations, clock)
+        assert late.set_status(owner, top.id, "blocked")[0].status == "blocked"
         assert again(services, part).status == "done"
         assert notices(services, "worker-b") == []
 
@@ -430,7 +432,7 @@ def test_sixteen_processes_claiming_two_hundred_tasks_win_each_of_them_once(serv
 def test_who_loses_a_task_that_runs_is_told_and_not_interrupted(services: Services) -> None:
     task = running(services)
     services.task_changes.assign(services.agents.get("admin"), task.id, "worker-b")
-    pending = services.notifications.pending("worker-a", "task")
+    pending = services.notifications.refresh("worker-a", "task")
     (notice,) = services.notifications.read("worker-a", "task")
     assert pending.some
     assert not pending.interrupts

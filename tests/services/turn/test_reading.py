@@ -260,11 +260,11 @@ def test_a_message_edited_in_place_is_read_as_it_is_now(services: Services) -> N
     assert contents(read(services, "worker-a")) == ["final"]
 
 
-def test_who_holds_the_messages_is_told_of_their_files_before_they_are_marked(services: Services) -> None:
+def test_messages_are_leased_before_they_are_marked(services: Services) -> None:
     send(services, "admin", "worker-a")
     (path,) = mail(services)
     told: list[tuple[tuple[str, ...], int]] = []
-    read(services, "worker-a", hold=lambda ids: told.append((ids, unread(services, "worker-a"))))
+    read(services, "worker-a", lease=lambda ids: told.append((ids, unread(services, "worker-a"))))
     assert told == [((str(path.relative_to(services.workspace.path)),), 1)]
 
 
@@ -275,18 +275,18 @@ def test_nothing_is_marked_when_it_cannot_be_held(services: Services) -> None:
         raise StorageError(path="ses.md", reason="disk full")
 
     with pytest.raises(StorageError):
-        read(services, "worker-a", hold=refuse)
+        read(services, "worker-a", lease=refuse)
     assert unread(services, "worker-a") == 1
 
 
-def test_nobody_is_told_when_there_is_nothing_to_hold(services: Services) -> None:
+def test_nothing_is_leased_when_nothing_is_marked(services: Services) -> None:
     send(services, "admin", "worker-a")
     read(services, "worker-a")
     told: list[tuple[str, ...]] = []
-    read(services, "worker-a", hold=told.append)
-    read(services, "worker-a", hold=told.append, unread_only=False)
+    read(services, "worker-a", lease=told.append)
+    read(services, "worker-a", lease=told.append, unread_only=False)
     send(services, "admin", "worker-a")
-    read(services, "worker-a", hold=told.append, mark_as_read=False)
+    read(services, "worker-a", lease=told.append, mark_as_read=False)
     assert told == []
 
 

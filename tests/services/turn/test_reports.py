@@ -149,7 +149,7 @@ def test_progress_written_before_a_task_was_blocked_leaves_it_blocked(
     read(services, "admin")
     after = services.task_changes.get(task.id)
     assert (after.status, after.progress, after.blocked_reason) == ("blocked", 50, "stop")
-    assert services.notifications.pending("worker-a", "task").interrupts
+    assert services.notifications.refresh("worker-a", "task").interrupts
 
 
 @pytest.fixture

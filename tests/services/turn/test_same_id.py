@@ -57,7 +57,7 @@ def test_of_two_equal_files_only_the_one_that_was_handed_out_is_given_back(servi
     twins(services, 2)
     read(services, "worker-a", limit=1)  # by a person: confirmed
     session = open_session(services, "worker-a")
-    (handed,) = read(services, "worker-a", session.hold)["messages"]
+    (handed,) = read(services, "worker-a", session.lease)["messages"]
     dies(services, session)
     assert services.sessions.recover("worker-a") == 1
     assert [message["sender_id"] for message in read(services, "worker-a")["messages"]] == [handed["sender_id"]]
@@ -187,7 +187,7 @@ def test_a_file_may_have_any_name_and_is_handed_out_and_given_back_all_the_same(
     for name in ODD:
         Path(os.fsdecode(os.fsencode(mailbox.path) + b"/" + name)).write_bytes(b"---\n" + header + b"---\n\nbody")
     session = open_session(services, "worker-a")
-    shown = read(services, "worker-a", session.hold)["messages"]
+    shown = read(services, "worker-a", session.lease)["messages"]
     assert len({item["id"].encode() for item in shown}) == len(ODD)
     for item in shown:
         assert read(services, "worker-a", message_id=item["id"])["messages"][0]["id"] == item["id"]

@@ -1,0 +1,84 @@
+"""One tool call: what a tool is handed first, and its two lines in the execution's log."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.execution import Execution
+from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.server.binding import Binding
+from multi_agent_mcp.server.toolbox import Answer
+from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
+from multi_agent_mcp.services.sessions.receipts import Receipt
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Call:
+    """One tool call of a bound process. A tool that has counted the unread mail leaves the number in `unread`."""
+
+    binding: Binding
+    session: LiveSession
+    me: Agent
+    receipt: Receipt
+    unread: int | None = None
+
+    @property
+    def services(self) -> Services:
+        return self.binding.services
+
+    @property
+    def purpose(self) -> str:
+        return self.session.record.purpose
+
+    def interrupted(self) -> bool:
+        """Whether an interrupt waits: a call that waits for something ends then."""
+        return self.services.notifications.refresh(self.me.id, self.purpose).interrupts
+
+    def fitting(self, answer: Answer, key: str, items: list[Any]) -> Answer:
+        """See `AnswerBudget.fitting`."""
+        return self.services.answer_budget.fitting(answer, key, items)
+
+
+class CallLog:
+    """Writes what was called, what came of it and how long it took into the session's running execution; a call that
+    opens an execution is its first (docs/protocol.md, Executions). Never arguments or answers: they may be long, and
+    they may be secret. Never raises: a log that cannot be written must not fail the call."""
+
+    def __init__(self, call: Call, tool_name: str) -> None:
+        self._call = call
+        self._tool_name = tool_name
+        self._began = time.monotonic()
+        self._execution = self._running()
+        self._write(f"Calling tool: {tool_name}")
+
+    def close(self, outcome: str) -> None:
+        """Writes the result."""
+        if self._execution is None:
+            self._execution = self._running()
+            self._write(f"Calling tool: {self._tool_name}")
+        milliseconds = (time.monotonic() - self._began) * 1000
+        self._write(f"Tool result: {outcome} ({self._tool_name}, {milliseconds:.0f} ms)")
+
+    def _running(self) -> Execution | None:
+        if self._call.purpose != "task":
+            return None
+        try:
+            return self._call.services.executions.running(self._call.session.record)
+        except Refusal as refusal:
+            logger.warning("the execution could not be found: %s", refusal)
+            return None
+
+    def _write(self, line: str) -> None:
+        if self._execution is None:
+            return
+        try:
+            self._call.services.executions.log(self._execution, line)
+        except Refusal as refusal:
+            logger.warning("the execution log could not be written: %s", refusal)

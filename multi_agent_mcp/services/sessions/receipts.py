@@ -1,0 +1,87 @@
+"""Confirmation: nothing is consumed without being delivered (docs/protocol.md, Confirmation).
+
+lease
+    Before a file is marked read, the agent session's own file names it as unconfirmed, durably.
+confirm
+    The answer's last byte was written, and then came another call or a regular end: the file is named no longer.
+requeue
+    The file is unread again: at once when the answer was refused, replaced or cancelled, else when the process has
+    died and the agent's next server starts.
+
+`LiveSession` keeps what is leased; a `Receipt` knows which of it belongs to one answer. Files are named as
+`Inbox.reference` does.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Protocol
+
+from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
+from multi_agent_mcp.store.files.locks import Mutex
+
+
+class Lease(Protocol):
+    """Called with the files that are about to be marked read, before they are. What it raises leaves them unread."""
+
+    def __call__(self, files: tuple[str, ...], /) -> None: ...
+
+
+class Cancelled(Exception):
+    """The host has cancelled the call before it handed anything out."""
+
+
+class Receipt:
+    """What one answer hands out, from the call until its fate is known.
+
+    The call's worker thread leases, requeues and completes; the event loop, which must wait for neither a lock nor the
+    disk, says whether the answer was written or cancelled.
+    """
+
+    def __init__(self) -> None:
+        self._mutex = Mutex("receipt")
+        self._session: LiveSession | None = None
+        self._files: tuple[str, ...] = ()
+        self._cancelled = False
+        self._completed = False
+
+    def open(self, session: LiveSession) -> None:
+        """The call belongs to this session."""
+        self._session = session
+
+    def lease(self, files: tuple[str, ...]) -> None:
+        """A `Lease`. Raises `Cancelled` when no answer is awaited any more, and what `LiveSession.lease` raises."""
+        if self._cancelled or self._session is None:
+            raise Cancelled
+        self._session.lease(files)
+        self._files += files
+
+    def requeue(self) -> None:
+        """The answer hands out nothing after all: it was refused or replaced."""
+        files, self._files = self._files, ()
+        if files and self._session is not None:
+            self._session.requeue(files)
+
+    def complete(self) -> bool:
+        """The worker thread is done. Returns whether anything was handed out."""
+        with self._mutex:
+            self._completed = True
+            cancelled = self._cancelled
+        handed_out = bool(self._files)
+        if cancelled:
+            self.requeue()
+        return handed_out
+
+    def written(self) -> None:
+        """The answer's last byte was written; the next call, or a regular end, confirms that it arrived."""
+        if self._session is not None:
+            self._session.written(self._files)
+
+    def cancel(self) -> None:
+        """There will be no such answer: the request was cancelled, or became an error. A worker thread that is still
+        at work requeues by itself."""
+        with self._mutex:
+            self._cancelled = True
+            completed = self._completed
+        if completed and self._files:
+            threading.Thread(target=self.requeue).start()

@@ -1,0 +1,39 @@
+"""An agent's server without its pipe: tool calls through the middleware, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mcp_types as types
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.server.binding import Binding
+from multi_agent_mcp.server.middleware import Middleware
+from multi_agent_mcp.server.toolbox import Answer, Tool
+from multi_agent_mcp.server.tools import TOOLS
+from multi_agent_mcp.services.sessions.receipts import Receipt
+
+
+class Seat:
+    """`extra` are tools of a test beside the real ones. Without an agent nobody is bound yet."""
+
+    def __init__(
+        self, services: Services, agent_id: str | None, *extra: Callable[..., Answer], purpose: str = "task"
+    ) -> None:
+        self.binding = Binding(services, purpose=purpose)
+        if agent_id is not None:
+            self.binding.bind_process(agent_id, None)
+        self._middleware = Middleware(self.binding, {**TOOLS, **{fn.__name__: Tool(fn) for fn in extra}})
+
+    def result(self, tool: str, receipt: Receipt | None = None, **arguments: Any) -> types.CallToolResult:
+        """The answer as MCP sends it. With a `receipt` the test says what becomes of it, else it is written."""
+        own = receipt or Receipt()
+        result = self._middleware.answer(tool, arguments, own)
+        if receipt is None:
+            own.written()
+        return result
+
+    def call(self, tool: str, receipt: Receipt | None = None, **arguments: Any) -> Answer:
+        """The JSON answer; {} for an interrupt in its place."""
+        return self.result(tool, receipt, **arguments).structured_content or {}
