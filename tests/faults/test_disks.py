@@ -76,7 +76,7 @@ def test_the_commands_that_look_can_look_at_a_read_only_tree(mounted: Callable[[
     assert [message["content"] for message in peeked.json["messages"]] == ["first"]
     assert ran("read", "worker-a").code == 1
     findings = ran("doctor", "--json").json["findings"]
-    (finding,) = (item for item in findings if "storage_error" in item["finding"])
+    (finding,) = (item for item in findings if "let this user write" in item["repair"])
     assert "Read-only file system" in finding["finding"]
     assert "(path=" not in finding["finding"]
     assert finding["repair"]
