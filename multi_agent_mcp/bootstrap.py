@@ -26,9 +26,9 @@ from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
 from multi_agent_mcp.services.doctor.doctor import Doctor
 from multi_agent_mcp.services.doctor.finding import CheckContext
 from multi_agent_mcp.services.doctor.pruning import Pruning
-from multi_agent_mcp.services.mail.messages import Messages
 from multi_agent_mcp.services.mail.outbox import Outbox
 from multi_agent_mcp.services.mail.search import MailSearch
+from multi_agent_mcp.services.mail.sending import Messages
 from multi_agent_mcp.services.mail.tracking import DeliveryTracking
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.notices.notifications import Notifications
@@ -36,7 +36,7 @@ from multi_agent_mcp.services.operations import HasKinds, Operations
 from multi_agent_mcp.services.overview.dashboard import Dashboard
 from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
 from multi_agent_mcp.services.overview.snapshot import Snapshots
-from multi_agent_mcp.services.overview.supervision import Supervision
+from multi_agent_mcp.services.overview.supervisor_lock import Supervision
 from multi_agent_mcp.services.overview.timeline import Timelines
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.services.sessions.executions import Executions
@@ -51,7 +51,7 @@ from multi_agent_mcp.services.team.signatures import Signatures
 from multi_agent_mcp.services.turn.chat_action import ChatAction
 from multi_agent_mcp.services.turn.next_action import NextAction
 from multi_agent_mcp.services.turn.reading import Reading
-from multi_agent_mcp.services.turn.reports import Reports
+from multi_agent_mcp.services.turn.report_effects import Reports
 from multi_agent_mcp.store.files.locks import ORDER_CHECK
 from multi_agent_mcp.store.journal import Journal
 from multi_agent_mcp.store.keys import KeyFile

@@ -40,8 +40,8 @@ def up(
     """
     from multi_agent_mcp.config import tmux_socket
     from multi_agent_mcp.notify.tmux.windows import tmux_session  # libtmux takes 70 ms to import
-    from multi_agent_mcp.windows.team import open_team
-    from multi_agent_mcp.windows.team_windows import TeamWindows
+    from multi_agent_mcp.windows.up_down import open_team
+    from multi_agent_mcp.windows.window_registry import TeamWindows
 
     services = context.services
     path = str(Path(socket).absolute()) if socket else tmux_socket()
@@ -59,8 +59,8 @@ def up(
 def down(context: SessionContext) -> None:
     """Close the panes that `up` and the supervisor opened. Mail and tasks stay."""
     from multi_agent_mcp.config import tmux_socket
-    from multi_agent_mcp.windows.team import close_team
-    from multi_agent_mcp.windows.team_windows import TeamWindows
+    from multi_agent_mcp.windows.up_down import close_team
+    from multi_agent_mcp.windows.window_registry import TeamWindows
 
     closed = close_team(TeamWindows(context.services, tmux_socket()))
     context.answer({"closed": closed}, [f"closed: {', '.join(closed) or 'nothing'}"])
@@ -71,7 +71,7 @@ def supervise(context: SessionContext) -> None:
     """Open windows for missing agent sessions and close finished ones, until `down` or Ctrl-C. Runs inside tmux."""
     from multi_agent_mcp.config import read_environment
     from multi_agent_mcp.windows.supervisor import Supervisor
-    from multi_agent_mcp.windows.team_windows import TeamWindows
+    from multi_agent_mcp.windows.window_registry import TeamWindows
 
     here = read_environment().pane
     if here is None:

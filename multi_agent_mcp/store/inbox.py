@@ -19,10 +19,10 @@ from typing import Any, Generic, TypeVar
 from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.domain.times import format_time, stamp
-from multi_agent_mcp.store.addresses import OUR_NAME, STAMP_LENGTH, Addresses, file_names, fitting
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.files.containment import is_own_directory
 from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.inbox_lookup import OUR_NAME, STAMP_LENGTH, Addresses, file_names, fitting
 from multi_agent_mcp.system.disk import spelled, sync_directory
 
 R = TypeVar("R", bound=Readable)

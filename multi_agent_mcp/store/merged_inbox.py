@@ -17,9 +17,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.times import stamp
-from multi_agent_mcp.store.addresses import OUR_NAME, STAMP_LENGTH, file_names, fitting
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.inbox import Inbox, age
+from multi_agent_mcp.store.inbox_lookup import OUR_NAME, STAMP_LENGTH, file_names, fitting
 from multi_agent_mcp.system.file_status import Signature, modified_at, signature
 
 R = TypeVar("R", bound=Readable)

@@ -32,8 +32,8 @@ from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.store.intents import Intents
+from multi_agent_mcp.store.json_file import Record
 from multi_agent_mcp.store.keys import KeyFile
-from multi_agent_mcp.store.record import Record
 from multi_agent_mcp.store.registry import Registry
 from multi_agent_mcp.system.disk import make_directory, storage_errors
 

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from multi_agent_mcp.texts import Texts
 from multi_agent_mcp.web.auth import CSRF_HEADER, SAFE_METHODS, Auth, is_own_host, is_own_origin
-from multi_agent_mcp.web.connection import ADMIT
+from multi_agent_mcp.web.connection_limits import ADMIT
 from multi_agent_mcp.web.timeline import stylesheet
 
 OPEN_PATHS = ("/open", "/static/")

@@ -16,7 +16,7 @@ from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.web.app import Console, create_app
 from multi_agent_mcp.web.auth import Auth
-from multi_agent_mcp.web.connection import Connection, connection_limit
+from multi_agent_mcp.web.connection_limits import Connection, connection_limit
 from multi_agent_mcp.web.live import Live
 
 logger = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from pathlib import Path
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.overview.missing_sessions import Slot, Window
 from multi_agent_mcp.system.file_events import Changes, Watch
-from multi_agent_mcp.windows.team import command_of, environment_of
-from multi_agent_mcp.windows.team_windows import TeamWindows
+from multi_agent_mcp.windows.up_down import command_of, environment_of
+from multi_agent_mcp.windows.window_registry import TeamWindows
 
 LOOK_AGAIN_SECONDS = 2.0
 WATCHED = ("ipc", "tasks", "delegations", "sessions")

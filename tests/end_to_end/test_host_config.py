@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.windows.team import command_of
+from multi_agent_mcp.windows.up_down import command_of
 from tests.end_to_end.support import COMMAND, Team, run
 
 EVENTS = ["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop"]

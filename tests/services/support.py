@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.bootstrap import Services
-from multi_agent_mcp.services.mail.messages import Sent
+from multi_agent_mcp.services.mail.sending import Sent
 from multi_agent_mcp.services.sessions.receipts import Lease
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft

@@ -9,8 +9,8 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
+from multi_agent_mcp.cli.demo.sample_session import read_story
 from multi_agent_mcp.cli.demo.stage import Stage
-from multi_agent_mcp.cli.demo.story import read_story
 from multi_agent_mcp.cli.output import print_line, table
 from multi_agent_mcp.cli.timeline import HEAD, rows, since
 from multi_agent_mcp.domain.conversation import Conversation
@@ -20,7 +20,7 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE
-from multi_agent_mcp.windows.team import examples_directory
+from multi_agent_mcp.windows.up_down import examples_directory
 
 
 class SceneFailed(Exception):

@@ -13,7 +13,7 @@ from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.notify.channel import HOOK, Channel
 from multi_agent_mcp.notify.wording import sanitized
 from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.store.record import Record
+from multi_agent_mcp.store.json_file import Record
 from multi_agent_mcp.system.process import is_alive
 
 CODEX_SECONDS = 5.0

@@ -16,8 +16,8 @@ from multi_agent_mcp.domain.message import Message, page_order
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import ConversationNotFound, InvalidArguments, InvalidId, Refusal
 from multi_agent_mcp.services.answer_budget import SPOKEN_CHARACTERS
-from multi_agent_mcp.services.mail.messages import Messages, Sent
 from multi_agent_mcp.services.mail.outbox import Outbox, PreparedMessages
+from multi_agent_mcp.services.mail.sending import Messages, Sent
 from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_text

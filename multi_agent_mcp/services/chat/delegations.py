@@ -15,7 +15,7 @@ from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Unauthorized
 from multi_agent_mcp.services.chat.conversations import Conversations, require_purpose
-from multi_agent_mcp.services.mail.messages import Sent
+from multi_agent_mcp.services.mail.sending import Sent
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import require_text

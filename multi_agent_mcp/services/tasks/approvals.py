@@ -12,8 +12,8 @@ from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import Unauthorized
-from multi_agent_mcp.services.mail.messages import Messages
 from multi_agent_mcp.services.mail.outbox import Outbox, PreparedMessages
+from multi_agent_mcp.services.mail.sending import Messages
 from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.tasks.creation import REQUEST_TASK, NewTask, make_task
 from multi_agent_mcp.services.team.agents import Agents

@@ -13,7 +13,7 @@ from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
-from multi_agent_mcp.services.mail.messages import Messages, Sent
+from multi_agent_mcp.services.mail.sending import Messages, Sent
 from multi_agent_mcp.services.operations import Operations
 from multi_agent_mcp.services.tasks.creation import SEND_TASK, NewTask, make_task
 from multi_agent_mcp.services.team.agents import Agents

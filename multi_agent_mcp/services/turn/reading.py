@@ -17,7 +17,7 @@ from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.sessions.receipts import Lease
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.team.signatures import Signatures
-from multi_agent_mcp.services.turn.reports import Reports
+from multi_agent_mcp.services.turn.report_effects import Reports
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
 from multi_agent_mcp.texts import Texts
 

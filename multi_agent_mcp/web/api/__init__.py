@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from multi_agent_mcp.web.api import agents, conversations, executions, messages, session, tasks, timeline
+from multi_agent_mcp.web.api import agents, conversations, executions, messages, page_frame, tasks, timeline
 from multi_agent_mcp.web.request import ApiRequest
 
 Endpoint = Callable[[ApiRequest], dict[str, Any]]
 
 ENDPOINTS: tuple[tuple[str, str, Endpoint], ...] = (
-    ("GET", "/session", session.show),
+    ("GET", "/session", page_frame.show),
     ("GET", "/tasks", tasks.board),
     ("POST", "/tasks", tasks.create),
     ("GET", "/tasks/{task_id}", tasks.show),
@@ -32,6 +32,6 @@ ENDPOINTS: tuple[tuple[str, str, Endpoint], ...] = (
     ("GET", "/executions", executions.page),
     ("GET", "/executions/{execution_id}/log", executions.log),
     ("GET", "/timeline", timeline.show),
-    ("GET", "/health", session.health),
+    ("GET", "/health", page_frame.health),
 )
 """Method, path below `/api`, handler. `/api/events` is a stream and handled in `app.py`."""

@@ -14,7 +14,7 @@ from multi_agent_mcp.notify.tmux.client import pane_place
 from multi_agent_mcp.notify.tmux.snapshot import probe
 from multi_agent_mcp.notify.tmux.windows import USABLE, OwnPane, filled
 from multi_agent_mcp.services.overview.missing_sessions import SUPERVISOR, Slot
-from multi_agent_mcp.windows.team_windows import TeamWindows
+from multi_agent_mcp.windows.window_registry import TeamWindows
 
 ON_DEMAND = "on_demand"
 
