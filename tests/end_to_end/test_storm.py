@@ -134,6 +134,27 @@ def test_mail_of_cancelled_reads_is_unread_at_once_and_the_next_call_does_not_wa
         assert host.slowest < SOON_SECONDS
 
 
+def test_the_call_after_a_cancelled_read_finds_its_mail(team: Team) -> None:
+    with served(team, "worker-a") as host:
+        for number in range(25):
+            team.post("worker-a", f"mail {number}")
+            host.cancel(host.call("read_messages"))
+            (result,) = host.results(host.call("read_messages"))
+            assert contents(result) == [f"mail {number}"]
+
+
+def test_a_logout_confirms_what_was_answered_just_before_it(team: Team) -> None:
+    for number in range(6):
+        team.post("worker-a", f"mail {number}")
+        with served(team, "worker-a") as host:
+            host.results(host.call("read_messages"), host.call("logout"))
+            handed_out = host.read()
+        unread = [message.content for _, message in team.services.workspace.mailbox("worker-a").unread(fresh=True)]
+        assert sorted([*handed_out, *unread]) == [f"mail {number}"]
+        if unread:
+            team.ask("read", "worker-a")
+
+
 def test_giving_back_while_somebody_reads_waits_for_nobody(team: Team) -> None:
     """The deadlock in small: one gives back, another is amid a reading, each at the point where it waits."""
     services = team.services

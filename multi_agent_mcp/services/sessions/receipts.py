@@ -44,6 +44,19 @@ class Receipt:
         self._files: tuple[str, ...] = ()
         self._cancelled = False
         self._completed = False
+        self._settled = threading.Event()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the answer was written, or what a cancelled one would have handed out is unread again."""
+        return self._settled.is_set()
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._cancelled
+
+    def wait_until_settled(self, seconds: float) -> None:
+        self._settled.wait(seconds)
 
     def open(self, session: LiveSession) -> None:
         """The call belongs to this session."""
@@ -69,13 +82,14 @@ class Receipt:
             cancelled = self._cancelled
         handed_out = bool(self._files)
         if cancelled:
-            self.requeue()
+            self._take_back()
         return handed_out
 
     def written(self) -> None:
         """The answer's last byte was written; the next call, or a regular end, confirms that it arrived."""
         if self._session is not None:
             self._session.written(self._files)
+        self._settled.set()
 
     def cancel(self) -> None:
         """There will be no such answer: the request was cancelled, or became an error. A worker thread that is still
@@ -83,5 +97,9 @@ class Receipt:
         with self._mutex:
             self._cancelled = True
             completed = self._completed
-        if completed and self._files:
-            threading.Thread(target=self.requeue).start()
+        if completed:
+            threading.Thread(target=self._take_back).start()
+
+    def _take_back(self) -> None:
+        self.requeue()
+        self._settled.set()
