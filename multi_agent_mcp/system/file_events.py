@@ -62,6 +62,8 @@ class Watch:
         from watchdog.observers import Observer
         from watchdog.observers.polling import PollingObserver
 
+        # It warns when an event arrives while its thread ends, which is no news to anybody who stops watching.
+        logging.getLogger("watchdog").setLevel(logging.ERROR)
         noticed = self._noticed
 
         class Handler(events.FileSystemEventHandler):

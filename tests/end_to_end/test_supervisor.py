@@ -91,7 +91,7 @@ def test_a_window_is_opened_once_and_closed_after_the_logout_whoever_supervises(
     team.ask("read", "worker-a")
     (team.root.parent / "leave").touch()
     wait_until(lambda: windows(terminal) == ["supervisor"], "the windows are closed after the logout")
-    assert services.missing_sessions.windows() == {}
+    wait_until(lambda: services.missing_sessions.windows() == {}, "nothing is remembered of them")
     assert [item.state for item in services.workspace.sessions.all("worker-a")] == ["ended", "ended"]
 
 
