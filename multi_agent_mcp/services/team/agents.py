@@ -188,7 +188,3 @@ def is_passkey_of(agent: Agent, passkey: str) -> bool:
 def passkey_hash(passkey: str) -> str:
     """Keys are 256 random bits, so a plain digest is enough: there is nothing to guess."""
     return f"sha256:{hashlib.sha256(passkey.encode(errors='surrogatepass')).hexdigest()}"
-
-
-def _passkey(data: bytes) -> str:
-    return data.decode("ascii", errors="replace").strip()
