@@ -1,5 +1,5 @@
 """`python -m tests.end_to_end.shifted …`: the program under a clock that is ahead by the seconds in `SHIFT_FILE`, which
-may be changed while it runs. Durations are measured by another clock (monotonic), which nobody can set."""
+`set_clock` may change while it runs. Durations are measured by another clock (monotonic), which nobody can set."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ from pathlib import Path
 from multi_agent_mcp.__main__ import main
 from multi_agent_mcp.domain import times
 
-SHIFT_FILE = Path(os.environ["SHIFT_FILE"])
 real_time = time.time
 
 
+def set_clock(shift_file: Path, seconds: int) -> None:
+    """In one step: a file that is written in place is empty for a moment."""
+    scratch = shift_file.with_suffix(".new")
+    scratch.write_text(str(seconds), encoding="ascii")
+    scratch.replace(shift_file)
+
+
 def shifted() -> float:
-    return real_time() + float(SHIFT_FILE.read_text(encoding="ascii"))
+    return real_time() + float(Path(os.environ["SHIFT_FILE"]).read_text(encoding="ascii"))
 
 
 if __name__ == "__main__":

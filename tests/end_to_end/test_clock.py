@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from tests.end_to_end import support
+from tests.end_to_end.shifted import set_clock
 from tests.end_to_end.support import Team
 
 HOUR, YEAR = 3_600, 365 * 86_400
@@ -22,12 +23,12 @@ async def test_a_server_reads_and_waits_whatever_its_clock_is_set_to(
     team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shift = tmp_path / "shift"
-    shift.write_text("0")
+    set_clock(shift, 0)
     monkeypatch.setattr(support, "COMMAND", (sys.executable, "-m", "tests.end_to_end.shifted"))
     env = {"SHIFT_FILE": str(shift), "PYTHONPATH": str(support.REPOSITORY)}
     async with team.server("worker-a", "--purpose", "task", env=env) as reader:
         for number, leap in enumerate(LEAPS):
-            shift.write_text(str(leap))
+            set_clock(shift, leap)
             assert (await reader.call("get_next_action", timeout_seconds=0))["action"] == "wait"
             began = time.monotonic()
             async with anyio.create_task_group() as group:
@@ -39,7 +40,7 @@ async def test_a_server_reads_and_waits_whatever_its_clock_is_set_to(
             assert message["content"] == f"text {number}"
         answer = await reader.call("read_messages", unread_only=False)
         assert {message["content"] for message in answer["messages"]} == {f"text {n}" for n in range(len(LEAPS))}
-        shift.write_text(str(-YEAR))
+        set_clock(shift, -YEAR)
         assert (await reader.call("get_next_action", timeout_seconds=1))["action"] == "wait", "and waits no longer"
     monkeypatch.undo()
     assert team.unread("worker-a") == []
