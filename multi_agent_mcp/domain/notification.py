@@ -14,6 +14,7 @@ class Notification(Readable):
     """One file; scope is the agent, the session directory and the purpose of the agent session it is meant for."""
 
     BODY: ClassVar[str | None] = "instruction"
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"sender_id", "reason"})
 
     id: str
     target_agent_id: str = ""
@@ -25,6 +26,9 @@ class Notification(Readable):
     message: str = ""
     created_at: datetime = EPOCH
     read_at: datetime | None = None
+    sender_id: str | None = None
+    """Whose doing it is; None for the system's own (and in files of the first version)."""
+    reason: str | None = None
     instruction: str = ""
 
     def meant_for(self, purpose: str) -> bool:
