@@ -28,7 +28,7 @@ from multi_agent_mcp.services.validation import Draft
 SESSION = "bench"
 MEMBERS = (
     Agent(id="owner", role="owner", type="human"),
-    Agent(id="admin", role="admin", parent_id="owner"),
+    Agent(id="admin", role="admin", parent_id="owner", host="plain"),  # `cat`, in the rows with a pane
     Agent(id="worker", parent_id="admin"),
 )
 PAGE = 50
