@@ -297,6 +297,7 @@ class Services:
                 self.operations,
                 probe,
                 [profile.name for profile in profiles if not profile.never],
+                self.settings.notify_command,
             )
         )
 
