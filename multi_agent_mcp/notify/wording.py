@@ -17,7 +17,7 @@ _MEANINGS: Mapping[str, str] = {
     "no_codex_thread": "Codex has not named its thread yet: it does at its first turn with our server",
     "codex_gone": "its server does not run, so nobody would read what Codex queues: start the agent",
     "no_codex": "there is no `codex` command on PATH",
-    "not_human": "notices on the desktop are for humans",
+    "not_human": "it is for people, not for agents",
     "no_desktop": "neither osascript nor notify-send is on PATH",
     "bad_notify_command": "`notify_command` in session.yaml is not a program and its arguments, as a list of texts",
     "no_notify_command": "the program of `notify_command` is not to be found here, or may not be run",
