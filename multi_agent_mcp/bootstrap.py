@@ -19,6 +19,7 @@ from multi_agent_mcp.host_config import HostConfiguration, host_configuration, m
 from multi_agent_mcp.notify.channel import Notifier
 from multi_agent_mcp.notify.channels.chain import ChannelChain, default_chain, pane_notifier
 from multi_agent_mcp.notify.doorbell import Doorbell
+from multi_agent_mcp.notify.people import PeopleDoorbells
 from multi_agent_mcp.services.answer_budget import AnswerBudget
 from multi_agent_mcp.services.chat.conversations import Conversations
 from multi_agent_mcp.services.chat.delegations import Delegations
@@ -159,6 +160,10 @@ class Services:
     def doorbell(self) -> Doorbell:
         return Doorbell(self.workspace, self.notifier, self.settings, self.texts, self.clock)
 
+    def people_doorbells(self) -> PeopleDoorbells:
+        """To be run by a process that lives for long; see `notify/people.py`."""
+        return PeopleDoorbells(self.doorbell)
+
     @cached_property
     def messages(self) -> Messages:
         return Messages(
@@ -297,6 +302,7 @@ class Services:
                 self.operations,
                 probe,
                 [profile.name for profile in profiles if not profile.never],
+                self.settings.notify_command,
             )
         )
 

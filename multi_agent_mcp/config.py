@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -16,6 +17,8 @@ from multi_agent_mcp.errors import InvalidArguments, NoSuchSession
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
 
 ROOT_NAME = ".multi-agent-mcp"
+PROGRAM = re.compile(r"/[^{}]+|[^/{}]+")
+"""A name on PATH or an absolute path: a relative one would be another program wherever a sender stands."""
 TMUX_DIRECTORY = "/tmp"  # noqa: S108 - where tmux itself has its sockets
 LIMIT_MAX = 10**9
 """Thirty years, a gigabyte: larger ones are slips, and the clock's arithmetic ends not far beyond."""
@@ -60,6 +63,8 @@ class Settings:
 
     language: str = DEFAULT_LANGUAGE
     limits: Limits = field(default_factory=Limits)
+    notify_command: tuple[str, ...] | None = None
+    """See `parse_notify_command`. None: there is none; empty: what stands there cannot be run, as `doctor` says."""
 
 
 def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
@@ -149,7 +154,25 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
     chosen = language or data.get("language") or DEFAULT_LANGUAGE
     if chosen not in LANGUAGES:
         raise InvalidArguments("bad_language", language=repr(chosen)[:40], allowed=", ".join(LANGUAGES))
-    return Settings(chosen, parse_limits(data.get("limits")))
+    return Settings(chosen, parse_limits(data.get("limits")), _notify_command(data))
+
+
+def _notify_command(data: Mapping[str, Any]) -> tuple[str, ...] | None:
+    try:
+        return parse_notify_command(data.get("notify_command"))
+    except InvalidArguments:
+        return ()  # no reason to stop the session: people without it are rung as before
+
+
+def parse_notify_command(given: Any) -> tuple[str, ...] | None:
+    """`notify_command:` of session.yaml or team.yaml: a program and its arguments, in which `{line}` stands for the
+    doorbell's line (docs/protocol.md, Channels). Raises `InvalidArguments` with one sentence."""
+    if given is None:
+        return None
+    usable = isinstance(given, list) and all(isinstance(part, str) and "\0" not in part for part in given)
+    if not usable or not given or not PROGRAM.fullmatch(given[0]):
+        raise InvalidArguments("bad_notify_command")
+    return tuple(given)
 
 
 def parse_limits(given: Any) -> Limits:

@@ -119,3 +119,28 @@ def test_settings_that_make_no_sense_are_one_sentence(tmp_path: Path, text: str)
 def test_a_session_without_settings_does_not_exist(tmp_path: Path) -> None:
     with pytest.raises(NoSuchSession):
         read_settings(tmp_path / "demo" / "session.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("", None),
+        ("notify_command:", None),
+        ('notify_command: ["ntfy", "publish", "{line}"]', ("ntfy", "publish", "{line}")),
+        ("notify_command: [/opt/my push, '-x']", ("/opt/my push", "-x")),
+        ("notify_command: ntfy publish", ()),
+        ("notify_command: []", ()),
+        ("notify_command: {a: b}", ()),
+        ("notify_command: [curl, 5]", ()),
+        ("notify_command: [[curl]]", ()),
+        ("notify_command: ['', x]", ()),
+        ("notify_command: [bin/push]", ()),
+        ("notify_command: ['{line}']", ()),
+        ('notify_command: [push, "a\\0b"]', ()),
+    ],
+)
+def test_a_notify_command_that_cannot_be_run_stops_no_session(
+    tmp_path: Path, text: str, command: tuple[str, ...] | None
+) -> None:
+    settings = read_settings(settings_file(tmp_path, f"language: en\n{text}\n"))
+    assert (settings.language, settings.notify_command) == ("en", command)

@@ -45,6 +45,11 @@ class Agent:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def may_be_human(self) -> bool:
+        """Whether a person may be behind it: an Owner counts whatever its type, which is `ai` where nobody gave one."""
+        return self.role == "owner" or self.type == "human"
+
+    @property
     def removed(self) -> bool:
         """Removed agents keep their record and their files, but cannot be written to any more."""
         return self.status == "removed"

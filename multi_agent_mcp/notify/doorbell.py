@@ -114,6 +114,18 @@ class Doorbell:
             elsewhere = self._last_ring(agent_id, lambda entry: entry.get("reason") != HOOK)
             return self._ring_if_due(self._agent(agent_id), purpose, [announced, elsewhere], waiter)
 
+    def ring_again(self, agent_id: str) -> tuple[Delivery | None, Due[UnreadMessage]]:
+        """The same for a person without a server, by a process that runs anyway: only about what no ring has announced
+        yet. A person who is away need not be told of the same mail all night."""
+        place = self._agent(agent_id).pane_id
+        last = self._last_ring(agent_id, lambda entry: entry.get("pane") == place)
+        announced = last.message_ids if last else frozenset[str]()
+        return (None, Due()) if self.waiting_for(agent_id) <= announced else self.ring(agent_id)
+
+    def waiting_for(self, agent_id: str) -> frozenset[str]:
+        """The ids of what the agent has not read."""
+        return frozenset(item.id for item in self._unread(agent_id))
+
     def finish(
         self, agent_id: str, purpose: str | None = None, place: Mapping[str, Any] | None = None
     ) -> Delivery | None:

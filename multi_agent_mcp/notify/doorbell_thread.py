@@ -11,12 +11,15 @@ from typing import Any
 
 from filelock import FileLock
 
+from multi_agent_mcp.domain.delivery import Delivery, Due
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.notify.doorbell import PERMANENT, Doorbell
 
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
+TAKE_OVER_AFTER = timedelta(seconds=2)
+"""How soon it is noticed that the process which rings has gone."""
 
 
 class DoorbellThread:
@@ -79,11 +82,11 @@ class DoorbellThread:
             if self._lock is None:
                 self.claim()
                 if self._lock is None:
-                    return None, 0  # another server of this agent rings
+                    return TAKE_OVER_AFTER, 0  # another process rings
             if self._left:
                 finished = self._doorbell.finish(self._agent_id, self._purpose, self._place)
                 self._left = finished is not None and finished.state == "stored"
-            delivery, decision = self._doorbell.ring(self._agent_id, self._purpose, self._place)
+            delivery, decision = self._ring()
             self._left = self._left or (delivery is not None and delivery.left)
             if delivery is None and not self._left:
                 return decision.after, 0
@@ -93,3 +96,6 @@ class DoorbellThread:
             if delivery.reason in PERMANENT:
                 return None, 0
         return timedelta(seconds=RETRY_SECONDS[min(deferrals, len(RETRY_SECONDS) - 1)]), deferrals + 1
+
+    def _ring(self) -> tuple[Delivery | None, Due[Any]]:
+        return self._doorbell.ring(self._agent_id, self._purpose, self._place)

@@ -17,8 +17,11 @@ _MEANINGS: Mapping[str, str] = {
     "no_codex_thread": "Codex has not named its thread yet: it does at its first turn with our server",
     "codex_gone": "its server does not run, so nobody would read what Codex queues: start the agent",
     "no_codex": "there is no `codex` command on PATH",
-    "not_human": "notices on the desktop are for humans",
+    "not_human": "it is for people, not for agents",
     "no_desktop": "neither osascript nor notify-send is on PATH",
+    "bad_notify_command": "`notify_command` in session.yaml is not a program and its arguments, as a list of texts",
+    "no_notify_command": "the program of `notify_command` is not to be found here, or may not be run",
+    "notify_command_failed": "`notify_command` did not end in time; tried again within a minute",
     "no_pane": "no pane is registered: start it in tmux with `up` or `serve`, or `agent set ID --pane %N`",
     "pane_gone": "its pane is closed: start the agent again",
     "pane_changed": "another program runs in its pane now: start the agent again",
@@ -36,7 +39,8 @@ _MEANINGS: Mapping[str, str] = {
     "unknown_host": "no profile describes the program in its pane, or it is not the registered one of a `host: plain`; "
     "`doctor` says what to do",
     "unknown_screen": "a screen that no profile describes; saved in unknown_screens/ for whoever corrects the profile",
-    "no_such_rung": "its `ladder` in agents.json names a channel that does not exist",
+    "no_such_rung": "its `ladder` in agents.json names a channel that does not exist here (`notify_command` does once "
+    "session.yaml has one)",
 }
 
 

@@ -212,6 +212,11 @@ class Workspace:
         """Which process supervises this session."""
         return Record(self.files, self.path / ".supervisor" / "running.json")
 
+    @property
+    def notify_command_failure(self) -> Record:
+        """When and how `notify_command` failed last; none when it has worked since."""
+        return Record(self.files, self.path / ".doorbell" / "notify_command.json")
+
     def delivery_log(self, agent_id: AgentId | str) -> DeliveryLog:
         """What happened to this agent's doorbell."""
         return DeliveryLog(self.files, self.path / ".doorbell" / f"{agent_id}.jsonl")

@@ -43,7 +43,7 @@ def serve(services: Services, port: int, acting: str | None, ready: Callable[[st
         access = Auth(services.console_key, services.path / ".console")
         console = Console(services, access, Live(services.path), port, acting)
         assert console.me  # noqa: S101 - raises for an unknown agent before anything is served
-        with suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
+        with services.people_doorbells(), suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
             asyncio.run(_serve(console, listening, lambda: ready(link(console))))
 
 

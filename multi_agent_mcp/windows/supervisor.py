@@ -33,7 +33,7 @@ class Supervisor:
         another process supervises this session."""
         self.services.supervision.begin()
         changes = Changes()
-        with Watch(self._directories(), lambda _: changes.notify()):
+        with Watch(self._directories(), lambda _: changes.notify()), self.services.people_doorbells():
             while self.is_wanted:
                 seen = changes.count
                 for event in self.look():

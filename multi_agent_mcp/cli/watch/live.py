@@ -39,6 +39,7 @@ def run(services: Services, messages: int) -> None:
         _signals(changes),
         Keys(pressed),
         TreeWatch(services.path, noticed),
+        services.people_doorbells(),
         Live(console=Console(highlight=False), screen=True, auto_refresh=False) as live,
     ):
         while not changes.closed:

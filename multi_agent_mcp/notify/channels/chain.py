@@ -12,6 +12,7 @@ from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import ChannelReport, Delivery
 from multi_agent_mcp.notify.channel import LINE_GONE, Channel, Notifier
+from multi_agent_mcp.notify.channels.command import NotifyCommand
 from multi_agent_mcp.notify.channels.desktop import DesktopNotifier
 from multi_agent_mcp.notify.channels.keyless import CodexQueue, HookChannel
 from multi_agent_mcp.notify.doorbell import is_served
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BY_HOST: Mapping[str, tuple[str, ...]] = {
-    "claude": ("hook", "tmux", "desktop", "status_line"),
-    "codex": ("hook", "codex_queue", "tmux", "desktop", "status_line"),
+    "claude": ("hook", "tmux", "notify_command", "desktop", "status_line"),
+    "codex": ("hook", "codex_queue", "tmux", "notify_command", "desktop", "status_line"),
 }
-OTHERWISE = ("tmux", "desktop", "status_line")
+OTHERWISE = ("tmux", "notify_command", "desktop", "status_line")
 _LEAST_TELLING = (
     *("no_desktop", "no_pane"),
     *("no_hook", "no_codex_thread", "no_codex", "codex_gone", "not_human", "status_line"),
@@ -80,11 +81,19 @@ class ChannelChain(Notifier):
         Rings nothing, types nothing. A channel that breaks is `failed_{error}`. A reason may be gone in a second
         (`draft`, `human_typing`) or need another set-up (`no_hook`, `no_pane`).
         """
-        return tuple(ChannelReport(name, self._check(name, agent)) for name in _wanted(agent))
+        return tuple(ChannelReport(name, self._check(name, agent)) for name in self._wanted(agent))
 
     def names(self, agent: Agent) -> tuple[str, ...]:
         """The agent's channels, strongest first: its own key `ladder` in agents.json, else its host's."""
-        return tuple(name for name in _wanted(agent) if name in self._channels)
+        return tuple(name for name in self._wanted(agent) if name in self._channels)
+
+    def _wanted(self, agent: Agent) -> tuple[str, ...]:
+        """With the names that only an agent's own list holds: they are none, which `explain` says."""
+        wanted = agent.extra.get("ladder")
+        if isinstance(wanted, list):
+            return tuple(map(str, wanted))
+        usual = BY_HOST.get(agent.host, OTHERWISE) if isinstance(agent.host, str) else OTHERWISE
+        return tuple(name for name in usual if name in self._channels)
 
     def _usable(self, agent: Agent) -> Iterator[tuple[str, Channel]]:
         """Those of an agent with a pane: without one no line is left behind and no count is shown."""
@@ -110,13 +119,6 @@ class ChannelChain(Notifier):
             return f"failed_{type(error).__name__}"
 
 
-def _wanted(agent: Agent) -> tuple[str, ...]:
-    wanted = agent.extra.get("ladder")
-    if isinstance(wanted, list):
-        return tuple(map(str, wanted))
-    return BY_HOST.get(agent.host, OTHERWISE) if isinstance(agent.host, str) else OTHERWISE
-
-
 def _tells_little(delivery: Delivery) -> int:
     """0 for a reason that tells something; ties are the stronger channel's."""
     return _LEAST_TELLING.index(delivery.reason) + 1 if delivery.reason in _LEAST_TELLING else 0
@@ -131,15 +133,16 @@ def default_chain(workspace: Workspace, settings: Settings, texts: Texts) -> Cha
 
         return StatusLine(lambda agent_id: len(workspace.mailbox(agent_id).unread()))
 
-    return ChannelChain(
-        {
-            "hook": lambda: HookChannel(workspace.files),
-            "codex_queue": lambda: CodexQueue(partial(is_served, workspace)),
-            "tmux": cache(lambda: pane_notifier(workspace, settings)),
-            "desktop": lambda: DesktopNotifier(texts("doorbell.title")),
-            "status_line": status_line,
-        }
-    )
+    channels: dict[str, Callable[[], Channel]] = {
+        "hook": lambda: HookChannel(workspace.files),
+        "codex_queue": lambda: CodexQueue(partial(is_served, workspace)),
+        "tmux": cache(lambda: pane_notifier(workspace, settings)),
+        "desktop": lambda: DesktopNotifier(texts("doorbell.title")),
+        "status_line": status_line,
+    }
+    if (command := settings.notify_command) is not None:
+        channels["notify_command"] = lambda: NotifyCommand(command, workspace.notify_command_failure)
+    return ChannelChain(channels)
 
 
 def pane_notifier(workspace: Workspace, settings: Settings) -> TmuxNotifier:

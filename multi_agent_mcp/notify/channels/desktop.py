@@ -30,7 +30,7 @@ class DesktopNotifier(Channel):
 
     def check(self, agent: Agent) -> str | None:
         """`not_human` for agents, who have panes; `no_desktop` where there is no command that shows a notice."""
-        if agent.role != "owner" and agent.type != "human":
+        if not agent.may_be_human:
             return "not_human"
         return None if notice_command(self.title, "") else "no_desktop"
 

@@ -19,6 +19,7 @@ CHECKS: dict[str, Check] = {
     "hierarchy": team.hierarchy,
     "panes": team.panes,
     "hosts": team.hosts,
+    "notify_command": team.notify_command,
     "tree": tree.tree,
     "interrupts": integrity.interrupts,
     "undertakings": integrity.operations,

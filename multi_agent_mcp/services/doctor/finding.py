@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,7 +46,7 @@ class Finding:
 @dataclass(frozen=True)
 class CheckContext:
     """The services that checks use. `probe` says why an agent's pane cannot be rung, or None; `hosts` are the names of
-    the profiles by which a pane can be looked at."""
+    the profiles by which a pane can be looked at; `notify_command` is that of `Settings`."""
 
     workspace: Workspace
     agents: Agents
@@ -58,3 +58,4 @@ class CheckContext:
     operations: Operations
     probe: Callable[[Agent], str | None]
     hosts: Collection[str]
+    notify_command: Sequence[str] | None

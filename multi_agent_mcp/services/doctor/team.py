@@ -1,14 +1,15 @@
-"""The agents: registry, keys, hierarchy, panes."""
+"""The agents: registry, keys, hierarchy, panes, and the command that reaches people."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from itertools import combinations
 
 from multi_agent_mcp.domain.agent import Agent, superiors
 from multi_agent_mcp.domain.signature import public_key
-from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding, in_words
 from multi_agent_mcp.services.team.agents import is_passkey_of
 
@@ -75,6 +76,28 @@ def hosts(context: CheckContext) -> Iterator[Finding]:
             named = f"multi-agent-mcp agent set {agent.id} --host NAME ({', '.join(sorted(context.hosts))})"
             repair = f"{named}; or describe its screen in hosts/NAME.yaml beside the sessions (docs/hosts.md)"
             yield Finding("hosts", NOTE, agent.id, f"no profile is named {agent.host!r:.60}", repair)
+
+
+def notify_command(context: CheckContext) -> Iterator[Finding]:
+    """The command that people are rung with: can it be run, does it say what waits, did it work last."""
+    command = context.notify_command
+    if command is None:
+        return
+    note = partial(Finding, "notify_command", subject="session.yaml")
+    if not command:
+        repair = 'write it as a list, the program first: ["ntfy", "publish", "my-topic", "{line}"]'
+        yield note(level=PROBLEM, finding=in_words(InvalidArguments("bad_notify_command")), repair=repair)
+        return
+    if shutil.which(command[0]) is None:
+        repair = "install it, or give its absolute path"
+        yield note(level=PROBLEM, finding=f"there is no program {command[0]!r:.80} to run", repair=repair)
+    if not any("{line}" in part for part in command[1:]):
+        repair = 'add "{line}" to its arguments, unless it is to make a noise only'
+        yield note(level=NOTE, finding="no argument holds {line}: it does not say what waits", repair=repair)
+    last = context.workspace.notify_command_failure.read()
+    if isinstance(last, dict):
+        finding = f"it failed at {last.get('at')!s:.40}: {last.get('failure')!s:.200}"
+        yield note(level=PROBLEM, finding=finding, repair="try it in a shell; the next ring that works ends this")
 
 
 def _repair(agent: Agent, reason: str) -> str:

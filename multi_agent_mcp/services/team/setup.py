@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from multi_agent_mcp.config import NOT_YAML, load_yaml, parse_limits
+from multi_agent_mcp.config import NOT_YAML, load_yaml, parse_limits, parse_notify_command
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.ids import session_name
@@ -32,6 +32,7 @@ class Team:
     session: str | None = None
     language: str | None = None
     limits: Mapping[str, Any] = field(default_factory=dict)
+    notify_command: tuple[str, ...] | None = None
 
 
 def read_team(path: Path) -> Team:
@@ -52,7 +53,8 @@ def read_team(path: Path) -> Team:
         raise InvalidArguments("bad_language", language=repr(language)[:40], allowed=", ".join(LANGUAGES))
     limits = data.get("limits") or {}
     parse_limits(limits)
-    return Team(agents, data.get("session"), language, limits)
+    notify_command = parse_notify_command(data.get("notify_command"))
+    return Team(agents, data.get("session"), language, limits, notify_command)
 
 
 def _agent(record: Any) -> Agent:
@@ -109,6 +111,8 @@ def create_session(root: Path, session: str, team: Team, language: str | None) -
         "created_at": format_time(now()),
         "limits": dict(team.limits),
     }
+    if team.notify_command is not None:
+        settings["notify_command"] = list(team.notify_command)
     text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
     workspace.registry.create()
     with suppress(FileExistsError):  # a second init. Last, because with this file there is a session.

@@ -53,6 +53,30 @@ def test_keys_that_are_missing_or_open_are_problems(services: Services) -> None:
     assert problems(services) == {("keys", "admin"), ("modes", "secrets/owner.key")}
 
 
+@pytest.mark.parametrize(
+    ("command", "failure", "told"),
+    [
+        (None, None, []),
+        (("true", "{line}"), None, []),
+        ((), None, [("problem", "must be a list of texts")]),
+        (("no-such-program", "{line}"), None, [("problem", "there is no program 'no-such-program' to run")]),
+        (("true", "ding"), None, [("note", "no argument holds {line}")]),
+        (("true", "{line}"), "it ended with 3", [("problem", "it failed at 2026-11-21T21:46:01Z: it ended with 3")]),
+        (("true", "{line}"), "x\x1b" * 500, [("problem", "it failed at 2026")]),
+    ],
+)
+def test_a_notify_command_that_cannot_reach_anybody_is_told_of(
+    services: Services, command: tuple[str, ...] | None, failure: str | None, told: list[tuple[str, str]]
+) -> None:
+    settings = replace(services.settings, notify_command=command)
+    if failure is not None:
+        services.workspace.notify_command_failure.write({"at": "2026-11-21T21:46:01Z", "failure": failure})
+    found = [item for item in examine(replace(services, settings=settings)) if item.check == "notify_command"]
+    assert [item.level for item in found] == [level for level, _ in told]
+    assert all(text in item.finding and item.repair for item, (_, text) in zip(found, told, strict=True))
+    assert all(len(item.finding) < 300 for item in found)
+
+
 def test_a_broken_hierarchy_is_a_problem_for_everybody_below(services: Services) -> None:
     services.agents.registry.update("admin", parent_id="worker-a")
     found = examine(services)

@@ -64,6 +64,7 @@ def test_the_documented_team_is_read(team_file: Path) -> None:
         "agents: [{id: a}, {id: a}]",
         "agents: [{id: a}]\nlanguage: fr",
         "agents: [{id: a}]\nlimits: 5",
+        "agents: [{id: a}]\nnotify_command: ntfy publish",
         "agents: [{id: a, x: .nan}]",
         "agents: [{id: a, x: {[1]: 2}}]",
         "agents: [{id: a, x: {2026-11-21: 2}}]",
@@ -104,6 +105,13 @@ def test_a_session_is_made_with_its_settings(team_file: Path, root: Path) -> Non
     assert path == root / "demo"
     assert session_names(root) == ["demo"]
     assert read_settings(path / "session.yaml").language == "ja"
+
+
+def test_the_teams_notify_command_becomes_the_sessions(team_file: Path, root: Path) -> None:
+    given = f'{team_file.read_text(encoding="utf-8")}\nnotify_command: [push, "{{line}}"]\n'
+    team_file.write_text(given, encoding="utf-8")
+    path = create_session(root, "demo", read_team(team_file), None)
+    assert read_settings(path / "session.yaml").notify_command == ("push", "{line}")
 
 
 def test_the_given_language_wins_over_the_teams(team_file: Path, root: Path) -> None:

@@ -1,0 +1,76 @@
+"""Rings people again who have no server of their own (docs/protocol.md, When to ring).
+
+Whoever stores a message rings once and ends; what comes while that doorbell rests would be rung by nobody. So the
+processes that run for long, `supervise`, `watch` and `web`, ring when the pause is over. For each person one of them
+does, which holds a lock for as long as it lives.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Self
+
+from multi_agent_mcp.domain.delivery import Delivery, Due
+from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.notify.doorbell import Doorbell
+from multi_agent_mcp.notify.doorbell_thread import TAKE_OVER_AFTER, DoorbellThread
+
+LOOK_SECONDS = 1.0
+AGAIN = "again"
+"""In the name of the lock, where those of servers have their purpose."""
+
+
+class PeopleDoorbells:
+    """Runs as long as the `with`: looks for people who have mail, and gives each of them a thread that rings."""
+
+    def __init__(self, doorbell: Doorbell) -> None:
+        self._doorbell = doorbell
+        self._waiting: dict[str, frozenset[str]] = {}
+        self._bells: dict[str, _PersonsDoorbell] = {}
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="people", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        self._thread.join(LOOK_SECONDS)
+        for bell in list(self._bells.values()):
+            bell.close()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            with suppress(Refusal):  # the disk or a lock: it may pass
+                self._look()
+            self._closing.wait(LOOK_SECONDS)
+
+    def _look(self) -> None:
+        for agent in self._doorbell.workspace.registry.all().values():
+            if agent.may_be_human and not agent.removed:
+                waiting = self._doorbell.waiting_for(agent.id)
+                if waiting != self._waiting.get(agent.id, frozenset()):
+                    self._waiting[agent.id] = waiting
+                    self._wake(agent.id)
+
+    def _wake(self, agent_id: str) -> None:
+        if agent_id in self._bells:
+            self._bells[agent_id].wake()
+        else:
+            self._bells[agent_id] = _PersonsDoorbell(self._doorbell, agent_id, AGAIN, prepare=lambda: None)
+            self._bells[agent_id].start()
+
+
+class _PersonsDoorbell(DoorbellThread):
+    """Leaves a person to their own server while it lives."""
+
+    def _attempt(self, deferrals: int) -> tuple[timedelta | None, int]:
+        if self._doorbell.is_served(self._agent_id):
+            return TAKE_OVER_AFTER, 0
+        return super()._attempt(deferrals)
+
+    def _ring(self) -> tuple[Delivery | None, Due[Any]]:
+        return self._doorbell.ring_again(self._agent_id)
