@@ -20,7 +20,7 @@ from multi_agent_mcp.services.mail.outbox import Outbox, PreparedMessages
 from multi_agent_mcp.services.mail.sending import Messages, Sent
 from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.team.agents import Agents
-from multi_agent_mcp.services.validation import Draft, require_text
+from multi_agent_mcp.services.validation import Draft, require_text, require_words
 from multi_agent_mcp.store.codec.frontmatter import as_text, from_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
@@ -66,6 +66,7 @@ class Conversations:
         """
         if initiator.id == target.id:
             raise InvalidArguments("to_oneself")
+        require_words("initial_message", first_words)
         require_purpose(purpose)
         conversation = Conversation(
             id=conversation_id or new_id("cnv"),
@@ -124,6 +125,7 @@ class Conversations:
         conversation = self.get(conversation_id)
         other = conversation.other(sender.id)
         conversation.require_open()
+        require_words("content", draft.content)
         if draft.receiver_id not in (None, other):
             raise InvalidArguments(reason=f"the other participant of {conversation.id} is {other}")
         metadata = {key: value for key, value in draft.metadata.items() if key != ENDED}

@@ -31,6 +31,11 @@ class Assigned:
     sent: Sent
     waiting: bool
 
+    def as_answer(self) -> dict[str, Any]:
+        sent = self.sent.as_answer()
+        del sent["receiver_ids"]
+        return {"task_id": self.task.id, **sent, "waiting": self.waiting}
+
 
 @dataclass(eq=False)
 class Assignments:
