@@ -139,18 +139,18 @@ class Conversations:
         return self.outbox.put(intent.facts["letters"], again=intent.again)
 
     def end(self, actor: Agent, conversation_id: str, final_words: str | None = None) -> Conversation:
-        """Ends a conversation; the other side gets mail, with the final words if there are any."""
+        """Ends a conversation; the other side gets mail, with the final words if there are any. Without words it ends
+        for somebody whose other side was removed, too."""
         conversation = self.get(conversation_id)
         now = self.clock()
         ended = conversation.end(actor.id, now)
         require_text("final_message", final_words)
-        if final_words:
-            letters = self._letters(actor, conversation, Draft(content=final_words, metadata={ENDED: True}))
-        else:
-            letters = self.messages.compose(actor, self._end_notice(actor, ended))
-        facts = {"conversation_id": ended.id, "by": actor.id, "at": format_time(now), "letters": letters.facts}
+        letters = self._last_letters(actor, ended, final_words)
+        mail = letters.facts if letters is not None else None
+        facts = {"conversation_id": ended.id, "by": actor.id, "at": format_time(now), "letters": mail}
         _, stored = self.operations.run(END_CONVERSATION, facts)
-        self.messages.announced(letters, stored)
+        if letters is not None:
+            self.messages.announced(letters, stored)
         return ended
 
     def apply_end(self, intent: Intent) -> tuple[Conversation, list[Message]]:
@@ -241,6 +241,13 @@ class Conversations:
             metadata={**draft.metadata, "conversation_id": conversation.id},
         )
         return self.messages.compose(sender, addressed, conversation.id)
+
+    def _last_letters(self, actor: Agent, ended: Conversation, final_words: str | None) -> PreparedMessages | None:
+        if final_words:
+            return self._letters(actor, ended, Draft(content=final_words, metadata={ENDED: True}))
+        if ended.other(actor.id) not in self.agents.all():
+            return None
+        return self.messages.compose(actor, self._end_notice(actor, ended))
 
     def _end_notice(self, actor: Agent, ended: Conversation) -> Draft:
         return Draft(
