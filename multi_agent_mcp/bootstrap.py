@@ -23,6 +23,7 @@ from multi_agent_mcp.notify.people import PeopleDoorbells
 from multi_agent_mcp.services.answer_budget import AnswerBudget
 from multi_agent_mcp.services.chat.conversations import Conversations
 from multi_agent_mcp.services.chat.delegations import Delegations
+from multi_agent_mcp.services.chat.human import HumanConversations
 from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
 from multi_agent_mcp.services.doctor.doctor import Doctor
 from multi_agent_mcp.services.doctor.finding import CheckContext
@@ -146,7 +147,7 @@ class Services:
 
     @cached_property
     def owner_waits(self) -> OwnerWaits:
-        return OwnerWaits(self.workspace, self.clock)
+        return OwnerWaits(self.workspace, self.clock, self.audit)
 
     @cached_property
     def dashboard(self) -> Dashboard:
@@ -226,6 +227,10 @@ class Services:
     @cached_property
     def conversations(self) -> Conversations:
         return Conversations(self.workspace, self.agents, self.messages, self.outbox, self.operations, self.clock)
+
+    @cached_property
+    def human_conversations(self) -> HumanConversations:
+        return HumanConversations(self.workspace, self.agents, self.conversations, self.messages, self.mail_search)
 
     @cached_property
     def delegations(self) -> Delegations:

@@ -1,4 +1,4 @@
-"""`conversations` and `sessions`."""
+"""`conversations`, `conversation start`, `say`, `end` and `sessions`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ from typing import Annotated, Any
 import typer
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import indented, table, unverified
+from multi_agent_mcp.cli.output import delivery_lines, indented, table, text_of, unverified
 from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.services.validation import Draft, require_words
+
+app = typer.Typer(help="Conversations: start one, say something in it, end it.", no_args_is_help=True)
+
+ConversationId = Annotated[str, typer.Argument(metavar="CONVERSATION", help="Its id; `conversations` lists them.")]
+Words = Annotated[str, typer.Argument(metavar="TEXT", help="What you say; `-` reads standard input.")]
 
 
 @session_command()
@@ -45,6 +51,44 @@ def conversations(
         for record in records
     ]
     context.answer({"conversations": records}, table(head, rows))
+
+
+@app.command()
+@session_command(acting=True)
+def start(
+    context: SessionContext,
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Whom to talk to.")],
+    text: Words,
+    purpose: Annotated[str | None, typer.Option(help="What it is about.")] = None,
+    task: Annotated[str | None, typer.Option(metavar="TASK_ID", help="The task it belongs to.")] = None,
+) -> None:
+    """Start a conversation with an agent and ring it."""
+    conversation, sent = context.services.human_conversations.start(context.me, agent, text_of(text), purpose, task)
+    facts = {"conversation_id": conversation.id, "status": conversation.status, "task_id": conversation.task_id}
+    context.answer({**facts, **sent.as_answer()}, [conversation.id, *delivery_lines(sent)])
+
+
+@app.command()
+@session_command(acting=True)
+def say(context: SessionContext, conversation_id: ConversationId, text: Words) -> None:
+    """Say something in a conversation of yours."""
+    sent = context.services.conversations.say(context.me, conversation_id, Draft(content=text_of(text)))
+    context.answer({"conversation_id": conversation_id, **sent.as_answer()}, delivery_lines(sent))
+
+
+@app.command()
+@session_command(acting=True)
+def end(
+    context: SessionContext,
+    conversation_id: ConversationId,
+    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="Last words; `-` reads standard input.")] = None,
+) -> None:
+    """End a conversation of yours; the other side is told."""
+    words = None if text is None else text_of(text)
+    if words is not None:
+        require_words("TEXT", words)
+    ended = context.services.conversations.end(context.me, conversation_id, words)
+    context.answer({"conversation_id": ended.id, "status": ended.status}, [f"{ended.id} has ended"])
 
 
 @session_command()

@@ -1,4 +1,4 @@
-"""`send`, `read`, `unread`, `trace`: the human's own mail."""
+"""`send`, `reply`, `read`, `unread`, `trace`: the human's own mail."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import indented, print_error, print_line, table, unverified
-from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.cli.output import delivery_lines, indented, print_error, print_line, table, text_of, unverified
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.times import parse_time
@@ -25,30 +24,50 @@ EVERYBODY = "all"
 def send(
     context: SessionContext,
     receiver: Annotated[str, typer.Argument(metavar="RECEIVER", help="An agent's id, or `all` for a broadcast.")],
-    content: Annotated[str, typer.Argument(metavar="CONTENT", help="The message; `-` reads standard input.")],
+    content: Annotated[
+        str | None, typer.Argument(metavar="CONTENT", help="The message; `-` reads standard input.", show_default=False)
+    ] = None,
     type: Annotated[str, typer.Option(help=f"One of {', '.join(MESSAGE_TYPES)}.")] = "request",
     subject: Annotated[str, typer.Option(help="A subject line.")] = "",
     priority: Annotated[str, typer.Option(help=f"One of {', '.join(MESSAGE_PRIORITIES)}.")] = "normal",
     idempotency_key: Annotated[str | None, typer.Option(help="Repeating it sends nothing twice.")] = None,
+    conversation: Annotated[
+        str | None, typer.Option(metavar="ID", help="Say it in this conversation; RECEIVER may be left out.")
+    ] = None,
 ) -> None:
     """Send a message and ring its receiver."""
-    to_everybody = receiver == EVERYBODY and EVERYBODY not in context.services.agents.all()
+    to, words = (receiver, content) if content is not None else (None, receiver)
+    if to is None and conversation is None:
+        raise typer.BadParameter("CONTENT is missing")
+    to_everybody = to == EVERYBODY and EVERYBODY not in context.services.agents.all()
     draft = Draft(
-        content=sys.stdin.read() if content == "-" else content,
-        receiver_id=None if to_everybody else receiver,
+        content=text_of(words),
+        receiver_id=None if to_everybody else to,
         message_type=type,
         subject=subject,
         priority=priority,
         idempotency_key=idempotency_key,
     )
-    sent = context.services.messages.send(context.me, draft)
-    answer = {
-        "message_id": sent.message_id,
-        "receiver_ids": sent.receiver_ids,
-        "delivery": {agent_id: delivery.as_answer() for agent_id, delivery in sent.delivery.items()},
-    }
-    lines = [f"{agent_id}: {_delivery(delivery)}" for agent_id, delivery in sent.delivery.items()]
-    context.answer(answer, [sent.message_id, *lines])
+    services = context.services
+    if conversation is not None:
+        sent = services.conversations.say(context.me, conversation, draft)
+    else:
+        sent = services.messages.send(context.me, draft)
+    context.answer(sent.as_answer(), delivery_lines(sent))
+
+
+@session_command(acting=True)
+def reply(
+    context: SessionContext,
+    message_id: Annotated[
+        str, typer.Argument(metavar="MESSAGE_ID", help="A message to you; the first 8 digits do if no other has them.")
+    ],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The answer; `-` reads standard input.")],
+) -> None:
+    """Answer a message: in its conversation if it has one, else as mail to its sender."""
+    sent, conversation = context.services.human_conversations.reply(context.me, message_id, text_of(text))
+    where = conversation.id if conversation is not None else None
+    context.answer({**sent.as_answer(), "conversation_id": where}, delivery_lines(sent))
 
 
 @session_command(acting=True)
@@ -105,21 +124,23 @@ def trace(context: SessionContext, message_id: Annotated[str, typer.Argument(met
     context.answer({"message_id": message_id, "copies": traces}, _trace_lines(traces))
 
 
-def _delivery(delivery: Delivery) -> str:
-    return delivery.state if delivery.reason is None else f"{delivery.state} ({delivery.reason})"
-
-
 def _message_lines(answer: dict[str, Any]) -> Iterator[str]:
     for message in answer["messages"]:
         parties = f"{display_id(message['sender_id'])}{unverified(message)} → {display_id(message['receiver_id'])}"
         yield f"── {message['created_at']}  {parties}  {one_line(message['id'])}"
-        yield "   " + one_line(f"{message['message_type']}, {message['priority']}: {message['subject']}")
+        yield "   " + one_line(f"{_kind(message)}, {message['priority']}: {message['subject']}")
         yield ""
         yield from indented(message["content"])
         yield ""
     yield f"{answer['count']} messages, {answer['unread_remaining']} unread left"
     if "how_to_continue" in answer:
         yield answer["how_to_continue"]
+
+
+def _kind(message: dict[str, Any]) -> str:
+    """The message's type; of a conversation also which one, because `say` asks for it."""
+    conversation_id = message["metadata"].get("conversation_id")
+    return f"{message['message_type']} {conversation_id}" if conversation_id else str(message["message_type"])
 
 
 def _trace_lines(traces: list[dict[str, Any]]) -> Iterator[str]:

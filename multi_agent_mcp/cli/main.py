@@ -63,12 +63,22 @@ UNPARSED = {"allow_extra_args": True, "ignore_unknown_options": True}
 app.command()(init.init)
 app.add_typer(agents.app, name="agent")
 app.command("serve", help=serve.HELP, add_help_option=False, context_settings=UNPARSED)(_serve)
-for command in (mail.send, mail.read, mail.unread, mail.trace, team.up, team.down, team.supervise):
+for command in (mail.send, mail.reply, mail.read, mail.unread, mail.trace, team.up, team.down, team.supervise):
     app.command()(command)
-for command in (conversations.conversations, conversations.sessions, web.web, doctor.doctor, doctor.prune):
+app.add_typer(conversations.app, name="conversation")
+for command in (
+    conversations.conversations,
+    conversations.say,
+    conversations.end,
+    conversations.sessions,
+    web.web,
+    doctor.doctor,
+    doctor.prune,
+):
     app.command()(command)
 app.add_typer(tasks.app, name="task")
-for command in (tasks.interrupt, tasks.log, timeline.timeline, watch):
+app.command("send-task")(tasks.send_task)
+for command in (tasks.unlock, tasks.interrupt, tasks.log, timeline.timeline, watch):
     app.command()(command)
 app.command("host-config")(host_config.host_config)
 app.command("hook", help=hook.HELP, add_help_option=False, context_settings=UNPARSED)(_hook)

@@ -6,10 +6,13 @@ import codecs
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.sanitize import one_line, sanitize
 from multi_agent_mcp.domain.text_width import columns
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.services.mail.sending import Sent
 
 
 def print_json(answer: Any) -> None:
@@ -26,6 +29,19 @@ def print_line(line: str = "") -> None:
 def print_error(line: str) -> None:
     """One line on standard error."""
     sys.stderr.write(f"multi-agent-mcp: {one_line(line)}\n")
+
+
+def text_of(argument: str) -> str:
+    """The text that an argument stands for: itself, or for `-` what standard input holds."""
+    return sys.stdin.read() if argument == "-" else argument
+
+
+def delivery_lines(sent: Sent) -> Iterator[str]:
+    """The message's id, then how far it got with each receiver."""
+    yield sent.message_id
+    for agent_id, delivery in sent.delivery.items():
+        reason = "" if delivery.reason is None else f" ({delivery.reason})"
+        yield f"{agent_id}: {delivery.state}{reason}"
 
 
 def unverified(message: Mapping[str, Any]) -> str:

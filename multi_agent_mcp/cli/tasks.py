@@ -1,4 +1,4 @@
-"""`task add|list|show|status|assign|approve`, `interrupt`, `log`."""
+"""`task add|list|show|status|assign|approve`, `send-task`, `unlock`, `interrupt`, `log`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import indented, table
+from multi_agent_mcp.cli.output import delivery_lines, indented, table, text_of
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.sanitize import display_id, one_line
@@ -130,6 +130,35 @@ def approve(
     context.answer(
         {"task_id": task.id, "approval_status": task.approval_status}, [f"{task.id}: {task.approval_status}"]
     )
+
+
+@session_command(acting=True)
+def send_task(
+    context: SessionContext,
+    agent: Annotated[str, typer.Argument(metavar="AGENT")],
+    title: Annotated[str, typer.Argument(metavar="TITLE")],
+    content: Annotated[str, typer.Argument(metavar="CONTENT", help="What is to be done; `-` reads standard input.")],
+    priority: Annotated[str, typer.Option(help=f"One of {', '.join(TASK_PRIORITIES)}.")] = "medium",
+) -> None:
+    """Give an agent a task by mail. An Owner who gives one to an Admin then waits for its answer."""
+    services = context.services
+    services.owner_waits.require_allowed(context.me, "send_task")
+    assigned = services.assignments.send(context.me, agent, title, text_of(content), priority)
+    waits = [f"{context.me.id} now waits for {agent}; `unlock` ends the wait"] if assigned.waiting else []
+    context.answer(assigned.as_answer(), [assigned.task.id, *delivery_lines(assigned.sent), *waits])
+
+
+@session_command(acting=True)
+def unlock(
+    context: SessionContext,
+    reason: Annotated[str | None, typer.Option(help="Why; written to the audit log.")] = None,
+) -> None:
+    """End the Owner's wait without an answer."""
+    waits = context.services.owner_waits
+    wait = waits.of(context.me.id)
+    answer = waits.unlock(context.me, context.me, reason)
+    awaited = f"no longer waits for {wait.admin_id} ({wait.task_id})" if wait is not None else "was not waiting"
+    context.answer(answer, [one_line(f"{context.me.id} {awaited}")])
 
 
 @session_command(acting=True)

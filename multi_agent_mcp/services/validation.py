@@ -49,6 +49,12 @@ def require_text(name: str, value: str | None) -> None:
         raise InvalidArguments("bad_text", name=name) from error
 
 
+def require_words(name: str, value: str) -> None:
+    """Raises `InvalidArguments` for text that says nothing."""
+    if not value.strip():
+        raise InvalidArguments("no_words", name=name)
+
+
 def as_json(name: str, value: Any) -> str:
     """The value as JSON text, as it will be shown; raises `InvalidArguments` for what JSON or UTF-8 cannot hold."""
     try:

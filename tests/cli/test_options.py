@@ -13,7 +13,11 @@ from multi_agent_mcp.cli.main import app
 from tests.cli.conftest import Ask, Run
 
 SHARED = ["root", "session", "acting", "as_json"]
-ACTING = {"send", "read", "unread", "web", "task add", "task status", "task assign", "task approve", "interrupt"}
+ACTING = {
+    *("send", "reply", "read", "unread", "web", "send-task", "unlock", "interrupt"),
+    *("task add", "task status", "task assign", "task approve"),
+    *("say", "end", "conversation start", "conversation say", "conversation end"),
+}
 WITHOUT_JSON = {"supervise"}
 WITHOUT_SESSION = {"serve", "hook", "demo", "init"}
 

@@ -576,6 +576,46 @@ async def test_conversations_are_listed_and_shown_on_the_command_line(team: Team
     assert team.run("conversations", "cnv_000000000000", "--json").json["error"] == "conversation_not_found"
 
 
+async def test_a_person_answers_an_agents_question_at_the_command_line_and_ends_the_conversation(team: Team) -> None:
+    task = new_task(team, assignee_id="admin", by="owner")
+    services = team.services
+    services.task_changes.start(services.agents.get("admin"), task.id)
+    async with (
+        team.server("admin", "--purpose", "task") as task_session,
+        team.server("admin", "--purpose", "chat") as chat,
+    ):
+        await task_session.call("delegate_to_chat_session", target_agent_id="owner", purpose="storage")
+        started = await chat.call("start_conversation", target_agent_id="owner", initial_message="Which database?")
+        talk = started["conversation_id"]
+
+        async def seen() -> tuple[str, list[tuple[str, str]]]:
+            (shown,) = (await task_session.call("get_task_conversations"))["conversations"]
+            assert (shown["conversation_id"], shown["message_count"]) == (talk, len(shown["messages"]))
+            return shown["status"], [(message["sender_id"], message["content"]) for message in shown["messages"]]
+
+        assert await seen() == ("pending", [("admin", "Which database?")])
+        (question,) = team.ask("read")["messages"]
+        assert (await seen())[0] == "active"
+        team.ask("reply", question["id"], "Postgres.")
+        assert await seen() == ("active", [("admin", "Which database?"), ("owner", "Postgres.")])
+        shown = await task_session.call("get_conversation_messages", conversation_id=talk)
+        assert not any("verified" in message for message in shown["messages"])
+        (answer,) = (await chat.call("read_messages"))["messages"]
+        assert answer["metadata"] == {"conversation_id": talk, "in_reply_to": question["id"]}
+        team.ask("end", talk, "Good luck.")
+        assert (await seen())[0] == "ended"
+        assert await chat.refused("end_conversation", conversation_id=talk) == "conversation_not_active"
+
+
+async def test_a_task_sent_at_the_command_line_makes_the_owners_server_wait_until_unlocked(team: Team) -> None:
+    async with team.server("owner") as owner:
+        sent = team.ask("send-task", "admin", "Build", "the house")
+        assert sent["waiting"] is True
+        assert await owner.refused("get_dashboard") == "owner_waiting"
+        assert team.ask("unlock")["waiting_before"] is True
+        assert (await owner.call("get_dashboard"))["dashboard"]["tasks"][0]["task_id"] == sent["task_id"]
+
+
 @pytest.mark.tmux
 async def test_words_of_a_conversation_ring_in_the_chat_sessions_pane_other_mail_in_the_task_sessions(
     team: Team, terminal: Terminal

@@ -483,7 +483,7 @@ def test_a_shell_is_shown_its_completion_and_completes_commands(team: Team) -> N
     shown = run(["bash", "-c", script], env=team.env, cwd=team.base)
     assert shown.code == 0
     assert "complete" in shown.stdout
-    asked = {"_MULTI_AGENT_MCP_COMPLETE": "complete_bash", "COMP_WORDS": "multi-agent-mcp un", "COMP_CWORD": "1"}
+    asked = {"_MULTI_AGENT_MCP_COMPLETE": "complete_bash", "COMP_WORDS": "multi-agent-mcp unr", "COMP_CWORD": "1"}
     command = Path(COMMAND[0]).parent / "multi-agent-mcp"
     if command.exists():
         completed = run([command], env={**team.env, **asked}, cwd=team.base)

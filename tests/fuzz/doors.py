@@ -49,7 +49,10 @@ def tools(where: tuple[str, str], told: list[tuple[str, dict[str, Any]]]) -> Non
     assert [item for item in context(root).doctor(lambda _: None).examine() if item.level == "problem"] == []
 
 
-FIELDS = "title description priority assignee_id status reason approve content receiver_id action task_id subject more"
+FIELDS = (
+    "title description priority assignee_id status reason approve content receiver_id action task_id subject more "
+    "target_agent_id purpose final_message idempotency_key"
+)
 BODIES = st.dictionaries(
     st.sampled_from(FIELDS.split()),
     st.one_of(TEXT, IDS, SURROGATES, JSON, st.sampled_from(["todo", "blocked", "pause", "high", "urgent", "request"])),

@@ -94,6 +94,12 @@ def test_a_move_that_is_not_allowed_says_why_and_changes_nothing(team: Team, vis
         ("/messages", {"content": "x", "receiver_id": "nobody"}, 404, "agent_not_found"),
         ("/messages", {"content": "x" * (1 << 20) + "x", "receiver_id": "admin"}, 413, "content_too_large"),
         ("/messages/00000000-0000-4000-8000-000000000000/read", {}, 404, "message_not_found"),
+        ("/messages/00000000-0000-4000-8000-000000000000/reply", {"content": "x"}, 404, "message_not_found"),
+        ("/conversations", {"target_agent_id": "admin"}, 400, "invalid_arguments"),
+        ("/conversations", {"target_agent_id": "admin", "content": " "}, 400, "invalid_arguments"),
+        ("/conversations", {"target_agent_id": "nobody", "content": "x"}, 404, "agent_not_found"),
+        ("/conversations/cnv_000000000000/messages", {"content": "x"}, 404, "conversation_not_found"),
+        ("/conversations/nonsense/end", {}, 400, "invalid_id"),
     ],
 )
 def test_what_is_refused_has_a_status_and_a_code(
@@ -287,6 +293,42 @@ def test_a_conversation_is_shown_with_what_it_belongs_to(team: Team, visitor: Vi
     shown = visitor.see(f"/conversations/{conversation.id}")
     assert [message["content"]["html"] for message in shown["messages"]] == ["<p>しりとり</p>\n", "<p>りんご</p>\n"]
     assert shown["task"]["task_id"] == task_id
+
+
+def test_the_owner_takes_part_in_their_own_conversations_only(team: Team, visitor: Visitor) -> None:
+    services = team.services
+    admin, one, other = (services.agents.get(name) for name in ("admin", "worker-a", "worker-b"))
+    talk, asked = services.conversations.begin(admin, services.agents.owner(), "Which database?")
+    assert visitor.see(f"/conversations/{talk.id}")["unread"] == [asked.message_id]
+    assert visitor.see(f"/messages/{asked.message_id}")["conversation"]["status"] == "pending"
+    reply = {"content": "Postgres.", "idempotency_key": "k"}
+    answered = visitor.act(f"/messages/{asked.message_id}/reply", reply)
+    assert answered["conversation_id"] == talk.id
+    assert visitor.act(f"/messages/{asked.message_id}/reply", reply)["message_id"] == answered["message_id"]
+    visitor.act(f"/conversations/{talk.id}/messages", {"content": "17, please."})
+    visitor.act(f"/messages/{asked.message_id}/read", {})
+    shown = visitor.see(f"/conversations/{talk.id}")
+    assert (shown["conversation"]["status"], shown["total"], shown["unread"]) == ("active", 3, [])
+    assert visitor.act(f"/conversations/{talk.id}/end", {})["conversation"]["ended_by"] == "owner"
+    late = {"content": "One more thing."}
+    assert visitor.refused(f"/conversations/{talk.id}/messages", late) == (409, "conversation_not_active")
+
+    theirs, said = services.conversations.begin(one, other, "りんご")
+    assert visitor.see(f"/conversations/{theirs.id}")["unread"] == []
+    assert visitor.refused(f"/conversations/{theirs.id}/messages", late) == (403, "not_participant")
+    assert visitor.refused(f"/conversations/{theirs.id}/end", {}) == (403, "not_participant")
+    assert visitor.refused(f"/messages/{said.message_id}/reply", late) == (403, "unauthorized")
+
+
+def test_a_copy_that_was_put_into_a_conversation_by_hand_marks_no_mail_read(team: Team, visitor: Visitor) -> None:
+    services = team.services
+    talk, _ = services.conversations.begin(services.agents.owner(), services.agents.get("admin"), "hello")
+    team.post("owner", "urgent")
+    (letter,) = visitor.see("/messages")["messages"]
+    header = f"id: {letter['id']}\nsender_id: admin\nreceiver_id: owner\nmetadata: {{conversation_id: {talk.id}}}"
+    team.drop(team.path / "conversations" / talk.id / "20300101_000000_00000000.md", f"---\n{header}\n---\n\nnothing")
+    shown = visitor.see(f"/conversations/{talk.id}")
+    assert (shown["total"], shown["unread"]) == (2, [])
 
 
 def test_a_long_conversation_comes_as_far_as_a_page_can_draw_it_and_the_rest_on_demand(

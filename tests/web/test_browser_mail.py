@@ -92,11 +92,72 @@ def test_a_message_is_read_and_answered_and_the_title_counts(team: Team, person:
     expect(person.page).to_have_title(person.words("page.messages") + " · demo")
     expect(person.page.locator("#badge-messages")).to_be_hidden()
     assert team.unread("owner") == []
+    box = person.page.locator(".answer textarea")
+    box.fill("Postgres.")
+    team.post("owner", "Never mind?")
+    expect(person.page.locator(".rows li")).to_have_count(2)
+    expect(box).to_have_value("Postgres.")
     person.button("messages.reply").click()
-    expect(person.page.locator("dialog [name=receiver_id]")).to_have_value("admin")
-    person.answer(content="Postgres.")
+    expect(box).to_have_value("")
     (answer,) = wait_until(lambda: team.mailbox("admin"), "the answer")
-    assert (answer.content, answer.message_type) == ("Postgres.", "response")
+    assert (answer.content, answer.message_type, answer.subject) == ("Postgres.", "response", "")
+    box.fill("Postgres.")
+    box.press("Control+Enter")
+    wait_until(lambda: len(team.mailbox("admin")) == 2, "the same words again are another message")
+
+
+def test_what_is_not_sent_yet_stays_while_something_else_is_read(team: Team, person: Person) -> None:
+    for text in ("one", "two"):
+        team.post("owner", text)
+    person.visit("messages")
+    rows, box = person.page.locator(".rows a"), person.page.locator(".answer textarea")
+    rows.first.click()
+    expect(person.page.locator(".chosen .words")).to_have_text("two")
+    box.fill("half a sen")
+    rows.last.click()
+    expect(person.page.locator(".chosen .words")).to_have_text("one")
+    expect(box).to_have_value("")
+    rows.first.click()
+    expect(box).to_have_value("half a sen")
+
+
+def test_a_person_starts_a_conversation_says_something_and_ends_it(team: Team, person: Person) -> None:
+    services = team.services
+    (task,) = services.task_creation.create(services.agents.owner(), [NewTask(title="Dig", assignee_id="worker-a")])
+    person.visit("conversations")
+    person.button("conversations.start").click()
+    person.answer(target_agent_id="worker-a", purpose="depth", task_id=task.id, content="How *deep*?")
+    expect(person.page.locator(".bubble em")).to_have_text("deep")
+    (talk,) = services.conversations.all()
+    assert (talk.initiator_id, talk.task_id, talk.status) == ("owner", task.id, "pending")
+    services.conversations.say(services.agents.get("worker-a"), talk.id, Draft(content="Two metres."))
+    expect(person.page.locator(".bubble").last).to_have_text("Two metres.")
+    wait_until(lambda: not team.unread("owner"), "what is shown has been read")
+    person.page.locator(".answer textarea").fill("Enough.")
+    person.button("conversations.say").click()
+    expect(person.page.locator(".bubble").last).to_have_text("Enough.")
+    person.button("conversations.end").click()
+    person.answer(final_message="Thanks.")
+    expect(person.page.locator(".chosen .chip").first).to_have_text(person.words("conversations.ended"))
+    expect(person.page.locator(".answer")).to_have_count(0)
+    assert [message.content for message in team.mailbox("worker-a")] == ["How *deep*?", "Enough.", "Thanks."]
+
+
+def test_showing_an_agents_first_words_makes_its_conversation_active(team: Team, person: Person) -> None:
+    services = team.services
+    talk, _ = services.conversations.begin(services.agents.get("admin"), services.agents.owner(), "Which database?")
+    person.visit("conversations", f"#{talk.id}")
+    expect(person.page.locator(".chosen .chip").first).to_have_text(person.words("conversations.active"))
+    assert team.unread("owner") == []
+    person.visit("messages")
+    person.page.locator(".rows a").click()
+    person.page.locator(".answer textarea").fill("Postgres.")
+    person.button("messages.reply").click()
+    (answer,) = wait_until(lambda: team.mailbox("admin"), "the answer")
+    assert (answer.message_type, answer.metadata["conversation_id"]) == ("conversation", talk.id)
+    services.conversations.end(services.agents.get("admin"), talk.id)
+    expect(person.page.locator(".chosen")).to_contain_text(person.words("messages.conversation_over"))
+    expect(person.page.locator(".answer")).to_have_count(0)
 
 
 def test_somebody_elses_mail_is_looked_at_and_stays_unread(team: Team, person: Person) -> None:

@@ -43,11 +43,7 @@ def send_message(
         sent = call.services.conversations.say(call.me, conversation_id, draft)
     else:
         sent = call.services.messages.send(call.me, draft)
-    return {
-        "message_id": sent.message_id,
-        "receiver_ids": sent.receiver_ids,
-        "delivery": {agent_id: delivery.as_answer() for agent_id, delivery in sent.delivery.items()},
-    }
+    return sent.as_answer()
 
 
 def read_messages(
@@ -96,10 +92,7 @@ def get_message_status(call: Call, message_id: str) -> Answer:
 
 def unlock_owner_wait(call: Call, reason: str | None = None) -> Answer:
     """Emergency only: stop waiting for the Admin's answer."""
-    require_text("reason", reason)
-    released = call.services.owner_waits.release(call.me.id)
-    call.services.audit("unlock_owner_wait", agent_id=call.me.id, reason=reason, released=released)
-    return {"owner_id": call.me.id, "waiting_before": released, "waiting_after": False}
+    return call.services.owner_waits.unlock(call.me, call.me, reason)
 
 
 def _require_own(call: Call, agent_id: str | None) -> None:

@@ -32,13 +32,7 @@ def send_task(
 ) -> Answer:
     """Give a task to an agent below you. An Owner then waits: do not poll, an [IPC] line announces the answer."""
     wanted = "medium" if priority == "normal" else priority
-    assigned = call.services.assignments.send(call.me, agent_id, title, content, wanted)
-    return {
-        "task_id": assigned.task.id,
-        "message_id": assigned.sent.message_id,
-        "waiting": assigned.waiting,
-        "delivery": {agent: delivery.as_answer() for agent, delivery in assigned.sent.delivery.items()},
-    }
+    return call.services.assignments.send(call.me, agent_id, title, content, wanted).as_answer()
 
 
 def report_task_progress(

@@ -20,7 +20,7 @@ from multi_agent_mcp.services.mail.outbox import Outbox, PreparedMessages
 from multi_agent_mcp.services.mail.sending import Messages, Sent
 from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.team.agents import Agents
-from multi_agent_mcp.services.validation import Draft, require_text
+from multi_agent_mcp.services.validation import Draft, require_text, require_words
 from multi_agent_mcp.store.codec.frontmatter import as_text, from_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
@@ -66,6 +66,7 @@ class Conversations:
         """
         if initiator.id == target.id:
             raise InvalidArguments("to_oneself")
+        require_words("initial_message", first_words)
         require_purpose(purpose)
         conversation = Conversation(
             id=conversation_id or new_id("cnv"),
@@ -124,6 +125,7 @@ class Conversations:
         conversation = self.get(conversation_id)
         other = conversation.other(sender.id)
         conversation.require_open()
+        require_words("content", draft.content)
         if draft.receiver_id not in (None, other):
             raise InvalidArguments(reason=f"the other participant of {conversation.id} is {other}")
         metadata = {key: value for key, value in draft.metadata.items() if key != ENDED}
@@ -137,18 +139,18 @@ class Conversations:
         return self.outbox.put(intent.facts["letters"], again=intent.again)
 
     def end(self, actor: Agent, conversation_id: str, final_words: str | None = None) -> Conversation:
-        """Ends a conversation; the other side gets mail, with the final words if there are any."""
+        """Ends a conversation; the other side gets mail, with the final words if there are any. Without words it ends
+        for somebody whose other side was removed, too."""
         conversation = self.get(conversation_id)
         now = self.clock()
         ended = conversation.end(actor.id, now)
         require_text("final_message", final_words)
-        if final_words:
-            letters = self._letters(actor, conversation, Draft(content=final_words, metadata={ENDED: True}))
-        else:
-            letters = self.messages.compose(actor, self._end_notice(actor, ended))
-        facts = {"conversation_id": ended.id, "by": actor.id, "at": format_time(now), "letters": letters.facts}
+        letters = self._last_letters(actor, ended, final_words)
+        mail = letters.facts if letters is not None else None
+        facts = {"conversation_id": ended.id, "by": actor.id, "at": format_time(now), "letters": mail}
         _, stored = self.operations.run(END_CONVERSATION, facts)
-        self.messages.announced(letters, stored)
+        if letters is not None:
+            self.messages.announced(letters, stored)
         return ended
 
     def apply_end(self, intent: Intent) -> tuple[Conversation, list[Message]]:
@@ -239,6 +241,13 @@ class Conversations:
             metadata={**draft.metadata, "conversation_id": conversation.id},
         )
         return self.messages.compose(sender, addressed, conversation.id)
+
+    def _last_letters(self, actor: Agent, ended: Conversation, final_words: str | None) -> PreparedMessages | None:
+        if final_words:
+            return self._letters(actor, ended, Draft(content=final_words, metadata={ENDED: True}))
+        if ended.other(actor.id) not in self.agents.all():
+            return None
+        return self.messages.compose(actor, self._end_notice(actor, ended))
 
     def _end_notice(self, actor: Agent, ended: Conversation) -> Draft:
         return Draft(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from multi_agent_mcp.config import Limits
 from multi_agent_mcp.domain.agent import Agent
@@ -40,6 +40,10 @@ class Sent:
     @property
     def receiver_ids(self) -> list[str]:
         return list(self.delivery)
+
+    def as_answer(self) -> dict[str, Any]:
+        delivery = {agent_id: outcome.as_answer() for agent_id, outcome in self.delivery.items()}
+        return {"message_id": self.message_id, "receiver_ids": self.receiver_ids, "delivery": delivery}
 
 
 @dataclass(eq=False)

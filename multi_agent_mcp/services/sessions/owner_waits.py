@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.times import stamp
-from multi_agent_mcp.errors import OwnerWaiting, PollingBlocked, Refusal
+from multi_agent_mcp.errors import InvalidArguments, OwnerWaiting, PollingBlocked, Refusal
+from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.store.workspace import Workspace
 
 ALLOWED_WHILE_WAITING = frozenset(
@@ -24,9 +26,10 @@ EMPTY_CHECKS_ALLOWED = 1
 class OwnerWaits:
     """Sets, shows and releases the wait-locks of a session's owners. Released locks are kept in the archive."""
 
-    def __init__(self, workspace: Workspace, clock: Callable[[], datetime]) -> None:
+    def __init__(self, workspace: Workspace, clock: Callable[[], datetime], audit: Callable[..., None]) -> None:
         self.workspace = workspace
         self.clock = clock
+        self._audit = audit
         self.standing = workspace.owner_waits
         self._archive = workspace.released_waits
 
@@ -74,6 +77,15 @@ class OwnerWaits:
             return False
         answers = [message.id for message in messages if self._answers(wait, message.sender_id, agents)]
         return bool(answers) and self.release(reader.id, by=answers[0])
+
+    def unlock(self, actor: Agent, owner: Agent, reason: str | None = None) -> dict[str, Any]:
+        """Takes the lock away by hand, for emergencies, with a line in the audit log. Returns whether there was one."""
+        require_text("reason", reason)
+        if owner.role != "owner":
+            raise InvalidArguments("waits_for_nobody", agent_id=owner.id)
+        released = self.release(owner.id)
+        self._audit("unlock_owner_wait", agent_id=actor.id, owner_id=owner.id, reason=reason, released=released)
+        return {"owner_id": owner.id, "waiting_before": released, "waiting_after": False}
 
     def release(self, owner_id: str, by: str | None = None) -> bool:
         """Moves the lock to the archive, naming the message that released it. Returns whether there was one."""

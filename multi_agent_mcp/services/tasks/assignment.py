@@ -12,7 +12,7 @@ from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
+from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, Unauthorized
 from multi_agent_mcp.services.mail.sending import Messages, Sent
 from multi_agent_mcp.services.operations import Operations
 from multi_agent_mcp.services.tasks.creation import SEND_TASK, NewTask, make_task
@@ -22,6 +22,7 @@ from multi_agent_mcp.store.codec.frontmatter import as_text
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
+LEADERS = ("owner", "admin")
 _MESSAGE_PRIORITY = {"low": "low", "medium": "normal", "high": "high", "urgent": "urgent"}
 
 
@@ -30,6 +31,11 @@ class Assigned:
     task: Task
     sent: Sent
     waiting: bool
+
+    def as_answer(self) -> dict[str, Any]:
+        sent = self.sent.as_answer()
+        del sent["receiver_ids"]
+        return {"task_id": self.task.id, **sent, "waiting": self.waiting}
 
 
 @dataclass(eq=False)
@@ -46,6 +52,8 @@ class Assignments:
     def send(self, sender: Agent, agent_id: str, title: str, content: str, priority: str = "medium") -> Assigned:
         """`send_task`: a task in `todo` for the agent, a `task_assign` message, and, from an Owner to an Admin, the
         wait-lock. Fails as a whole: when the message cannot be stored there is no task either."""
+        if sender.role not in LEADERS:
+            raise Unauthorized("role_not_allowed", tool="send_task", role=sender.role, allowed=", ".join(LEADERS))
         assignee = self.agents.get(agent_id)
         if assignee.id == sender.id:
             raise InvalidArguments("to_oneself")

@@ -102,6 +102,12 @@ class Reading:
         """How many messages wait; the mailbox's directory is looked at, its files only if they changed."""
         return len(self.workspace.mailbox(agent_id).unread())
 
+    def unread_among(self, agent_id: str, spoken: Iterable[Message]) -> list[str]:
+        """The ids of those messages of a conversation that wait unread in the agent's mailbox. A copy that does not
+        verify stands for none: its content may be another's."""
+        waiting = {message.id for _, message in self.workspace.mailbox(agent_id).unread()}
+        return [item.id for item in spoken if item.id in waiting and self.conversations.of_mail(agent_id, item)]
+
     def newly_quarantined(self, agent_id: str) -> int:
         """How many files of the mailbox were set aside since this was asked last."""
         return self.workspace.mailbox(agent_id).hot.quarantine.take_news()

@@ -6,7 +6,6 @@ from typing import Any
 
 from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.session import AgentSession
-from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.overview.snapshot import AgentRow
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.web.request import ApiRequest
@@ -32,10 +31,8 @@ def interrupt(call: ApiRequest) -> dict[str, Any]:
 
 def release(call: ApiRequest) -> dict[str, Any]:
     """Takes away an Owner's wait-lock."""
-    agent = call.services.agents.get(call.path["agent_id"])
-    if agent.role != "owner":
-        raise InvalidArguments(reason=f"{agent.id} is no owner and waits for nobody")
-    return {"owner_id": agent.id, "waiting_before": call.services.owner_waits.release(agent.id), "waiting_after": False}
+    owner = call.services.agents.get(call.path["agent_id"])
+    return call.services.owner_waits.unlock(call.me, owner, call.optional_text("reason"))
 
 
 def _agent(call: ApiRequest, row: AgentRow) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""Conversations between agents, with the delegation and the task they belong to."""
+"""Conversations, with the delegation and the task they belong to; the Owner takes part in their own."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from multi_agent_mcp.errors import MessageNotFound
+from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.web.request import ApiRequest
 from multi_agent_mcp.web.serializers import (
     conversation_head,
@@ -36,19 +37,46 @@ def page(call: ApiRequest) -> dict[str, Any]:
 
 
 def show(call: ApiRequest) -> dict[str, Any]:
-    """One conversation with its newest messages, oldest first, its delegation and its task."""
+    """One conversation with its newest messages, oldest first, which of them the Owner has not read, its delegation and
+    its task. Marks nothing read."""
     services = call.services
     conversation = services.conversations.get(call.path["conversation_id"])
     messages = services.conversations.messages_of(conversation.id)
+    shown = messages[-call.limit :]
     delegation = services.delegations.of(conversation)
     tasks = services.board.existing([conversation.task_id])
     return {
         "conversation": conversation_head(conversation),
-        "messages": messages_whole(messages[-call.limit :]),
+        "messages": messages_whole(shown),
         "total": len(messages),
+        "unread": services.reading.unread_among(call.me.id, shown),
         "context": shown_text(delegation.context) if delegation else None,
         "task": task_card(tasks[0]) if tasks else None,
     }
+
+
+def start(call: ApiRequest) -> dict[str, Any]:
+    """Starts a conversation as the Owner."""
+    conversation, sent = call.services.human_conversations.start(
+        call.me,
+        call.text("target_agent_id"),
+        call.text("content"),
+        call.optional_text("purpose"),
+        call.optional_text("task_id"),
+    )
+    return {"conversation": conversation_head(conversation), **sent.as_answer()}
+
+
+def say(call: ApiRequest) -> dict[str, Any]:
+    """Says something in a conversation of the Owner's."""
+    draft = Draft(content=call.text("content"), idempotency_key=call.optional_text("idempotency_key"))
+    return call.services.conversations.say(call.me, call.path["conversation_id"], draft).as_answer()
+
+
+def end(call: ApiRequest) -> dict[str, Any]:
+    """Ends a conversation of the Owner's; the other side is told."""
+    conversation_id, words = call.path["conversation_id"], call.optional_text("final_message")
+    return {"conversation": conversation_head(call.services.conversations.end(call.me, conversation_id, words))}
 
 
 def message(call: ApiRequest) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from multi_agent_mcp.errors import InvalidArguments, Unauthorized
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.web.request import ApiRequest
-from multi_agent_mcp.web.serializers import message_head, message_whole
+from multi_agent_mcp.web.serializers import conversation_head, message_head, message_whole
 
 BOXES = ("inbox", "sent", "all")
 
@@ -30,13 +30,15 @@ def page(call: ApiRequest) -> dict[str, Any]:
 
 
 def show(call: ApiRequest) -> dict[str, Any]:
-    """One message with its content, the verdict on its signature, and the delivery steps of each copy. Marks nothing
-    read."""
+    """One message with its content, the verdict on its signature, the delivery steps of each copy, and the conversation
+    that an answer to it goes into. Marks nothing read."""
     message = call.services.mail_search.get(call.path["message_id"])
     verdict = call.services.signatures.verdict(message)
+    conversation = call.services.conversations.of_mail(call.me.id, message)
     return {
         "message": message_whole(message) | {"signature": verdict},
         "copies": call.services.tracking.trace(message.id),
+        "conversation": conversation_head(conversation) if conversation else None,
     }
 
 
@@ -50,9 +52,15 @@ def send(call: ApiRequest) -> dict[str, Any]:
         priority=call.optional_text("priority") or "normal",
         idempotency_key=call.optional_text("idempotency_key"),
     )
-    sent = call.services.messages.send(call.me, draft)
-    delivery = {agent_id: outcome.as_answer() for agent_id, outcome in sent.delivery.items()}
-    return {"message_id": sent.message_id, "delivery": delivery}
+    return call.services.messages.send(call.me, draft).as_answer()
+
+
+def reply(call: ApiRequest) -> dict[str, Any]:
+    """Answers a message to the Owner: in its conversation if it has one, else as mail to its sender."""
+    sent, conversation = call.services.human_conversations.reply(
+        call.me, call.path["message_id"], call.text("content"), call.optional_text("idempotency_key")
+    )
+    return {**sent.as_answer(), "conversation_id": conversation.id if conversation else None}
 
 
 def mark_read(call: ApiRequest) -> dict[str, Any]:

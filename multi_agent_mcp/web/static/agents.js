@@ -54,7 +54,7 @@ function acts(agent) {
   if (agent.id === facts.me) return [mail];
   return [
     mail,
-    h("button", { type: "button", class: "ghost", "data-mark": "write", onclick: () => compose({ receiver_id: agent.id }) }, t("agents.write")),
+    h("button", { type: "button", class: "ghost", "data-mark": "write", onclick: () => compose(agent.id) }, t("agents.write")),
     agent.role !== "owner" && h("button", { type: "button", class: "ghost stop", "data-mark": "stop", onclick: () => stop(agent) }, icon("stop"), t("agents.stop")),
   ];
 }

@@ -1,9 +1,12 @@
-// Conversations between agents, live, with the delegation and the task they belong to.
+// Conversations, live, with the delegation and the task they belong to; the Owner takes part in their own.
 
-import { age, api, at, attempt, chip, face, h, prose, query, statusChip, t, visible, who } from "./core.js";
+import { age, api, at, attempt, chip, face, facts, h, prose, query, statusChip, t, visible, who } from "./core.js";
+import { ask } from "./dialogs.js";
+import { markRead } from "./frame.js";
 import { counted, keyed, MOST } from "./lists.js";
 import { watch } from "./live.js";
 import { choosing, row } from "./split.js";
+import { answerBox, converse } from "./writing.js";
 
 const PAGE = 50;
 const list = document.getElementById("conversations");
@@ -32,8 +35,8 @@ async function look() {
 
 // Messages already shown keep their nodes, so that a selection in them survives.
 async function show(id) {
-  const { conversation, messages, context, task } = await api(`/conversations/${id}${query({ limit: MOST })}`);
-  if (followed.id !== id) followed = { id, talk: h("ol", { class: "talk" }), words: new Map() };
+  const { conversation, messages, unread, context, task } = await api(`/conversations/${id}${query({ limit: MOST })}`);
+  if (followed.id !== id) followed = { id, talk: h("ol", { class: "talk" }), words: new Map(), seen: new Set() };
   for (const message of messages) {
     message.content ??= followed.words.get(message.id) ?? null; // newer ones have filled the answer since
     followed.words.set(message.id, message.content);
@@ -41,8 +44,12 @@ async function show(id) {
   keyed(followed.talk, messages, (message) => message.id, (message) => h("li", { class: message.sender_id === conversation.initiator_id ? "one" : "other" },
     h("div", { class: "by" }, who(message.sender_id), age(message.created_at)),
     h("div", { class: "bubble" }, message.content ? prose(message.content) : preview(id, message))));
+  see(messages.filter((message) => message.content && unread.includes(message.id)));
+  const open = conversation.status !== "ended" && [conversation.initiator_id, conversation.target_agent_id].includes(facts.me);
   return [
-    h("h2", null, h("bdi", null, purposeOf(conversation))),
+    h("div", { class: "acts" },
+      h("h2", { class: "grow" }, h("bdi", null, purposeOf(conversation))),
+      open && h("button", { type: "button", "data-mark": "end", onclick: () => end(id) }, t("conversations.end"))),
     h("p", { class: "between" }, who(conversation.initiator_id), " ↔ ", who(conversation.target_agent_id), " ", chip(`conversation-${conversation.status}`, t(`conversations.${conversation.status}`)),
       h("span", { class: "hint" }, at(conversation.started_at), conversation.ended_by && ` · ${t("conversations.ended_by", { agent: conversation.ended_by })}`)),
     (task || conversation.delegation_id) && h("dl", { class: "details" },
@@ -50,8 +57,21 @@ async function show(id) {
       conversation.delegation_id && h("div", null, h("dt", null, t("conversations.delegation")), h("dd", null, h("code", null, conversation.delegation_id)))),
     context && context.length > 0 && h("section", null, h("h3", null, t("conversations.context")), prose(context)),
     followed.talk,
+    answerBox(id, t("conversations.say"), open, (values) => api(`/conversations/${id}/messages`, values)),
   ];
 }
+
+// What is shown to the Owner has been read, each message once.
+function see(messages) {
+  for (const { id } of messages) {
+    if (!followed.seen.has(id)) markRead(id);
+    followed.seen.add(id);
+  }
+}
+
+const end = (id) => ask(t("conversations.end"), [
+  { name: "final_message", label: t("conversations.final_message"), kind: "long", rows: 3 },
+], t("conversations.end"), ({ final_message }) => api(`/conversations/${id}/end`, { final_message: final_message.trim() ? final_message : null }));
 
 // The beginning of a message whose content the answer had no room for; the rest is fetched on demand.
 function preview(conversation, message) {
@@ -67,5 +87,6 @@ function preview(conversation, message) {
 }
 
 more.addEventListener("click", () => { wanted += 100; again(); });
-const chosen = choosing(["conversations", "tasks"], show);
+document.getElementById("start").addEventListener("click", () => converse());
+const chosen = choosing(["conversations", "messages", "tasks"], show);
 const again = watch(["conversations"], look);

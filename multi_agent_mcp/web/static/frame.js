@@ -1,6 +1,6 @@
 // The frame of every page: its title, the badges, the connection light.
 
-import { api } from "./core.js";
+import { api, attempt } from "./core.js";
 import { watch } from "./live.js";
 
 const title = document.title;
@@ -12,11 +12,14 @@ async function frame() {
   badge("board", session.requests);
 }
 
-export function badge(page, number) {
+function badge(page, number) {
   const element = document.getElementById(`badge-${page}`);
   element.textContent = number > 99 ? "99+" : number;
   element.hidden = !number;
 }
+
+// The Owner has seen a message of their own.
+export const markRead = (id) => attempt(async () => badge("messages", (await api(`/messages/${id}/read`, {})).unread));
 
 document.getElementById("theme").addEventListener("click", () => {
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;

@@ -1,11 +1,11 @@
 // Everybody's mail, newest first; the Owner's own is read and answered here.
 
-import { age, api, at, attempt, chip, face, facts, h, prose, query, t, visible, who } from "./core.js";
-import { badge } from "./frame.js";
+import { age, api, at, chip, face, facts, h, prose, query, t, visible, who } from "./core.js";
+import { markRead } from "./frame.js";
 import { keyed, MOST } from "./lists.js";
 import { watch } from "./live.js";
 import { choosing, row } from "./split.js";
-import { compose } from "./writing.js";
+import { answerBox, compose } from "./writing.js";
 
 const PAGE = 50;
 const THREAD = 20;
@@ -61,20 +61,20 @@ function letterRow(letter) {
 // ---- one message, its delivery, and the thread of its two agents
 
 async function show(id) {
-  const { message, copies } = await api(`/messages/${id}`);
+  const { message, copies, conversation } = await api(`/messages/${id}`);
   const said = await betweenThem(message);
-  if (message.receiver_id === facts.me && !message.read_at) markRead(message);
+  if (message.receiver_id === facts.me && !message.read_at) markRead(message.id);
   if (opened.id !== id) opened = { id, words: h("div", { class: "words" }, prose(message.content)) }; // it never changes
-  const subject = visible(message.subject);
+  const over = conversation?.status === "ended";
   return [
-    h("div", { class: "acts" },
-      h("h2", { class: "grow" }, h("bdi", null, subject || t("messages.no_subject"))),
-      message.sender_id !== facts.me && h("button", { type: "button", class: "primary", "data-mark": "reply", onclick: () => compose({ receiver_id: message.sender_id, subject: t("messages.quote", { subject }).slice(0, 500), message_type: "response" }) }, t("messages.reply"))),
+    h("h2", null, h("bdi", null, visible(message.subject) || t("messages.no_subject"))),
     h("p", { class: "between" }, who(message.sender_id), " → ", who(message.receiver_id), " ", chip("kind", message.message_type),
       ["urgent", "high"].includes(message.priority) && chip(`priority-${message.priority}`, t(`priority.${message.priority}`)),
       message.signature !== "signed" && chip(`signature-${message.signature}`, t(`messages.signature.${message.signature}`)), h("span", { class: "hint" }, at(message.created_at))),
     references(message),
     opened.words,
+    over && h("p", { class: "hint" }, t("messages.conversation_over")),
+    message.receiver_id === facts.me && answerBox(id, t("messages.reply"), !over, (values) => api(`/messages/${id}/reply`, values)),
     h("h3", null, t("messages.steps")),
     ...copies.filter((copy) => copy.id === message.id || copies.length === 1).map((copy) => way(copy)),
     ...said,
@@ -125,10 +125,6 @@ function why(code) {
 function later(milliseconds) {
   if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
   return milliseconds < 60000 ? t("ago.seconds", { n: (milliseconds / 1000).toFixed(1) }) : t("ago.minutes", { n: (milliseconds / 60000).toFixed(1) });
-}
-
-async function markRead(message) {
-  await attempt(async () => badge("messages", (await api(`/messages/${message.id}/read`, {})).unread));
 }
 
 // ---- actions of the user

@@ -1,33 +1,81 @@
-// Writing a message as the Owner.
+// Writing as the Owner: messages, answers, conversations.
 
-import { api, attempt, facts, t, toast } from "./core.js";
+import { api, attempt, facts, h, t, toast, visible } from "./core.js";
 import { ask } from "./dialogs.js";
 
-// Opens the form; `given` may hold receiver_id, subject and message_type. Resolves when it was sent or cancelled.
-export const compose = (given = {}) => attempt(async () => {
-  const { agents } = await api("/agents");
-  const others = agents.filter((agent) => agent.id !== facts.me).map((agent) => [agent.id, agent.id]);
-  const send = sender(given.message_type);
+const others = async () => (await api("/agents")).agents.filter(({ id }) => id !== facts.me).map(({ id }) => [id, id]);
+
+// Opens the form; resolves when the message was sent or the form was closed.
+export const compose = (receiver = null) => attempt(async () => {
+  const agents = await others();
+  const send = once((values) => api("/messages", { ...values, receiver_id: values.receiver_id || null }));
   await ask(t("messages.write"), [
-    { name: "receiver_id", label: t("messages.to"), kind: "choice", options: [...others, ["", t("messages.everybody")]], value: given.receiver_id ?? others[0]?.[0] ?? "" },
-    { name: "subject", label: t("messages.subject"), value: given.subject, most: 500 },
+    { name: "receiver_id", label: t("messages.to"), kind: "choice", options: [...agents, ["", t("messages.everybody")]], value: receiver ?? agents[0]?.[0] ?? "" },
+    { name: "subject", label: t("messages.subject"), most: 500 },
     { name: "content", label: t("messages.content"), kind: "long", rows: 8, required: true },
     { name: "priority", label: t("messages.priority"), kind: "choice", options: facts.messagePriorities.map((name) => [name, t(`priority.${name}`)]), value: "normal" },
+  ], t("messages.send"), async (values) => told(await send(values)));
+});
+
+// The same for a conversation, which is shown when it has begun.
+export const converse = () => attempt(async () => {
+  const [agents, { columns }] = await Promise.all([others(), api("/tasks")]);
+  const tasks = columns.filter(({ status }) => !["done", "cancelled"].includes(status)).flatMap((column) => column.tasks);
+  await ask(t("conversations.start"), [
+    { name: "target_agent_id", label: t("messages.to"), kind: "choice", options: agents },
+    { name: "purpose", label: t("conversations.purpose"), most: 500 },
+    { name: "task_id", label: t("conversations.task"), kind: "choice", options: [["", t("conversations.no_task")], ...tasks.map((task) => [task.task_id, visible(task.title).slice(0, 80)])] },
+    { name: "content", label: t("messages.content"), kind: "long", rows: 6, required: true },
   ], t("messages.send"), async (values) => {
-    const { delivery } = await send(values);
-    const told = Object.entries(delivery).map(([agent, { state }]) => `${agent}: ${t(`state.${state}`)}`).join(", ");
-    toast(t("messages.sent_to", { delivery: told }));
+    const begun = await api("/conversations", { ...values, purpose: values.purpose || null, task_id: values.task_id || null });
+    told(begun);
+    location.hash = begun.conversation.conversation_id;
   });
 });
 
-// With the same key a retry after a lost answer sends nothing twice; a changed text is another message.
-function sender(message_type) {
+const boxes = new Map();
+
+// The box under what one reads, of which there is one for each id: `post(values)` sends its words, which stay until they
+// are sent, even if something else is read meanwhile. Without unsent words there is none where nothing can be said.
+export function answerBox(id, label, open, post) {
+  const known = boxes.get(id);
+  if (!open && !known?.elements.content.value) return null;
+  return known ?? boxes.set(id, newBox(label, once(post))).get(id);
+}
+
+// Ctrl+Enter sends, too.
+function newBox(label, send) {
+  const words = h("textarea", { name: "content", rows: 3, required: true, "aria-label": label });
+  const box = h("form", { class: "form answer" }, words, h("footer", null, h("button", { type: "submit", class: "primary" }, label)));
+  words.addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && event.key === "Enter" && !event.isComposing) box.requestSubmit();
+  });
+  box.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const content = words.value;
+    attempt(async () => {
+      told(await send({ content }));
+      if (words.value === content) words.value = "";
+    });
+  });
+  return box;
+}
+
+function told({ delivery }) {
+  const reached = Object.entries(delivery).map(([agent, { state }]) => `${agent}: ${t(`state.${state}`)}`).join(", ");
+  toast(t("messages.sent_to", { delivery: reached }));
+}
+
+// With the same key a retry after a lost answer sends nothing twice; other words, or the same again, are another message.
+function once(post) {
   let tried = null;
   let idempotency_key = null;
-  return (values) => {
+  return async (values) => {
     const words = JSON.stringify(values);
     if (words !== tried) idempotency_key = crypto.randomUUID();
     tried = words;
-    return api("/messages", { ...values, receiver_id: values.receiver_id || null, message_type, idempotency_key });
+    const answer = await post({ ...values, idempotency_key });
+    tried = null;
+    return answer;
   };
 }

@@ -11,6 +11,7 @@ from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.errors import (
+    AgentNotFound,
     ContentTooLarge,
     ConversationNotActive,
     ConversationNotFound,
@@ -241,3 +242,14 @@ def test_a_corrupt_conversation_empties_no_list(services: Services, conversation
     broken.parent.mkdir()
     broken.write_bytes(content)
     assert services.conversations.of_agent("worker-a") == [conversation]
+
+
+def test_a_conversation_whose_other_side_was_removed_can_be_ended_without_words(
+    services: Services, conversation: Conversation, worker_a: Agent
+) -> None:
+    services.agents.remove("worker-b")
+    with pytest.raises(AgentNotFound):
+        services.conversations.end(worker_a, conversation.id, "goodbye")
+    assert status(services, conversation) == "pending"
+    services.conversations.end(worker_a, conversation.id)
+    assert status(services, conversation) == "ended"
