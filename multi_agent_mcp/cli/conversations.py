@@ -13,6 +13,7 @@ from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.texts import Texts
 
 
 @session_command()
@@ -28,7 +29,8 @@ def conversations(
         found = service.get(conversation_id)
         messages = service.messages_of(found.id)
         answer = {"conversation": as_json(found), "messages": [as_json(message) for message in messages]}
-        context.answer(answer, _conversation_lines(found, (service.spoken(found, message) for message in messages)))
+        spoken = [service.spoken(found, message) for message in messages]
+        context.answer(answer, _conversation_lines(found, spoken, context.services.people))
         return
     records = [{**as_json(item), "message_count": len(service.messages_of(item.id))} for item in service.all()]
     head = ("conversation", "status", "between", "messages", "task", "started", "purpose")
@@ -74,10 +76,10 @@ def sessions(
     context.answer({"sessions": records}, table(head, rows))
 
 
-def _conversation_lines(conversation: Conversation, messages: Iterable[dict[str, Any]]) -> Iterator[str]:
+def _conversation_lines(conversation: Conversation, messages: Iterable[dict[str, Any]], texts: Texts) -> Iterator[str]:
     parties = f"{display_id(conversation.initiator_id)} ↔ {display_id(conversation.target_agent_id)}"
     yield one_line(f"{conversation.id}  {parties}  {conversation.status}  {conversation.purpose or ''}")
     for message in messages:
         first, *more = message["content"].split("\n")
-        yield f"{message['created_at']}  {display_id(message['sender_id'])}{unverified(message)}: {first}"
+        yield f"{message['created_at']}  {display_id(message['sender_id'])}{unverified(message, texts)}: {first}"
         yield from indented("\n".join(more)) if more else ()

@@ -17,6 +17,7 @@ from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import MessageNotFound, StorageError
 from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.texts import Texts
 
 EVERYBODY = "all"
 
@@ -26,7 +27,9 @@ def send(
     context: SessionContext,
     receiver: Annotated[str, typer.Argument(metavar="RECEIVER", help="An agent's id, or `all` for a broadcast.")],
     content: Annotated[str, typer.Argument(metavar="CONTENT", help="The message; `-` reads standard input.")],
-    type: Annotated[str, typer.Option(help=f"One of {', '.join(MESSAGE_TYPES)}.")] = "request",
+    type: Annotated[
+        str | None, typer.Option(help=f"One of {', '.join(MESSAGE_TYPES)} (default: request; to all: broadcast).")
+    ] = None,
     subject: Annotated[str, typer.Option(help="A subject line.")] = "",
     priority: Annotated[str, typer.Option(help=f"One of {', '.join(MESSAGE_PRIORITIES)}.")] = "normal",
     idempotency_key: Annotated[str | None, typer.Option(help="Repeating it sends nothing twice.")] = None,
@@ -47,7 +50,8 @@ def send(
         "receiver_ids": sent.receiver_ids,
         "delivery": {agent_id: delivery.as_answer() for agent_id, delivery in sent.delivery.items()},
     }
-    lines = [f"{agent_id}: {_delivery(delivery)}" for agent_id, delivery in sent.delivery.items()]
+    texts = context.services.people
+    lines = [f"{agent_id}: {_delivery(delivery, texts)}" for agent_id, delivery in sent.delivery.items()]
     context.answer(answer, [sent.message_id, *lines])
 
 
@@ -79,7 +83,7 @@ def read(
     reading = context.services.reading
     batch = reading.select(me, query)
     answer = reading.preview(batch)
-    context.answer(answer, _message_lines(answer))
+    context.answer(answer, _message_lines(answer, context.services.people))
     sys.stdout.flush()
     for report in reading.complete(batch).get("reports_not_followed", ()):
         print_error(f"{report['message_id']}: {report['reason']}")
@@ -102,27 +106,29 @@ def trace(context: SessionContext, message_id: Annotated[str, typer.Argument(met
     traces = context.services.tracking.trace(message_id)
     if not traces:
         raise MessageNotFound(message_id=message_id)
-    context.answer({"message_id": message_id, "copies": traces}, _trace_lines(traces))
+    context.answer({"message_id": message_id, "copies": traces}, _trace_lines(traces, context.services.people))
 
 
-def _delivery(delivery: Delivery) -> str:
-    return delivery.state if delivery.reason is None else f"{delivery.state} ({delivery.reason})"
+def _delivery(delivery: Delivery, texts: Texts) -> str:
+    return delivery.state if delivery.reason is None else f"{delivery.state} ({texts.why_not_rung(delivery.reason)})"
 
 
-def _message_lines(answer: dict[str, Any]) -> Iterator[str]:
+def _message_lines(answer: dict[str, Any], texts: Texts) -> Iterator[str]:
     for message in answer["messages"]:
-        parties = f"{display_id(message['sender_id'])}{unverified(message)} → {display_id(message['receiver_id'])}"
+        parties = (
+            f"{display_id(message['sender_id'])}{unverified(message, texts)} → {display_id(message['receiver_id'])}"
+        )
         yield f"── {message['created_at']}  {parties}  {one_line(message['id'])}"
         yield "   " + one_line(f"{message['message_type']}, {message['priority']}: {message['subject']}")
         yield ""
         yield from indented(message["content"])
         yield ""
-    yield f"{answer['count']} messages, {answer['unread_remaining']} unread left"
+    yield texts("mail.left", count=answer["count"], unread=answer["unread_remaining"])
     if "how_to_continue" in answer:
         yield answer["how_to_continue"]
 
 
-def _trace_lines(traces: list[dict[str, Any]]) -> Iterator[str]:
+def _trace_lines(traces: list[dict[str, Any]], texts: Texts) -> Iterator[str]:
     for copy in traces:
         yield one_line(
             f"{display_id(copy['sender_id'])} → {display_id(copy['receiver_id'])}: {copy['state']} {copy['path']}"
@@ -132,6 +138,6 @@ def _trace_lines(traces: list[dict[str, Any]]) -> Iterator[str]:
         for step in copy["steps"]:
             at = parse_time(step["at"])
             after = f"+{(at - stored).total_seconds() * 1000:.0f} ms" if at and stored else ""
-            rows.append((step["state"], step["at"], after, step.get("reason", "")))
-        yield from table(("step", "at", "after", "reason"), rows)
+            rows.append((step["state"], step["at"], after, texts.why_not_rung(step.get("reason", ""))))
+        yield from table([texts(f"table.{name}") for name in ("step", "at", "after", "reason")], rows)
         print_line()

@@ -10,6 +10,7 @@ from typing import Any
 
 from multi_agent_mcp.domain.sanitize import one_line, sanitize
 from multi_agent_mcp.domain.text_width import columns
+from multi_agent_mcp.texts import Texts
 
 
 def print_json(answer: Any) -> None:
@@ -28,9 +29,9 @@ def print_error(line: str) -> None:
     sys.stderr.write(f"multi-agent-mcp: {one_line(line)}\n")
 
 
-def unverified(message: Mapping[str, Any]) -> str:
+def unverified(message: Mapping[str, Any], texts: Texts) -> str:
     """The note behind the name of a sender whose signature is missing or wrong."""
-    return " (unverified)" if message.get("verified") is False else ""
+    return texts("mail.unverified") if message.get("verified") is False else ""
 
 
 def indented(text: str) -> Iterator[str]:

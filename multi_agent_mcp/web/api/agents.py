@@ -34,7 +34,7 @@ def release(call: ApiRequest) -> dict[str, Any]:
     """Takes away an Owner's wait-lock."""
     agent = call.services.agents.get(call.path["agent_id"])
     if agent.role != "owner":
-        raise InvalidArguments(reason=f"{agent.id} is no owner and waits for nobody")
+        raise InvalidArguments("no_owner_to_release", agent_id=agent.id)
     return {"owner_id": agent.id, "waiting_before": call.services.owner_waits.release(agent.id), "waiting_after": False}
 
 

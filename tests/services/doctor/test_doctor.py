@@ -128,7 +128,7 @@ def test_a_host_that_no_profile_describes_is_worth_a_note(services: Services) ->
 def test_a_pane_that_cannot_be_rung_is_worth_a_note(services: Services) -> None:
     services.agents.registry.update("worker-a", pane_id="%3", socket_path="/nowhere")
     (finding,) = (item for item in examine(services, "pane_gone") if item.subject == "worker-a")
-    assert (finding.level, finding.finding) == ("note", "pane %3: pane_gone")
+    assert (finding.level, finding.finding) == ("note", "pane %3: pane_gone: Its pane has been closed.")
 
 
 def grow_old(services: Services, years: float = 3) -> None:
