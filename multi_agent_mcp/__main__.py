@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import os
 import sys
+from typing import NoReturn
 
-from multi_agent_mcp.environment import take_passkey
+from multi_agent_mcp.environment import locale_language, take_passkey
 
 
 def main() -> None:
@@ -26,9 +27,7 @@ def main() -> None:
                 sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more at its end
-        done = "done, but standard output cannot be written: " if is_done else ""
-        sys.stderr.write(f"multi-agent-mcp: storage_error: {done}{error.strerror or error}\n")
-        sys.exit(1)
+        _end("output_failed" if is_done else "system", error)
 
 
 def _run(arguments: list[str], passkey: str | None) -> None:
@@ -41,9 +40,18 @@ def _run(arguments: list[str], passkey: str | None) -> None:
 
         hook.main(arguments[1:])
     else:
-        from multi_agent_mcp.cli.main import app
+        from multi_agent_mcp.cli.main import run
 
-        app()
+        run()
+
+
+def _end(key: str, error: OSError | None = None) -> NoReturn:
+    from multi_agent_mcp.errors import StorageError  # a hook that has nothing to say does not wait for these
+    from multi_agent_mcp.texts import catalogue
+
+    sentence = catalogue(locale_language()).sentence(StorageError(key, reason=error))
+    sys.stderr.write(f"multi-agent-mcp: storage_error: {sentence}\n")
+    sys.exit(1)
 
 
 def _prepare_streams(*, serving: bool) -> None:
@@ -61,8 +69,7 @@ def _prepare_streams(*, serving: bool) -> None:
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if is_closed:
-        sys.stderr.write("multi-agent-mcp: storage_error: standard output is closed; nothing was done\n")
-        sys.exit(1)
+        _end("output_closed")
     if isinstance(sys.stdin, io.TextIOWrapper) and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="surrogateescape")  # refused with a sentence where a text is wanted
         sys.stdout.reconfigure(errors="replace")

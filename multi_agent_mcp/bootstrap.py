@@ -58,7 +58,7 @@ from multi_agent_mcp.store.files.locks import ORDER_CHECK
 from multi_agent_mcp.store.journal import Journal
 from multi_agent_mcp.store.keys import KeyFile
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.texts import Texts, catalogue
+from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,11 @@ class Services:
         ]
 
     @cached_property
+    def people(self) -> Texts:
+        """The texts with those that only people are shown."""
+        return self.texts | catalogue(self.texts.language, PEOPLE)
+
+    @cached_property
     def answer_budget(self) -> AnswerBudget:
         return AnswerBudget(self.settings.limits.answer_characters, self.texts("more.list"))
 
@@ -108,7 +113,7 @@ class Services:
 
     @cached_property
     def executions(self) -> Executions:
-        return Executions(self.workspace, self.clock)
+        return Executions(self.workspace, self.texts, self.clock)
 
     @cached_property
     def interrupts(self) -> Interrupts:
@@ -151,7 +156,7 @@ class Services:
 
     @cached_property
     def dashboard(self) -> Dashboard:
-        return Dashboard(self.workspace, self.snapshots, self.clock)
+        return Dashboard(self.workspace, self.snapshots, self.texts, self.clock)
 
     @cached_property
     def reports(self) -> Reports:
@@ -305,6 +310,7 @@ class Services:
                 self.interrupts,
                 self.signatures,
                 self.operations,
+                self.people,
                 probe,
                 [profile.name for profile in profiles if not profile.never],
                 self.settings.notify_command,

@@ -13,7 +13,7 @@ import yaml
 
 from multi_agent_mcp.environment import ENVIRON, PASSKEY
 from multi_agent_mcp.environment import PREFIX as ENV
-from multi_agent_mcp.errors import InvalidArguments, NoSuchSession
+from multi_agent_mcp.errors import InvalidArguments, NoSuchSession, Reason
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
 
 ROOT_NAME = ".multi-agent-mcp"
@@ -139,18 +139,29 @@ def load_yaml(path: Path) -> Any:
     return yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
 
 
+def yaml_problem(error: Exception) -> OSError | Reason:
+    """Why `load_yaml` failed, for a refusal: where the file stops being YAML, or what the operating system said."""
+    if isinstance(error, OSError):
+        return error
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return Reason("no_yaml")
+    problem = getattr(error, "problem", None) or ""
+    return Reason("no_yaml_at", line=mark.line + 1, column=mark.column + 1, problem=problem)
+
+
 def read_settings(path: Path, language: str | None = None) -> Settings:
     """Reads `session.yaml`; unknown keys are left alone, nonsense is one sentence."""
     if path.is_symlink():
-        raise InvalidArguments("bad_settings", reason="it is a symbolic link")
+        raise InvalidArguments("bad_settings", reason=Reason("link"))
     try:
         data = load_yaml(path) or {}
     except FileNotFoundError as error:
         raise NoSuchSession(session=path.parent.name) from error
     except (*NOT_YAML, OSError) as error:
-        raise InvalidArguments("bad_settings", reason=" ".join(str(error).split())[:200]) from error
+        raise InvalidArguments("bad_settings", reason=yaml_problem(error)) from error
     if not isinstance(data, dict):
-        raise InvalidArguments("bad_settings", reason="not a mapping")
+        raise InvalidArguments("bad_settings", reason=Reason("no_mapping"))
     chosen = language or data.get("language") or DEFAULT_LANGUAGE
     if chosen not in LANGUAGES:
         raise InvalidArguments("bad_language", language=repr(chosen)[:40], allowed=", ".join(LANGUAGES))
@@ -180,7 +191,7 @@ def parse_limits(given: Any) -> Limits:
     if given is None:
         return Limits()
     if not isinstance(given, dict):
-        raise InvalidArguments("bad_settings", reason="limits is not a mapping")
+        raise InvalidArguments("bad_settings", reason=Reason("no_mapping_in", name="limits"))
     known = {spec.name: type(getattr(Limits, spec.name)) for spec in fields(Limits)}
     values: dict[str, Any] = {}
     for name, value in given.items():
@@ -188,6 +199,6 @@ def parse_limits(given: Any) -> Limits:
             continue
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not is_number or not 0 < value <= LIMIT_MAX or not known[name](value):
-            raise InvalidArguments("bad_settings", reason=f"limits.{name} must be a number from 1 to {LIMIT_MAX}")
+            raise InvalidArguments("bad_settings", reason=Reason("no_number", name=f"limits.{name}", limit=LIMIT_MAX))
         values[name] = known[name](value)
     return Limits(**values)

@@ -1,12 +1,24 @@
 """The whole exception tree: what was refused, as data.
 
 A `Refusal` carries its code (docs/protocol.md, Error codes), the key of its sentence in the catalogue and the values
-that fill it. Services raise it; only the doors (tool wrapper, command line, web) catch it and put it into words.
+that fill it; a `Reason` and an `OSError` among them are put into words, too. Services raise it; only the doors (tool
+wrapper, command line, web) catch it and put it into words.
 """
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
+
+
+class Reason:
+    """Part of a sentence, in the catalogue like the sentence itself: the text `why.{key}`, filled with `values`."""
+
+    def __init__(self, key: str, /, **values: Any) -> None:
+        self.key = key
+        self.values = values
+
+    def __repr__(self) -> str:
+        return _facts(self.key, self.values)
 
 
 class Refusal(Exception):
@@ -21,8 +33,12 @@ class Refusal(Exception):
         super().__init__(self.key, values)
 
     def __str__(self) -> str:
-        details = ", ".join(f"{name}={value!r}" for name, value in self.values.items())
-        return f"{self.code}: {self.key.removeprefix('error.')}({details})"
+        return f"{self.code}: {_facts(self.key.removeprefix('error.'), self.values)}"
+
+
+def _facts(key: str, values: dict[str, Any]) -> str:
+    """For logs."""
+    return f"{key}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
 
 class InvalidId(Refusal):

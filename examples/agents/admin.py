@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import anyio
-from scripted import ScriptedAgent, scripted_agent
+from scripted import ScriptedAgent, scripted_agent, told
 
-PARTS = {"worker-a": "ログインフォーム", "worker-b": "ログインAPI"}
+PARTS = {"worker-a": told("ログインフォーム", "the login form"), "worker-b": told("ログインAPI", "the login API")}
 
 
 async def hand_out(me: ScriptedAgent) -> None:
     for worker, title in PARTS.items():
-        part = await me.call("send_task", agent_id=worker, title=title, content=f"{title}を作ってください。")
+        part = await me.call(
+            "send_task", agent_id=worker, title=title, content=told(f"{title}を作ってください。", f"Build {title}.")
+        )
         me.say(f"send_task {worker} → {part['task_id']}")
 
 
@@ -19,16 +21,17 @@ async def main() -> None:
         task_id = ""
         finished: set[str] = set()
         while finished != set(PARTS):
-            for message in await me.next_mail():
-                me.say(f"{message['message_type']} from {message['sender_id']}: {message['subject']}")
-                if message["message_type"] == "task_assign":
-                    task_id = message["metadata"]["task_id"]
+            for mail in await me.next_mail():
+                me.say(f"{mail['message_type']} from {mail['sender_id']}: {mail['subject']}")
+                if mail["message_type"] == "task_assign":
+                    task_id = mail["metadata"]["task_id"]
                     await hand_out(me)
-                elif message["message_type"] == "task_complete":
-                    finished.add(message["sender_id"])
+                elif mail["message_type"] == "task_complete":
+                    finished.add(mail["sender_id"])
         dashboard = (await me.call("get_dashboard"))["dashboard"]
         me.say(f"dashboard: {dashboard['counts']}")
-        await me.call("report_task_completion", task_id=task_id, status="completed", message="両方とも完了しました。")
+        message = told("両方とも完了しました。", "Both are done.")
+        await me.call("report_task_completion", task_id=task_id, status="completed", message=message)
 
 
 anyio.run(main)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import anyio
-from scripted import scripted_agent
+from scripted import scripted_agent, told
 
 STEP_SECONDS = 0.2
 
@@ -17,7 +17,8 @@ async def main() -> None:
         me.say(answer["interrupted"])
         for notice in (await me.call("get_notifications"))["notifications"]:
             me.say(f"{notice['message']}: {notice['instruction']}")
-        report = await me.call("report_completed", result="blocked", summary="指示により中断しました。")
+        summary = told("指示により中断しました。", "Stopped as told.")
+        report = await me.call("report_completed", result="blocked", summary=summary)
         me.say(f"{report['task_id']} is {report['status']}, now {report['action']}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import anyio
-from scripted import Refused, scripted_agent
+from scripted import Refused, scripted_agent, told
 
 
 async def main() -> None:
@@ -11,12 +11,14 @@ async def main() -> None:
         task = await me.call(
             "send_task",
             agent_id="admin",
-            title="ログイン画面を作る",
-            content="フォームとAPIを作り、終わったら報告してください。",
+            title=told("ログイン画面を作る", "Build the login page"),
+            content=told(
+                "フォームとAPIを作り、終わったら報告してください。", "Build the form and the API, then report."
+            ),
         )
         me.say(f"send_task → {task['task_id']}, waiting: {task['waiting']}")
         try:
-            await me.call("send_message", receiver_id="worker-a", content="まだですか？")
+            await me.call("send_message", receiver_id="worker-a", content=told("まだですか？", "Not yet?"))
         except Refused as refused:
             me.say(f"not while waiting: {refused}")
         while True:

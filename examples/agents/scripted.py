@@ -10,14 +10,22 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.to_thread
+import yaml
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 
 DOORBELL = "[IPC]"
+
+
+def told(ja: str, en: str) -> str:
+    """What to say, in the language of the session."""
+    path = Path(os.environ["MULTI_AGENT_MCP_ROOT"], os.environ["MULTI_AGENT_MCP_SESSION"], "session.yaml")
+    return en if yaml.safe_load(path.read_bytes()).get("language") == "en" else ja
 
 
 class Refused(Exception):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 
 import anyio
-from scripted import ScriptedAgent, scripted_agent
+from scripted import ScriptedAgent, scripted_agent, told
 
-WORDS = ["りんご", "ごりら", "らっぱ", "ぱんだ", "だちょう", "うさぎ"]
-WORDS += ["ぎんこう", "うま", "まつり", "りす", "すいか", "かもめ"]
+WORDS = told(
+    "りんご ごりら らっぱ ぱんだ だちょう うさぎ ぎんこう うま まつり りす すいか かもめ",
+    "apple elephant tiger rabbit table eagle egg gold dog grape eel lemon",
+).split()
 LOOK_SECONDS = 0.5
 
 
@@ -16,7 +18,8 @@ async def task_session(me: ScriptedAgent) -> None:
     """Hands the game to the chat session and looks now and then how it goes, as the instruction says."""
     action = await me.call("get_next_action", timeout_seconds=60)
     me.say(f"{action['action']}: {action['task']['title']}")
-    delegated = await me.call("delegate_to_chat_session", target_agent_id="worker-b", purpose="しりとり6往復")
+    purpose = told("しりとり6往復", "Six rounds of word chain")
+    delegated = await me.call("delegate_to_chat_session", target_agent_id="worker-b", purpose=purpose)
     me.say(delegated["instruction"].splitlines()[0])
     while True:
         found = await me.call("get_task_conversations")
@@ -25,7 +28,8 @@ async def task_session(me: ScriptedAgent) -> None:
         await anyio.sleep(LOOK_SECONDS)
     words = [message["content"] for message in found["conversations"][0]["messages"]]
     me.say(" → ".join(words))
-    await me.call("report_completed", result="success", summary=f"しりとり完了: {len(words)}語")
+    summary = told(f"しりとり完了: {len(words)}語", f"Word chain finished: {len(words)} words")
+    await me.call("report_completed", result="success", summary=summary)
 
 
 async def chat_session(me: ScriptedAgent) -> None:

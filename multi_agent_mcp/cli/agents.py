@@ -56,7 +56,8 @@ def add(
     )
     added = context.services.agents.add(agent)
     key = str(context.services.agents.key_file(added.id))
-    context.answer({"agent_id": added.id, "key_file": key, **place}, [f"{added.id}: {added.role}, key in {key}"])
+    line = context.services.people("agent.added", agent_id=added.id, role=added.role, key=key)
+    context.answer({"agent_id": added.id, "key_file": key, **place}, [line])
 
 
 @app.command("set")
@@ -111,7 +112,7 @@ def list_agents(context: SessionContext) -> None:
 def remove(context: SessionContext, agent_id: AgentId) -> None:
     """Take an agent out: nobody can write to it any more. Its files stay."""
     removed = context.services.agents.remove(agent_id)
-    context.answer({"agent_id": removed.id}, [f"{removed.id} is removed; its files stay"])
+    context.answer({"agent_id": removed.id}, [context.services.people("agent.removed", agent_id=removed.id)])
 
 
 def _record(context: SessionContext, agent: Agent) -> dict[str, Any]:
@@ -152,5 +153,5 @@ def _pane_fields(pane: str | None, socket: str | None) -> dict[str, Any]:
     socket_path = socket or (here.socket_path if here else tmux_socket())
     place = pane_place(socket_path, pane)
     if place is None:
-        raise InvalidArguments(reason=f"there is no pane {pane} on the tmux server at {socket_path}")
+        raise InvalidArguments("no_such_pane", pane=pane, socket_path=socket_path)
     return place

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from multi_agent_mcp.cli.output import print_error, print_json, print_line
-from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.texts import DEFAULT_LANGUAGE, Texts, catalogue
+from multi_agent_mcp.environment import locale_language
+from multi_agent_mcp.errors import InvalidArguments, Refusal
+from multi_agent_mcp.texts import Texts, catalogue
 
 if TYPE_CHECKING:
     from multi_agent_mcp.bootstrap import Services
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 def _not_empty(value: str | None) -> str | None:
     if value == "":
-        raise typer.BadParameter("it is empty")
+        refuse(InvalidArguments("option_empty", name="--root"), code=WRONG_USE)
     return value
 
 
@@ -45,6 +46,7 @@ As = Annotated[str | None, typer.Option("--as", metavar="AGENT", help="Who you a
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 Command = Callable[..., None]
+WRONG_USE = 2
 
 
 class SessionContext:
@@ -110,7 +112,7 @@ def open_context(
     from multi_agent_mcp.bootstrap import open_session  # `--help` need not wait for all services
     from multi_agent_mcp.config import find_root, find_session, read_environment
 
-    texts = catalogue(DEFAULT_LANGUAGE)
+    texts = None
     context = None
     try:
         environment = read_environment()
@@ -126,11 +128,12 @@ def open_context(
         refuse(refusal, texts, as_json=as_json and not (context and context.has_answered))
 
 
-def refuse(refusal: Refusal, texts: Texts | None = None, *, as_json: bool = False) -> NoReturn:
-    """Prints the reason on standard error (or as JSON on standard output) and exits."""
-    sentence = (texts or catalogue(DEFAULT_LANGUAGE)).sentence(refusal)
+def refuse(refusal: Refusal, texts: Texts | None = None, *, as_json: bool = False, code: int = 1) -> NoReturn:
+    """Prints the reason on standard error (or as JSON on standard output) and exits. While no session is known that has
+    `texts`, the locale says in which language."""
+    sentence = (texts or catalogue(locale_language())).sentence(refusal)
     if as_json:
         print_json({"success": False, "error": refusal.code, "message": sentence})
     else:
         print_error(f"{refusal.code}: {sentence}")
-    raise typer.Exit(1)
+    raise typer.Exit(code)

@@ -14,6 +14,7 @@ from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.validation import Draft, require_words
+from multi_agent_mcp.texts import Texts
 
 app = typer.Typer(help="Conversations: start one, say something in it, end it.", no_args_is_help=True)
 
@@ -34,7 +35,8 @@ def conversations(
         found = service.get(conversation_id)
         messages = service.messages_of(found.id)
         answer = {"conversation": as_json(found), "messages": [as_json(message) for message in messages]}
-        context.answer(answer, _conversation_lines(found, (service.spoken(found, message) for message in messages)))
+        spoken = [service.spoken(found, message) for message in messages]
+        context.answer(answer, _conversation_lines(found, spoken, context.services.people))
         return
     records = [{**as_json(item), "message_count": len(service.messages_of(item.id))} for item in service.all()]
     head = ("conversation", "status", "between", "messages", "task", "started", "purpose")
@@ -65,7 +67,7 @@ def start(
     """Start a conversation with an agent and ring it."""
     conversation, sent = context.services.human_conversations.start(context.me, agent, text_of(text), purpose, task)
     facts = {"conversation_id": conversation.id, "status": conversation.status, "task_id": conversation.task_id}
-    context.answer({**facts, **sent.as_answer()}, [conversation.id, *delivery_lines(sent)])
+    context.answer({**facts, **sent.as_answer()}, [conversation.id, *delivery_lines(sent, context.services.people)])
 
 
 @app.command()
@@ -73,7 +75,9 @@ def start(
 def say(context: SessionContext, conversation_id: ConversationId, text: Words) -> None:
     """Say something in a conversation of yours."""
     sent = context.services.conversations.say(context.me, conversation_id, Draft(content=text_of(text)))
-    context.answer({"conversation_id": conversation_id, **sent.as_answer()}, delivery_lines(sent))
+    context.answer(
+        {"conversation_id": conversation_id, **sent.as_answer()}, delivery_lines(sent, context.services.people)
+    )
 
 
 @app.command()
@@ -118,10 +122,10 @@ def sessions(
     context.answer({"sessions": records}, table(head, rows))
 
 
-def _conversation_lines(conversation: Conversation, messages: Iterable[dict[str, Any]]) -> Iterator[str]:
+def _conversation_lines(conversation: Conversation, messages: Iterable[dict[str, Any]], texts: Texts) -> Iterator[str]:
     parties = f"{display_id(conversation.initiator_id)} ↔ {display_id(conversation.target_agent_id)}"
     yield one_line(f"{conversation.id}  {parties}  {conversation.status}  {conversation.purpose or ''}")
     for message in messages:
         first, *more = message["content"].split("\n")
-        yield f"{message['created_at']}  {display_id(message['sender_id'])}{unverified(message)}: {first}"
+        yield f"{message['created_at']}  {display_id(message['sender_id'])}{unverified(message, texts)}: {first}"
         yield from indented("\n".join(more)) if more else ()

@@ -16,6 +16,7 @@ from multi_agent_mcp.errors import Refusal
 if TYPE_CHECKING:
     from multi_agent_mcp.bootstrap import Services
     from multi_agent_mcp.services.doctor.finding import Finding
+    from multi_agent_mcp.texts import Texts
 
 Answer = dict[str, Any]
 LONGEST_AGE_DAYS = 365_000.0
@@ -74,23 +75,33 @@ def _doorbells(services: Services) -> list[Answer]:
 
 
 def _lines(services: Services, left: list[Finding], repaired: list[Finding], doorbells: list[Answer]) -> Iterator[str]:
-    from multi_agent_mcp.notify.wording import meaning
-
+    texts = services.people
     for finding in repaired:
-        yield f"repaired: {finding.check} {finding.subject}: {finding.finding} ({finding.repair})"
+        facts = {name: getattr(finding, name) for name in ("check", "subject", "finding", "repair")}
+        yield texts("doctor.done", **facts)
     if left:
-        findings = [(item.level, item.check, item.subject, item.finding, item.repair) for item in left]
-        yield from table(("level", "check", "subject", "finding", "repair"), findings)
+        findings = [
+            (texts(f"level.{item.level}"), item.check, item.subject, item.finding, item.repair) for item in left
+        ]
+        yield from table(_head(texts, "level", "check", "subject", "finding", "repair"), findings)
     else:
-        yield services.texts("doctor.clean")
+        yield texts("doctor.clean")
     channels = [
-        (doorbell["agent_id"], doorbell["screen"], rung["rung"], meaning(rung["reason"]))
+        (doorbell["agent_id"], doorbell["screen"], rung["rung"], _now(texts, rung["reason"]))
         for doorbell in doorbells
         for rung in doorbell["rungs"]
     ]
     if channels:
         yield ""
-        yield from table(("recipient", "screen", "rung", "now"), channels)
+        yield from table(_head(texts, "recipient", "screen", "rung", "now"), channels)
+
+
+def _head(texts: Texts, *names: str) -> list[str]:
+    return [texts(f"table.{name}") for name in names]
+
+
+def _now(texts: Texts, reason: str | None) -> str:
+    return texts("doctor.can_ring") if reason is None else texts.why_not_rung(reason)
 
 
 @session_command()
@@ -107,8 +118,8 @@ def prune(
         services.pruning.delete(items)
     files = [str(item.path.relative_to(services.path)) for item in items]
     size = sum(item.size for item in items)
-    verb = "would be deleted" if dry_run else "deleted"
+    done = services.people("prune.would" if dry_run else "prune.deleted", count=len(items), size=size)
     context.answer(
         {"deleted": not dry_run, "files": files, "bytes": size},
-        [*files, f"{len(items)} files, {size} bytes {verb}"],
+        [*files, done],
     )

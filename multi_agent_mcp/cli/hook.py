@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.environment import variable
+from multi_agent_mcp.environment import locale_language, variable
 from multi_agent_mcp.hooks.state_file import surely_silent
 
 if TYPE_CHECKING:
@@ -141,19 +141,25 @@ def _options(arguments: Sequence[str]) -> dict[str, str]:
         elif name in VALUES and (equals or rest):
             given[name] = value if equals else rest.pop(0)
         else:
-            raise ValueError(f"there is no option {name!r}, or it lacks its value")
+            raise _wrong_option(name)
     found = {name: text for name in VALUES if name != "host" and (text := variable(name))}
     return {**given, **found} if "unless-env" in given else {**found, **given}
+
+
+def _wrong_option(name: str) -> Exception:
+    from multi_agent_mcp.errors import InvalidArguments
+
+    return InvalidArguments("option_value" if name in VALUES else "unknown_option", name=f"--{name:.60}")
 
 
 def _print_error(error: BaseException) -> None:
     sentence = str(error) or type(error).__name__
     try:
         from multi_agent_mcp.errors import Refusal
-        from multi_agent_mcp.texts import DEFAULT_LANGUAGE, catalogue
+        from multi_agent_mcp.texts import catalogue
 
         if isinstance(error, Refusal):
-            sentence = f"{error.code}: {catalogue(DEFAULT_LANGUAGE).sentence(error)}"
+            sentence = f"{error.code}: {catalogue(locale_language()).sentence(error)}"
     finally:
         from multi_agent_mcp.domain.sanitize import one_line
 

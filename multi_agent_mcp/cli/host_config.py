@@ -11,6 +11,7 @@ import typer
 from multi_agent_mcp.cli.context import SessionContext, session_command
 from multi_agent_mcp.host_config import HOSTS, HostConfiguration
 from multi_agent_mcp.services.validation import require_choice
+from multi_agent_mcp.texts import Texts
 
 
 @session_command()
@@ -36,12 +37,13 @@ def host_config(
         return
     backups = dict(configuration.write())
     files = [{"file": str(file), "backup": str(backup) if backup else None} for file, backup in backups.items()]
-    context.answer({**configuration.as_answer(), "written": files}, _written_lines(configuration, backups))
+    lines = _written_lines(configuration, backups, context.services.people)
+    context.answer({**configuration.as_answer(), "written": files}, lines)
 
 
-def _written_lines(configuration: HostConfiguration, backups: dict[Path, Path | None]) -> Iterator[str]:
+def _written_lines(configuration: HostConfiguration, backups: dict[Path, Path | None], texts: Texts) -> Iterator[str]:
     for item in configuration.files:
         backup = backups.get(item.path)
-        saved = f" (as it was: {backup})" if backup else ""
-        yield f"{item.path}: {'written' if item.path in backups else 'up to date'}{saved}"
-    yield f"then: {configuration.start}"
+        written = "backup" if backup else "written"
+        yield texts(f"host_config.{written if item.path in backups else 'unchanged'}", path=item.path, backup=backup)
+    yield texts("host_config.then", command=configuration.start)

@@ -11,8 +11,8 @@ import typer
 from multi_agent_mcp.cli.context import Json, Root, Session, refuse
 from multi_agent_mcp.cli.output import print_error, print_json, print_line
 from multi_agent_mcp.domain.agent import Agent, superiors
-from multi_agent_mcp.errors import InvalidArguments, Refusal
-from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES, catalogue
+from multi_agent_mcp.errors import InvalidArguments, Reason, Refusal
+from multi_agent_mcp.texts import LANGUAGES, Texts
 
 Team = Annotated[Path, typer.Option("--team", metavar="FILE", help="The team: session, language, agents.")]
 Language = Annotated[str | None, typer.Option("--language", help=f"One of {', '.join(LANGUAGES)}.")]
@@ -27,19 +27,19 @@ def init(
 ) -> None:
     """Make a session directory for a team; a second time, add what is new and keep keys and mail."""
     try:
-        path, agents, added = _make_session(team, root, session, language)
+        path, agents, added, texts = _make_session(team, root, session, language)
     except Refusal as refusal:
         refuse(refusal, as_json=as_json)
     if as_json:
         print_json({"success": True, "session": path.name, "path": str(path), "added": added, "agents": list(agents)})
     else:
-        print_line(f"{path}: {len(agents)} agents ({len(added)} new)")
+        print_line(texts("init.done", path=path, count=len(agents), added=len(added)))
 
 
 def _make_session(
     team: Path, root: str | None, session: str | None, language: str | None
-) -> tuple[Path, Mapping[str, Agent], list[str]]:
-    """The session's directory, its agents, and the ids of the new ones."""
+) -> tuple[Path, Mapping[str, Agent], list[str], Texts]:
+    """The session's directory, its agents, the ids of the new ones, and its texts."""
     from multi_agent_mcp.bootstrap import open_session
     from multi_agent_mcp.config import find_root, read_environment
     from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
@@ -49,20 +49,20 @@ def _make_session(
     parsed = read_team(team)
     name = next((found for found in (session, environment.session, parsed.session) if found is not None), None)
     if name is None:
-        raise InvalidArguments("bad_team", reason="it names no session; give one with --session")
+        raise InvalidArguments("bad_team", reason=Reason("no_session_named"))
     if language is not None and language not in LANGUAGES:
         raise InvalidArguments("bad_language", language=repr(language)[:40], allowed=", ".join(LANGUAGES))
     path = create_session(where, name, parsed, language)
-    service = open_session(where, name).agents
-    added = add_missing(service, parsed)
-    agents = service.all()
+    services = open_session(where, name)
+    added = add_missing(services.agents, parsed)
+    agents = services.agents.all()
     for agent_id in added:
-        _warn_about_hierarchy(agent_id, agents)
-    return path, agents, added
+        _warn_about_hierarchy(agent_id, agents, services.texts)
+    return path, agents, added, services.people
 
 
-def _warn_about_hierarchy(agent_id: str, agents: Mapping[str, Agent]) -> None:
+def _warn_about_hierarchy(agent_id: str, agents: Mapping[str, Agent], texts: Texts) -> None:
     try:
         list(superiors(agent_id, agents))
     except Refusal as refusal:
-        print_error(catalogue(DEFAULT_LANGUAGE).sentence(refusal))
+        print_error(texts.sentence(refusal))

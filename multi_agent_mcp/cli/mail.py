@@ -16,6 +16,7 @@ from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import MessageNotFound, StorageError
 from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.texts import Texts
 
 EVERYBODY = "all"
 
@@ -27,7 +28,9 @@ def send(
     content: Annotated[
         str | None, typer.Argument(metavar="CONTENT", help="The message; `-` reads standard input.", show_default=False)
     ] = None,
-    type: Annotated[str, typer.Option(help=f"One of {', '.join(MESSAGE_TYPES)}.")] = "request",
+    type: Annotated[
+        str | None, typer.Option(help=f"One of {', '.join(MESSAGE_TYPES)} (default: request; to all: broadcast).")
+    ] = None,
     subject: Annotated[str, typer.Option(help="A subject line.")] = "",
     priority: Annotated[str, typer.Option(help=f"One of {', '.join(MESSAGE_PRIORITIES)}.")] = "normal",
     idempotency_key: Annotated[str | None, typer.Option(help="Repeating it sends nothing twice.")] = None,
@@ -53,7 +56,7 @@ def send(
         sent = services.conversations.say(context.me, conversation, draft)
     else:
         sent = services.messages.send(context.me, draft)
-    context.answer(sent.as_answer(), delivery_lines(sent))
+    context.answer(sent.as_answer(), delivery_lines(sent, context.services.people))
 
 
 @session_command(acting=True)
@@ -67,7 +70,7 @@ def reply(
     """Answer a message: in its conversation if it has one, else as mail to its sender."""
     sent, conversation = context.services.human_conversations.reply(context.me, message_id, text_of(text))
     where = conversation.id if conversation is not None else None
-    context.answer({**sent.as_answer(), "conversation_id": where}, delivery_lines(sent))
+    context.answer({**sent.as_answer(), "conversation_id": where}, delivery_lines(sent, context.services.people))
 
 
 @session_command(acting=True)
@@ -98,7 +101,7 @@ def read(
     reading = context.services.reading
     batch = reading.select(me, query)
     answer = reading.preview(batch)
-    context.answer(answer, _message_lines(answer))
+    context.answer(answer, _message_lines(answer, context.services.people))
     sys.stdout.flush()
     for report in reading.complete(batch).get("reports_not_followed", ()):
         print_error(f"{report['message_id']}: {report['reason']}")
@@ -121,18 +124,20 @@ def trace(context: SessionContext, message_id: Annotated[str, typer.Argument(met
     traces = context.services.tracking.trace(message_id)
     if not traces:
         raise MessageNotFound(message_id=message_id)
-    context.answer({"message_id": message_id, "copies": traces}, _trace_lines(traces))
+    context.answer({"message_id": message_id, "copies": traces}, _trace_lines(traces, context.services.people))
 
 
-def _message_lines(answer: dict[str, Any]) -> Iterator[str]:
+def _message_lines(answer: dict[str, Any], texts: Texts) -> Iterator[str]:
     for message in answer["messages"]:
-        parties = f"{display_id(message['sender_id'])}{unverified(message)} → {display_id(message['receiver_id'])}"
+        parties = (
+            f"{display_id(message['sender_id'])}{unverified(message, texts)} → {display_id(message['receiver_id'])}"
+        )
         yield f"── {message['created_at']}  {parties}  {one_line(message['id'])}"
         yield "   " + one_line(f"{_kind(message)}, {message['priority']}: {message['subject']}")
         yield ""
         yield from indented(message["content"])
         yield ""
-    yield f"{answer['count']} messages, {answer['unread_remaining']} unread left"
+    yield texts("mail.left", count=answer["count"], unread=answer["unread_remaining"])
     if "how_to_continue" in answer:
         yield answer["how_to_continue"]
 
@@ -143,7 +148,7 @@ def _kind(message: dict[str, Any]) -> str:
     return f"{message['message_type']} {conversation_id}" if conversation_id else str(message["message_type"])
 
 
-def _trace_lines(traces: list[dict[str, Any]]) -> Iterator[str]:
+def _trace_lines(traces: list[dict[str, Any]], texts: Texts) -> Iterator[str]:
     for copy in traces:
         yield one_line(
             f"{display_id(copy['sender_id'])} → {display_id(copy['receiver_id'])}: {copy['state']} {copy['path']}"
@@ -153,6 +158,6 @@ def _trace_lines(traces: list[dict[str, Any]]) -> Iterator[str]:
         for step in copy["steps"]:
             at = parse_time(step["at"])
             after = f"+{(at - stored).total_seconds() * 1000:.0f} ms" if at and stored else ""
-            rows.append((step["state"], step["at"], after, step.get("reason", "")))
-        yield from table(("step", "at", "after", "reason"), rows)
+            rows.append((step["state"], step["at"], after, texts.why_not_rung(step.get("reason", ""))))
+        yield from table([texts(f"table.{name}") for name in ("step", "at", "after", "reason")], rows)
         print_line()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -21,8 +22,13 @@ from multi_agent_mcp.cli import (
     timeline,
     web,
 )
+from multi_agent_mcp.cli.context import WRONG_USE
 from multi_agent_mcp.cli.demo.command import demo
+from multi_agent_mcp.cli.output import print_error
 from multi_agent_mcp.cli.watch.command import watch
+from multi_agent_mcp.environment import locale_language
+from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.texts import catalogue
 
 app = typer.Typer(
     name="multi-agent-mcp",
@@ -46,6 +52,35 @@ def _options(
     ] = False,
 ) -> None:
     del version  # the callback has acted on it
+
+
+def run() -> NoReturn:
+    """The command line. Typer says in English what is wrong with it; with a Japanese locale we do."""
+    if locale_language() == "en":
+        app()
+    try:
+        sys.exit(app(standalone_mode=False))
+    except typer.TyperException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            app()  # prints the help
+        print_error(f"invalid_arguments: {catalogue('ja').sentence(_wrong_use(error))}")
+        sys.exit(WRONG_USE)
+
+
+def _wrong_use(error: typer.TyperException) -> InvalidArguments:
+    """What typer refuses, by the name of its exception: the classes themselves are not public."""
+    kinds = {
+        "NoSuchOption": "unknown_option",
+        "BadOptionUsage": "option_value",
+        "MissingParameter": "missing_parameter",
+    }
+    key = kinds.get(type(error).__name__, "bad_parameter" if isinstance(error, typer.BadParameter) else "wrong_use")
+    parameter = getattr(error, "param", None)
+    name = getattr(error, "option_name", None)
+    if parameter is not None:
+        first = parameter.opts[0]
+        name = first if first.startswith("-") else parameter.metavar or first
+    return InvalidArguments(key, name=name)
 
 
 def _serve(context: typer.Context) -> None:

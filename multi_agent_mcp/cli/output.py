@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.sanitize import one_line, sanitize
 from multi_agent_mcp.domain.text_width import columns
+from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from multi_agent_mcp.services.mail.sending import Sent
@@ -36,17 +37,17 @@ def text_of(argument: str) -> str:
     return sys.stdin.read() if argument == "-" else argument
 
 
-def delivery_lines(sent: Sent) -> Iterator[str]:
+def delivery_lines(sent: Sent, texts: Texts) -> Iterator[str]:
     """The message's id, then how far it got with each receiver."""
     yield sent.message_id
     for agent_id, delivery in sent.delivery.items():
-        reason = "" if delivery.reason is None else f" ({delivery.reason})"
+        reason = "" if delivery.reason is None else f" ({texts.why_not_rung(delivery.reason)})"
         yield f"{agent_id}: {delivery.state}{reason}"
 
 
-def unverified(message: Mapping[str, Any]) -> str:
+def unverified(message: Mapping[str, Any], texts: Texts) -> str:
     """The note behind the name of a sender whose signature is missing or wrong."""
-    return " (unverified)" if message.get("verified") is False else ""
+    return texts("mail.unverified") if message.get("verified") is False else ""
 
 
 def indented(text: str) -> Iterator[str]:

@@ -14,13 +14,14 @@ import select
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from multi_agent_mcp.domain.agent import PURPOSES
 from multi_agent_mcp.domain.sanitize import sanitize
+from multi_agent_mcp.environment import locale_language
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.services.validation import require_choice
-from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES, catalogue
+from multi_agent_mcp.texts import LANGUAGES, Texts, catalogue
 
 if TYPE_CHECKING:
     from multi_agent_mcp.bootstrap import Services
@@ -58,21 +59,18 @@ def main(arguments: Sequence[str], passkey: str | None = None) -> None:
     host_pid = os.getppid()  # before anything that takes time: the host may go meanwhile
     _log_to_stderr()
     gc.disable()  # a start makes many objects and hardly any garbage; looking for it takes a twentieth of the time
-    options = _parser().parse_args(arguments)
+    options = _options(arguments)
     from multi_agent_mcp.config import read_environment  # only now: every other command imports this module for HELP
 
     environment = read_environment()
-    texts = catalogue(options.language or DEFAULT_LANGUAGE)
+    texts = catalogue(options.language or locale_language())
     try:
         _require_stdio()
         services = _opened(options, environment)
         texts = services.texts
         binding = _bound(services, options, environment, passkey)
     except Refusal as refusal:
-        from multi_agent_mcp.cli.output import print_error
-
-        print_error(f"{refusal.code}: {texts.sentence(refusal)}")
-        raise SystemExit(WRONG_USE) from None
+        _refuse(refusal, texts)
     from multi_agent_mcp.server.app import run  # imports mcp, which takes half a second
 
     gc.freeze()
@@ -80,22 +78,38 @@ def main(arguments: Sequence[str], passkey: str | None = None) -> None:
     run(binding, host_pid)
 
 
+def _refuse(refusal: Refusal, texts: Texts) -> NoReturn:
+    from multi_agent_mcp.cli.output import print_error
+
+    print_error(f"{refusal.code}: {texts.sentence(refusal)}")
+    raise SystemExit(WRONG_USE)
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    """What the command line says; nonsense ends the process like any refusal."""
+    try:
+        options, unknown = _parser().parse_known_args(arguments)
+        if unknown:
+            raise InvalidArguments("unknown_option", name=f"{unknown[0]:.60}")
+        if options.root == "":
+            raise InvalidArguments("option_empty", name="--root")
+    except argparse.ArgumentError as error:  # all options take any text, so it can only be missing
+        _refuse(InvalidArguments("option_value", name=error.argument_name), catalogue(locale_language()))
+    except Refusal as refusal:
+        _refuse(refusal, catalogue(locale_language()))
+    return options
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="multi-agent-mcp serve", description=HELP, allow_abbrev=False)
-    parser.add_argument(
-        "--root", metavar="DIR", type=_not_empty, help="the root directory (default: the nearest .multi-agent-mcp)"
+    parser = argparse.ArgumentParser(
+        prog="multi-agent-mcp serve", description=HELP, allow_abbrev=False, exit_on_error=False
     )
+    parser.add_argument("--root", metavar="DIR", help="the root directory (default: the nearest .multi-agent-mcp)")
     parser.add_argument("--session", metavar="NAME", help="the session (default: the only one there is)")
     parser.add_argument("--agent", metavar="ID", help="the agent this process is; without it: authenticate first")
     parser.add_argument("--purpose", help=f"one of {', '.join(PURPOSES)} (default: by what waits)")
     parser.add_argument("--language", help=f"one of {', '.join(LANGUAGES)} (default: the session's)")
     return parser
-
-
-def _not_empty(value: str) -> str:
-    if not value:
-        raise argparse.ArgumentTypeError("it is empty")
-    return value
 
 
 def _require_stdio() -> None:

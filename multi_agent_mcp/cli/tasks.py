@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,9 @@ from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.validation import require_choice
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.services.sessions.executions import Executions
 
 ACTIONS = ("blocked", "cancel", "pause")
 
@@ -100,7 +103,8 @@ def status(
         "new_status": task.status,
         "interrupt_id": task.interrupt_id,
     }
-    interrupted = f", {task.assignee_id} is interrupted" if task.interrupt_id else ""
+    texts = context.services.people
+    interrupted = texts("task.interrupted", agent_id=task.assignee_id) if task.interrupt_id else ""
     context.answer(answer, [f"{task.id}: {previous} → {task.status}{interrupted}"])
 
 
@@ -114,7 +118,8 @@ def assign(
     """Hand a task to another agent, or to nobody."""
     task, previous = context.services.task_changes.assign(context.me, task_id, assignee)
     answer = {"task_id": task.id, "assignee_id": task.assignee_id, "previous_assignee_id": previous}
-    context.answer(answer, [f"{task.id}: {previous or 'nobody'} → {task.assignee_id or 'nobody'}"])
+    nobody = context.services.people("task.nobody")
+    context.answer(answer, [f"{task.id}: {previous or nobody} → {task.assignee_id or nobody}"])
 
 
 @app.command()
@@ -144,8 +149,9 @@ def send_task(
     services = context.services
     services.owner_waits.require_allowed(context.me, "send_task")
     assigned = services.assignments.send(context.me, agent, title, text_of(content), priority)
-    waits = [f"{context.me.id} now waits for {agent}; `unlock` ends the wait"] if assigned.waiting else []
-    context.answer(assigned.as_answer(), [assigned.task.id, *delivery_lines(assigned.sent), *waits])
+    texts = context.services.people
+    waits = [texts("task.waits", owner_id=context.me.id, agent_id=agent)] if assigned.waiting else []
+    context.answer(assigned.as_answer(), [assigned.task.id, *delivery_lines(assigned.sent, texts), *waits])
 
 
 @session_command(acting=True)
@@ -157,8 +163,9 @@ def unlock(
     waits = context.services.owner_waits
     wait = waits.of(context.me.id)
     answer = waits.unlock(context.me, context.me, reason)
-    awaited = f"no longer waits for {wait.admin_id} ({wait.task_id})" if wait is not None else "was not waiting"
-    context.answer(answer, [one_line(f"{context.me.id} {awaited}")])
+    facts = {"agent_id": wait.admin_id, "task_id": wait.task_id} if wait is not None else {}
+    ended = context.services.people("task.wait_ended" if facts else "task.no_wait", owner_id=context.me.id, **facts)
+    context.answer(answer, [one_line(ended)])
 
 
 @session_command(acting=True)
@@ -173,7 +180,8 @@ def interrupt(
     require_choice("action", action, ACTIONS)
     notice = context.services.task_changes.interrupt(context.me, agent, action, task, reason)
     answer = {"notification_id": notice.id, "agent_id": agent, "action": notice.action, "task_id": notice.task_id}
-    context.answer(answer, [f"{agent}: {notice.action}, task {notice.task_id or '-'}, {notice.id}"])
+    facts = {"agent_id": agent, "action": notice.action, "task_id": notice.task_id or "-", "notice_id": notice.id}
+    context.answer(answer, [context.services.people("interrupt.sent", **facts)])
 
 
 @session_command()
@@ -189,11 +197,19 @@ def log(
     executions = context.services.executions
     if execution_id is not None:
         page = executions.read_log(executions.get(None, execution_id), tail=tail)
-        answer = {"execution": as_json(page.execution), "log_content": page.lines, "total_lines": page.total}
+        answer = {
+            "execution": _record(executions, page.execution),
+            "log_content": page.lines,
+            "total_lines": page.total,
+        }
         context.answer(answer, page.lines)
         return
     found = executions.all(agent)
-    context.answer({"executions": [as_json(item) for item in found]}, _execution_lines(found))
+    context.answer({"executions": [_record(executions, item) for item in found]}, _execution_lines(found))
+
+
+def _record(executions: Executions, execution: Execution) -> dict[str, Any]:
+    return {**as_json(execution), "log_file_path": str(executions.log_path(execution))}
 
 
 def _task_lines(task: Task) -> Iterator[str]:

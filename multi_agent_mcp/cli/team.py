@@ -49,9 +49,11 @@ def up(
     name = tmux_session(services.root, services.session)
     attach = _attach_command(path, name)
     rows = [(result.agent_id, result.pane_id or "-", result.note) for result in results]
+    texts = services.people
+    head = [texts(f"table.{column}") for column in ("agent", "pane", "note")]
     context.answer(
         {"agents": [vars(result) for result in results], "tmux_session": name, "attach": attach},
-        [*table(("agent", "pane", "note"), rows), "", f"to look at them: {attach}"],
+        [*table(head, rows), "", texts("up.attach", command=attach)],
     )
 
 
@@ -63,7 +65,9 @@ def down(context: SessionContext) -> None:
     from multi_agent_mcp.windows.window_registry import TeamWindows
 
     closed = close_team(TeamWindows(context.services, tmux_socket()))
-    context.answer({"closed": closed}, [f"closed: {', '.join(closed) or 'nothing'}"])
+    texts = context.services.people
+    line = texts("down.closed", names=", ".join(closed)) if closed else texts("down.nothing")
+    context.answer({"closed": closed}, [line])
 
 
 @session_command(json=False)
@@ -75,7 +79,7 @@ def supervise(context: SessionContext) -> None:
 
     here = read_environment().pane
     if here is None:
-        raise InvalidArguments(reason="supervise runs in a tmux pane; `up` opens one for it")
+        raise InvalidArguments("supervise_outside")
     supervisor = Supervisor(TeamWindows(context.services, here.socket_path))
     supervisor.run(lambda event: print_line(f"{time.strftime('%H:%M:%S')} {event}"))
 

@@ -135,15 +135,19 @@ class Task(Identified):
 
     def require_writer(self, agent_id: str, agents: Mapping[str, Agent]) -> None:
         """Writers: the assignee, the creator, superiors of the assignee (docs/protocol.md, Hierarchy)."""
-        if agent_id in {self.assignee_id, self.created_by}:
-            return
-        if (
-            self.assignee_id is not None
-            and self.assignee_id in agents
-            and is_superior(agent_id, self.assignee_id, agents)
-        ):
-            return
-        raise Unauthorized("not_task_writer", task_id=self.id, agent_id=agent_id)
+        if not self._concerns(agent_id, agents):
+            raise Unauthorized("not_task_writer", task_id=self.id, agent_id=agent_id)
+
+    def require_reader(self, agent_id: str, agents: Mapping[str, Agent]) -> None:
+        """Who may write a task may read what was said about it."""
+        if not self._concerns(agent_id, agents):
+            raise Unauthorized("not_task_reader", task_id=self.id, agent_id=agent_id)
+
+    def _concerns(self, agent_id: str, agents: Mapping[str, Agent]) -> bool:
+        assignee = self.assignee_id
+        if agent_id in {assignee, self.created_by}:
+            return True
+        return assignee is not None and assignee in agents and is_superior(agent_id, assignee, agents)
 
     def require_open(self) -> None:
         """Raises `InvalidStatusTransition` when the task is done or cancelled."""

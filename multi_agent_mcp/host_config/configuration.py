@@ -47,7 +47,7 @@ class HostFile:
         try:
             return FileChange(self.path, before, self.merge(before))
         except Unmergeable as error:
-            raise InvalidArguments("bad_host_file", file=self.path, reason=str(error)) from error
+            raise InvalidArguments("bad_host_file", file=self.path, reason=error.reason) from error
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from multi_agent_mcp.errors import Reason
 from multi_agent_mcp.host_config.entries import SERVER_NAME, is_our_hook, toml_table
 
 BEGIN = "# >>> multi-agent-mcp >>> written by `multi-agent-mcp host-config`"
@@ -16,7 +17,11 @@ TABLE = f"mcp_servers.{SERVER_NAME}"
 
 
 class Unmergeable(Exception):
-    """The file is not what it should be; the reason in a few words."""
+    """The file is not what it should be."""
+
+    def __init__(self, key: str, /, **values: str) -> None:
+        self.reason = Reason(key, **values)
+        super().__init__(self.reason)
 
 
 Merge = Callable[[bytes | None], bytes]
@@ -40,11 +45,11 @@ def toml_merge(wanted: Mapping[str, Any]) -> Merge:
         text = _decoded(before or b"")
         old = _parsed_toml(text)
         if BEGIN not in text and SERVER_NAME in _table(old.get("mcp_servers", {})):
-            raise Unmergeable(f"it holds a table [{TABLE}] that host-config did not write")
+            raise Unmergeable("foreign_table", name=f"[{TABLE}]")
         new = _with_block(text, f"{BEGIN}\n{toml_table(TABLE, wanted)}\n{END}\n")
         expected = {**old, "mcp_servers": {**_table(old.get("mcp_servers", {})), SERVER_NAME: dict(wanted)}}
         if _parsed_toml(new) != expected:
-            raise Unmergeable("our table cannot be put into it without changing something else")
+            raise Unmergeable("table_changes_others")
         return new.encode()
 
     return merge
@@ -58,7 +63,7 @@ def _merged(old: Any, wanted: Any, where: str) -> Any:
     """`wanted` laid over `old`: objects key by key, lists by what they lack; our hooks replace our earlier ones."""
     if isinstance(wanted, Mapping):
         if not isinstance(old, dict):
-            raise Unmergeable(f"{where} is not an object")
+            raise Unmergeable("no_object", name=where)
         merge = _merged_hooks if where == "hooks" else _merged
         return {
             **old,
@@ -66,7 +71,7 @@ def _merged(old: Any, wanted: Any, where: str) -> Any:
         }
     if isinstance(wanted, list) and where != "args":
         if not isinstance(old, list):
-            raise Unmergeable(f"{where} is not a list")
+            raise Unmergeable("no_list", name=where)
         return [*old, *(item for item in wanted if item not in old)]
     return wanted
 
@@ -74,7 +79,7 @@ def _merged(old: Any, wanted: Any, where: str) -> Any:
 def _merged_hooks(old: Any, wanted: list[dict[str, Any]], event: str) -> list[Any]:
     """One event's groups. Ours stay where they are if they are as wanted; else they are taken out and added anew."""
     if not isinstance(old, list):
-        raise Unmergeable(f"hooks.{event} is not a list")
+        raise Unmergeable("no_list", name=f"hooks.{event}")
     present = [hook for group in old for hook in _hooks_of(group) if is_our_hook(hook)]
     if present == [hook for group in wanted for hook in group["hooks"]]:
         return old
@@ -103,7 +108,7 @@ def _with_block(text: str, block: str) -> str:
         return f"{text}{gap}{block}"
     _, end, tail = rest.partition(END)
     if not end or BEGIN in tail:
-        raise Unmergeable("the markers around our table are damaged")
+        raise Unmergeable("markers_damaged")
     return head + block + tail.removeprefix("\r").removeprefix("\n")
 
 
@@ -114,16 +119,16 @@ def _parsed_json(data: bytes | None) -> dict[str, Any]:
     try:
         value = json.loads(_decoded(data), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        raise Unmergeable(f"it is not JSON ({error})") from error
+        raise Unmergeable("no_json") from error
     if not isinstance(value, dict):
-        raise Unmergeable("it is not a JSON object")
+        raise Unmergeable("no_json_object")
     return value
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise Unmergeable("it holds a key twice")
+        raise Unmergeable("key_twice")
     return found
 
 
@@ -131,12 +136,12 @@ def _parsed_toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise Unmergeable(f"it is not TOML ({error})") from error
+        raise Unmergeable("no_toml", problem=str(error)) from error
 
 
 def _table(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise Unmergeable("mcp_servers is not a table")
+        raise Unmergeable("no_table", name="mcp_servers")
     return value
 
 
@@ -144,4 +149,4 @@ def _decoded(data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Unmergeable("it is not UTF-8") from error
+        raise Unmergeable("no_utf8") from error

@@ -80,7 +80,7 @@ class App:
     ) -> types.CallToolResult:
         """Runs the call on a worker thread, because tools work on files."""
         if params.name not in TOOLS:
-            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
+            raise MCPError(types.INVALID_PARAMS, self.binding.services.texts("error.unknown_tool", name=params.name))
         receipt, earlier = Receipt(), [item for item in self._receipts if not item.is_settled]
         self._receipts = [*earlier, receipt]
         current_receipt.set(receipt)

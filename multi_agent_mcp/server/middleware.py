@@ -101,7 +101,7 @@ class Middleware:
         except Refusal as refusal:
             return refusal
         except Cancelled:
-            return InvalidArguments(reason="the call was cancelled")
+            return InvalidArguments("cancelled")
         except Exception as error:
             logger.exception("tool %s failed", tool.name)
             return StorageError("internal", reason=type(error).__name__)

@@ -15,9 +15,10 @@ from typing import Annotated, Any
 
 import mcp_types as types
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, create_model
+from pydantic_core import ErrorDetails
 
 from multi_agent_mcp.domain.agent import PURPOSES, ROLES
-from multi_agent_mcp.errors import InvalidArguments, Unauthorized, WrongSessionPurpose
+from multi_agent_mcp.errors import InvalidArguments, Reason, Unauthorized, WrongSessionPurpose
 
 Answer = dict[str, Any]
 
@@ -27,6 +28,13 @@ REPORTERS = frozenset({"worker", "admin"})
 BOTH = frozenset(PURPOSES)
 TASK = frozenset({"task"})
 CHAT = frozenset({"chat"})
+PROBLEMS = frozenset(
+    {"missing", "extra", "string", "int", "float", "finite", "bool", "dict", "model", "list", "literal"}
+    | {"greater", "less"}
+)
+"""What arguments are refused for, by the first word of pydantic's name: `why.argument.{kind}` in the catalogue."""
+PROBLEMS_SHOWN = 5
+NAME_CHARACTERS = 80
 
 
 def from_json_text(value: Any) -> Any:
@@ -74,8 +82,8 @@ class Tool:
         try:
             model = self.arguments.model_validate(given)
         except ValidationError as error:
-            problems = [f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}" for item in error.errors()]
-            raise InvalidArguments(reason="; ".join(problems)[:500]) from error
+            problems = error.errors(include_url=False)[:PROBLEMS_SHOWN]
+            raise InvalidArguments(reason=tuple(map(_problem, problems))) from error
         return {name: getattr(model, name) for name in type(model).model_fields}
 
     def require_allowed(self, role: str, purpose: str) -> None:
@@ -95,6 +103,16 @@ class Tool:
             annotations=types.ToolAnnotations(read_only_hint=True) if self.read_only else None,
             _meta={"anthropic/alwaysLoad": True} if self.always_load else None,
         )
+
+
+def _problem(found: ErrorDetails) -> Reason:
+    """What is wrong with one argument; the kinds that have no words of their own share one sentence."""
+    kind, *_ = found["type"].split("_")
+    name = ".".join(map(str, found["loc"]))[:NAME_CHARACTERS] or "arguments"
+    limits = {limit: value for limit, value in found.get("ctx", {}).items() if limit in ("ge", "le")}
+    allowed = found.get("ctx", {}).get("expected", "").replace(" or ", ", ")
+    known = kind if kind in PROBLEMS else "other"
+    return Reason(f"argument.{known}", name=name, kind=found["type"], allowed=allowed, **limits)
 
 
 def by_name(tools: Iterable[Tool]) -> Mapping[str, Tool]:

@@ -16,15 +16,20 @@ NESTING_MAX = 32  # of metadata; the store reads back twice that
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """What a sender hands in. `receiver_id` None is a broadcast to everybody else."""
+    """What a sender hands in. `receiver_id` None is a broadcast to everybody else. Without a `message_type` a broadcast
+    is a `broadcast`, any other message a `request`."""
 
     content: str
     receiver_id: str | None = None
-    message_type: str = "request"
+    message_type: str | None = None
     subject: str = ""
     priority: str = "normal"
     metadata: Mapping[str, Any] = field(default_factory=dict)
     idempotency_key: str | None = None
+
+    @property
+    def type(self) -> str:
+        return self.message_type or ("broadcast" if self.receiver_id is None else "request")
 
     def require_sound(self, content_bytes: int) -> None:
         """Raises `InvalidArguments` or `ContentTooLarge` for what could not be stored, or not be shown again."""
@@ -37,7 +42,7 @@ class Draft:
         envelope = len(as_json("subject", self.subject)) + len(metadata)
         if envelope > ENVELOPE_CHARACTERS:
             raise ContentTooLarge("envelope_too_large", size=envelope, limit=ENVELOPE_CHARACTERS)
-        require_choice("message_type", self.message_type, MESSAGE_TYPES)
+        require_choice("message_type", self.type, MESSAGE_TYPES)
         require_choice("priority", self.priority, MESSAGE_PRIORITIES)
 
 
@@ -60,14 +65,14 @@ def as_json(name: str, value: Any) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidArguments(reason=f"{name}: {error}") from error
+        raise InvalidArguments("not_json", name=name) from error
     require_text(name, text)
     level = [value]
     for _ in range(NESTING_MAX):
         level = [item for value in level for item in _parts(value)]
         if not level:
             return text
-    raise InvalidArguments(reason=f"{name} is nested more than {NESTING_MAX} levels deep")
+    raise InvalidArguments("nested_too_deeply", name=name, limit=NESTING_MAX)
 
 
 def _parts(value: Any) -> list[Any]:
@@ -79,4 +84,4 @@ def _parts(value: Any) -> list[Any]:
 def require_choice(name: str, value: str, allowed: Sequence[str]) -> None:
     """Raises `InvalidArguments` naming what would have been allowed."""
     if value not in allowed:
-        raise InvalidArguments(reason=f"{name} {value!r:.60} is not one of: {', '.join(allowed)}")
+        raise InvalidArguments("no_such_choice", name=name, value=f"{value!r:.60}", allowed=", ".join(allowed))

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.domain.times import from_timestamp
+from multi_agent_mcp.errors import Reason
 from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
 from multi_agent_mcp.store.files.containment import read_file
 from multi_agent_mcp.store.files.durable_files import Files
@@ -56,7 +57,7 @@ class EntityFiles(Generic[E]):
             except (FileNotFoundError, IsADirectoryError):
                 return None
             except PermissionError as error:
-                self.quarantine.set_aside(path, f"not readable: {error.strerror}")
+                self.quarantine.set_aside(path, Reason("unreadable", error=error))
                 return None
             try:
                 return self._decode(data, path.stem, status)
@@ -66,7 +67,7 @@ class EntityFiles(Generic[E]):
                 if attempt == 0 and _age(status) < SETTLING_SECONDS:
                     time.sleep(SETTLING_SECONDS)  # a `cp` may be in the middle of it
                     continue
-                self.quarantine.set_aside(path, str(error))
+                self.quarantine.set_aside(path, error.reason)
         return None
 
     def create(self, name: str, entity: E) -> None:
@@ -92,7 +93,7 @@ class EntityFiles(Generic[E]):
         entity = self.codec.decode(data, **facts)
         for name, value in self._place.items():
             if (said := getattr(entity, name)) != value:
-                raise Unreadable(f"its {name} is {said!r:.80}, and it lies in the directory of {value}")
+                raise Unreadable("misplaced", name=name, value=f"{said!r:.80}", owner=value)
         known: dict[str, Any] = {} if self._identity is None else {"id": self._identity(stem)}
         return replace(entity, **known) if known else entity
 

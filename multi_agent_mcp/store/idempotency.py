@@ -49,7 +49,7 @@ def claim(workspace: Workspace, key: str, messages: list[Message]) -> tuple[list
         try:
             return _as_claimed(first, json.loads(data or b"")), False
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise StorageError(path=path.name, reason="it was damaged: what the key stands for is not known") from error
+            raise StorageError("claim_damaged", path=path.name) from error
     return messages, True
 
 

@@ -8,14 +8,24 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.errors import Reason, StorageError
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.files.locks import Mutex
 from multi_agent_mcp.system.disk import spelled
+from multi_agent_mcp.texts import catalogue
 
 DIRECTORY = "quarantine"
 REASON_SUFFIX = ".reason.txt"
+ORDER = ("en", "ja")
+"""Of the lines of a reason: a session may change its language, and older programs wrote English alone."""
 LONGEST_NAME = 200  # in bytes; with number and suffix it stays below the 255 that file systems allow
+
+
+def reason_in(data: bytes, language: str) -> str:
+    """The reason in a file beside a quarantined one, in this language."""
+    lines = data.decode(errors="replace").splitlines() or [""]
+    number = ORDER.index(language)
+    return lines[number] if number < len(lines) else lines[-1]
 
 
 class Quarantine:
@@ -26,8 +36,9 @@ class Quarantine:
         self.path = beside / DIRECTORY
         self._mutex = Mutex("quarantine")
 
-    def set_aside(self, path: Path, reason: str) -> None:
-        """Moves a file here and puts the reason beside it; of two readers that do so at once one does it."""
+    def set_aside(self, path: Path, reason: Reason) -> None:
+        """Moves a file here and puts the reason beside it, one line in each language; of two readers that do so at once
+        one does it."""
         name = os.fsencode(path.name)
         if len(name) > LONGEST_NAME:
             name = name[:LONGEST_NAME] + f".{secrets.token_hex(4)}{path.suffix}".encode()
@@ -39,7 +50,8 @@ class Quarantine:
             # Linux refuses hard links to another user's file (fs.protected_hardlinks), but not to rename it.
             placed = self.path / f"{Path(os.fsdecode(name)).stem}.{secrets.token_hex(4)}{path.suffix}"
             self.files.move(path, placed)
-        self.files.replace(placed.with_name(f"{placed.name}{REASON_SUFFIX}"), f"{reason}\n".encode())
+        words = "".join(f"{catalogue(language).reason(reason)}\n" for language in ORDER)
+        self.files.replace(placed.with_name(f"{placed.name}{REASON_SUFFIX}"), words.encode())
 
     def take_news(self) -> int:
         """How many files were set aside, by any process, since the last call. Never raises."""

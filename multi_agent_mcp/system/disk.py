@@ -32,8 +32,7 @@ def storage_errors(path: Path, *answers: type[OSError]) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, (FileExistsError, *answers)):
             raise
-        reason = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror or str(error)
-        raise StorageError(path=path.name, reason=reason) from error
+        raise StorageError(path=path.name, reason=error) from error
 
 
 def spelled(name: str) -> str:

@@ -41,7 +41,7 @@ def apply_change(change: FileChange) -> Path | None:
     something to back up. Raises `StorageError`, also when the file is not what the change was made from."""
     path = change.path.resolve()  # a link into somebody's dotfiles stays one
     if read_external(path) != change.before:
-        raise StorageError(path=path.name, reason="it was changed meanwhile")
+        raise StorageError("changed_meanwhile", path=path.name)
     with storage_errors(path):
         make_directory(path.parent)
         backup = _backed_up(path) if change.before is not None else None

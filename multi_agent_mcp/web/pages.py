@@ -32,7 +32,8 @@ def _page(
 ) -> Callable[[Request], Response]:
     def show(request: Request) -> Response:
         cookie = request.cookies[access.cookie_name]
-        texts = catalogue(services.texts.language, CONSOLE)
+        texts, people = catalogue(services.texts.language, CONSOLE), services.people
+        reasons = {key: people(key) for key in sorted(people.keys()) if key.startswith("reason.")}
         facts = {
             "page": name,
             "language": texts.language,
@@ -43,7 +44,7 @@ def _page(
             "priorities": TASK_PRIORITIES,
             "messagePriorities": MESSAGE_PRIORITIES,
             "hidden": HIDDEN,
-            "texts": {key: texts(key) for key in sorted(texts.keys())},
+            "texts": {key: texts(key) for key in sorted(texts.keys())} | reasons,
         }
         return HTMLResponse(_template(name, t=texts, pages=PAGES, facts=_embedded(facts), **facts))
 

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.errors import ContentTooLarge, InvalidArguments
+from multi_agent_mcp.errors import ContentTooLarge, InvalidArguments, Reason
 
 BODY_BYTES = 4 << 20  # a message of a megabyte, every character of it escaped
 BODY_SECONDS = 30.0
@@ -35,20 +35,20 @@ class ApiRequest:
         """A text of the body that must be there."""
         value = self.optional_text(name)
         if value is None:
-            raise InvalidArguments(reason=f"{name} is missing")
+            raise InvalidArguments(reason=Reason("argument.missing", name=name))
         return value
 
     def optional_text(self, name: str) -> str | None:
         value = self.body.get(name)
         if value is not None and not isinstance(value, str):
-            raise InvalidArguments(reason=f"{name} must be a text")
+            raise InvalidArguments(reason=Reason("argument.string", name=name))
         return value
 
     def flag(self, name: str) -> bool:
         """A yes or no of the body that must be there."""
         value = self.body.get(name)
         if not isinstance(value, bool):
-            raise InvalidArguments(reason=f"{name} must be true or false")
+            raise InvalidArguments(reason=Reason("argument.bool", name=name))
         return value
 
     def parameter(self, name: str) -> str | None:
@@ -61,7 +61,7 @@ class ApiRequest:
         if given is None:
             return default
         if not given.isascii() or not given.isdigit() or len(given) > len(str(_NUMBER_MAX)):
-            raise InvalidArguments(reason=f"{name} must be a whole number")
+            raise InvalidArguments(reason=Reason("argument.int", name=name))
         return min(int(given), most)
 
     @property
@@ -81,7 +81,7 @@ async def read_body(request: Request) -> bytes:
                 if len(body) > BODY_BYTES:
                     raise ContentTooLarge(size=len(body), limit=BODY_BYTES)
     except (TimeoutError, ClientDisconnect) as error:
-        raise InvalidArguments(reason="the body is incomplete") from error
+        raise InvalidArguments("body_incomplete") from error
     return bytes(body)
 
 
@@ -92,7 +92,7 @@ def parse_body(data: bytes) -> Mapping[str, Any]:
     try:
         body = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise InvalidArguments(reason="the body is not JSON") from error
+        raise InvalidArguments("body_no_json") from error
     if not isinstance(body, dict):
-        raise InvalidArguments(reason="the body is not a JSON object")
+        raise InvalidArguments("body_no_json")
     return body

@@ -38,7 +38,7 @@ def serve(services: Services, port: int, acting: str | None, ready: Callable[[st
         except (OSError, OverflowError) as error:
             if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
                 raise StorageError("port_taken", port=port) from error
-            raise StorageError(path=f"{LOOPBACK}:{port}", reason=str(error)) from error
+            raise StorageError(path=f"{LOOPBACK}:{port}", reason=error) from error
         port = listening.getsockname()[1]
         access = Auth(services.console_key, services.path / ".console")
         console = Console(services, access, Live(services.path), port, acting)

@@ -45,7 +45,7 @@ class Supervisor:
         try:
             with self.windows.locked():
                 self.is_wanted = self.services.supervision.running() == os.getpid()
-                return list(self._act()) if self.is_wanted else ["the team is down"]
+                return list(self._act()) if self.is_wanted else [self.services.people("supervisor.down")]
         except Refusal as refusal:  # tmux hangs, another process holds the lock, the disk is full: it may pass
             return [self.services.texts.sentence(refusal)]
 
@@ -65,13 +65,13 @@ class Supervisor:
             if window.stays or not self.missing_sessions.finished(slot, window):
                 return None
             self.windows.close(pane)
-            return f"{slot.agent_id} ({slot.purpose}): logged out, window closed"
+            return self._say("closed", slot)
         failures = 0 if window.stays else self.missing_sessions.failures_after(slot, window)
         if failures:
             self.missing_sessions.record(slot, {}, failures)
-            return f"{slot.agent_id} ({slot.purpose}): its command died at once, {failures} times in a row"
+            return self._say("died", slot, count=failures)
         self.missing_sessions.forget(slot)
-        return f"{slot.agent_id} ({slot.purpose}): its window is gone"
+        return self._say("gone", slot)
 
     def _fill(self, slot: Slot) -> str | None:
         window = self.missing_sessions.window(slot)
@@ -85,8 +85,11 @@ class Supervisor:
             pane = self.windows.open(slot, command, environment_of(self.services, slot), failures=failures)
         except Refusal as refusal:
             self.missing_sessions.record(slot, {}, failures + 1)
-            return f"{slot.agent_id} ({slot.purpose}): {self.services.texts.sentence(refusal)}"
-        return f"{slot.agent_id} ({slot.purpose}): window opened" if pane else f"{slot.agent_id}: died at once"
+            return self._say("refused", slot, reason=self.services.texts.sentence(refusal))
+        return self._say("opened" if pane else "ended", slot)
+
+    def _say(self, key: str, slot: Slot, **facts: object) -> str:
+        return self.services.people(f"supervisor.{key}", agent_id=slot.agent_id, purpose=slot.purpose, **facts)
 
     def _directories(self) -> list[Path]:
         base = self.services.path

@@ -83,24 +83,25 @@ def examples_directory() -> Path:
 
 def _open(windows: TeamWindows, agent: Agent) -> Opened:
     services, slot = windows.services, Slot(agent.id, "task")
+    texts = services.people
     command = command_of(services, agent)
     if command is None:
-        return Opened(agent.id, None, "no command in team.yaml")
+        return Opened(agent.id, None, texts("up.no_command"))
     if agent.extra.get("spawn") == ON_DEMAND:
-        return Opened(agent.id, None, "is started when there is work for it")
+        return Opened(agent.id, None, texts("up.on_demand"))
     reachable = agent.pane_id is not None and probe(agent) in USABLE
     if pane := windows.living.get(slot):
         if not reachable:
             _register(services, agent, pane)
-        return Opened(agent.id, pane.pane_id, "runs already")
+        return Opened(agent.id, pane.pane_id, texts("up.running"))
     if reachable:
-        return Opened(agent.id, agent.pane_id, "runs already")
+        return Opened(agent.id, agent.pane_id, texts("up.running"))
     environment = {**environment_of(services), "MULTI_AGENT_MCP_AGENT": agent.id}
     pane = windows.open(slot, command, environment, stays=True)
     if pane is None:
-        return Opened(agent.id, None, "its command ended at once")
+        return Opened(agent.id, None, texts("up.ended"))
     _register(services, agent, pane)
-    return Opened(agent.id, pane.pane_id, "started")
+    return Opened(agent.id, pane.pane_id, texts("up.started"))
 
 
 def _register(services: Services, agent: Agent, pane: OwnPane) -> None:
@@ -112,14 +113,16 @@ def _register(services: Services, agent: Agent, pane: OwnPane) -> None:
 
 
 def _open_supervisor(windows: TeamWindows) -> Opened:
-    services = windows.services
+    services, texts = windows.services, windows.services.people
     if pane := windows.living.get(SUPERVISOR):
-        return Opened("(supervisor)", pane.pane_id, "runs already")
+        return Opened("(supervisor)", pane.pane_id, texts("up.running"))
     if pid := services.supervision.running():
-        return Opened("(supervisor)", None, f"runs already, as process {pid}")
+        return Opened("(supervisor)", None, texts("up.running_as", pid=pid))
     command = shlex.join([sys.executable, "-m", "multi_agent_mcp", "supervise"])
     pane = windows.open(SUPERVISOR, command, environment_of(services), stays=True)
-    return Opened("(supervisor)", pane.pane_id, "started") if pane else Opened("(supervisor)", None, "ended at once")
+    if pane is None:
+        return Opened("(supervisor)", None, texts("up.ended"))
+    return Opened("(supervisor)", pane.pane_id, texts("up.started"))
 
 
 def _is_here(pane: OwnPane) -> bool:

@@ -35,7 +35,7 @@ def played(command: list[str], cwd: Path, env: Mapping[str, str]) -> str:
 @pytest.mark.parametrize(
     ("scene", "told"),
     [
-        ("main", ["task_assign", "task_complete", "# Dashboard"]),
+        ("main", ["task_assign", "task_complete", "# ダッシュボード"]),
         ("interrupt", ["replaced by an interrupt", "task set to blocked → report_completed: "]),
         ("shiritori", ["りんご", "かもめ", "しりとり完了: 12語"]),
     ],
@@ -44,7 +44,7 @@ def test_every_step_of_a_demo_happens(tmp_path: Path, env: dict[str, str], scene
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")
     output = played([*COMMAND, "demo", scene, "--directory", str(tmp_path / "place")], tmp_path, env)
-    assert output.splitlines()[-1] == "every step happened"
+    assert output.splitlines()[-1] == "すべての段階が行われました"
     for text in told:
         assert text in output
     picture = (tmp_path / "place" / "timeline.svg").read_text(encoding="utf-8")
@@ -67,7 +67,7 @@ def test_the_office_can_be_visited_until_it_is_closed(tmp_path: Path, env: dict[
         assert demo.stdout is not None
         assert any("/open?ticket=" in line for line in demo.stdout)
         os.killpg(demo.pid, signal.SIGINT)
-        assert demo.stdout.read().splitlines()[-1] == "every step happened"
+        assert demo.stdout.read().splitlines()[-1] == "すべての段階が行われました"
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ def up(team: Team, terminal: Terminal) -> Iterator[None]:
 def start(team: Team, terminal: Terminal) -> None:
     results = {item["agent_id"]: item["note"] for item in team.ask("up", "--socket", terminal.socket)["agents"]}
     assert results["worker-a"] == "is started when there is work for it"
-    assert results["(supervisor)"] == "started"
+    assert results["(supervisor)"] == "起動しました"
 
 
 def windows(terminal: Terminal) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -269,12 +270,14 @@ class TestSelfStatus:
     async def read_log(self, asking: Agent, execution_id: str, task: Task) -> None:
         log = await asking.call("get_execution_log", execution_id=execution_id)
         lines = [line.partition("] ")[2] for line in log.pop("log_content")]
+        path = Path(log.pop("log_file_path"))
+        assert path.is_absolute()
+        assert path.read_text(encoding="utf-8").splitlines()[0].endswith(lines[0])
         assert log == {
             "success": True,
             "execution_id": execution_id,
             "task_id": task.id,
             "status": "completed",
-            "log_file_path": f"executions/worker-a/logs/{execution_id}.log",
             "total_lines": len(lines),
             "returned_lines": len(lines),
             "truncated": False,

@@ -131,7 +131,7 @@ def test_a_command_reaches_its_shell_as_it_stands(bare: Team, terminal: Terminal
     command = f"cat <<'END' > said\n{text}\n   indented\nEND\nexec cat"
     team = bare.make(json.dumps({"agents": [{"id": "owner", "role": "owner"}, {"id": "a", "command": command}]}))
     (started,) = (item for item in team.ask("up", "--socket", terminal.socket, "--no-supervisor")["agents"][1:])
-    assert started["note"] == "started"
+    assert started["note"] == "起動しました"
     wait_until((team.base / "said").exists, "its command runs")
     wait_until(lambda: (team.base / "said").read_text(encoding="utf-8") == f"{text}\n   indented\n", "as it stands")
     assert team.ask("down")["closed"] == ["a"]
@@ -147,7 +147,7 @@ def test_a_tmux_that_hangs_is_one_sentence_and_starts_nobody_twice(bare: Team, t
     finally:
         os.kill(server, signal.SIGCONT)
     assert (hung.code, len(hung.stderr.splitlines())) == (1, 1)
-    assert {item["note"] for item in team.ask(*command)["agents"][2:]} == {"started"}
+    assert {item["note"] for item in team.ask(*command)["agents"][2:]} == {"起動しました"}
     assert windows(terminal) == ["worker-a", "worker-b"]
     assert sorted(team.ask("down")["closed"]) == ["worker-a", "worker-b"]
 
@@ -195,7 +195,7 @@ def test_up_that_is_killed_while_it_opens_a_window_starts_nobody_twice(
         wait_until(lambda: killed.poll() is not None, "it is killed")
         assert killed.returncode == -signal.SIGKILL
         context = {item["agent_id"]: item for item in team.ask(*command)["agents"]}
-        assert context["worker-a"]["note"] == ("runs already" if moment == "after" else "started")
+        assert context["worker-a"]["note"] == ("既に動いています" if moment == "after" else "起動しました")
         let_it_come(team, moment)
     for agent_id in AGENTS:
         assert team.services.agents.get(agent_id).pane_id == context[agent_id]["pane_id"]

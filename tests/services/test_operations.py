@@ -166,7 +166,7 @@ def test_doctor_names_what_was_cut_off_and_its_repair_carries_it_out(services: S
     assert (finding.level, finding.subject) == ("problem", intent.id)
     doctor.repair([finding])
     assert [item for item in doctor.examine() if item.check == "undertakings"] == []
-    assert inbox(services, "worker-a") == [("request", "admin", "hear")]
+    assert inbox(services, "worker-a") == [("broadcast", "admin", "hear")]
 
 
 def test_every_kind_that_is_declared_can_be_finished_by_another_process(services: Services) -> None:

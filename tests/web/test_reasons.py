@@ -11,8 +11,7 @@ import pytest
 
 from multi_agent_mcp.notify.tmux.profiles import load_profiles
 from multi_agent_mcp.notify.tmux.screens import TYPEABLE, UNKNOWN
-from multi_agent_mcp.notify.wording import meaning
-from multi_agent_mcp.texts import CONSOLE, LANGUAGES, catalogue
+from multi_agent_mcp.texts import LANGUAGES, PEOPLE, catalogue
 from tests.test_layers import layer, modules
 
 CARRIERS = {"Delivery": 1, "Echo": 0, "Classification": 0}
@@ -80,13 +79,19 @@ def reasons() -> set[str]:
 
 def test_the_words_of_the_doorbell_are_seen() -> None:
     assert {"no_pane", "human_typing", "pane_gone", "vim_normal", "codex_failed", "already_sent"} <= reasons()
-    assert {code for code in reasons() if meaning(code) != code} > {"no_hook", "shell", "draft"}
-    assert "`agent set ID --pane %N`" in meaning("no_pane")  # `agent add` refuses who is registered
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_reason_is_told_with_its_code_and_its_words(language: str) -> None:
+    texts = catalogue(language, PEOPLE)
+    assert texts.why_not_rung("a_dialog_of_a_host") == "a_dialog_of_a_host"
+    assert "`agent set ID --pane %N`" in texts.why_not_rung("no_pane")  # `agent add` refuses who is registered
+    assert texts.why_not_rung("failed_OSError") == f"failed_OSError: {texts('reason.failed', error='OSError')}"
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_reason_has_a_sentence_and_every_sentence_a_reason(language: str) -> None:
-    texts = catalogue(language, CONSOLE)
+    texts = catalogue(language, PEOPLE)
     told = {key.removeprefix("reason.") for key in sorted(texts.keys()) if key.startswith("reason.")}
     assert told == reasons() | {"failed"}
     named = {code: {name for _, name, _, _ in Formatter().parse(texts(f"reason.{code}")) if name} for code in told}

@@ -14,6 +14,7 @@ from multi_agent_mcp.cli.output import print_error, print_line
 from multi_agent_mcp.cli.timeline import picture, write
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.services.validation import require_choice
+from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
 
 if TYPE_CHECKING:
     from multi_agent_mcp.cli.demo.stage import Stage
@@ -29,6 +30,7 @@ def demo(
     directory: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the session is made (default: a new temporary directory).")
     ] = None,
+    language: Annotated[str, typer.Option(help=f"One of {', '.join(LANGUAGES)}.")] = DEFAULT_LANGUAGE,
 ) -> None:
     """Play a scene with scripted agents in real tmux panes, on a tmux server of its own; exits 1 if a step is missing.
 
@@ -43,15 +45,17 @@ def demo(
 
     try:
         require_choice("scene", scene, NAMES)
+        require_choice("language", language, LANGUAGES)
         if shutil.which("tmux") is None:
             raise InvalidArguments("no_tmux")
         place = (directory or Path(tempfile.mkdtemp(prefix="multi-agent-mcp-demo-"))).absolute()
         team_file, scene_type = SCENES[scene]
-        with Stage(place, team_file, keep=keep, attach=attach) as stage:
-            print_line(f"tmux -S {stage.socket} attach   # to look over their shoulders")
+        with Stage(place, team_file, language, keep=keep, attach=attach) as stage:
+            texts = stage.services.people
+            print_line(texts("demo.attach", socket=stage.socket))
             missing = scene_type(stage).play()
-            print_line(f"kept: {stage.services.path}")
-            print_line(f"drawn: {_draw(stage, place / 'timeline.svg')}")
+            print_line(texts("demo.kept", path=stage.services.path))
+            print_line(texts("demo.drawn", path=_draw(stage, place / "timeline.svg")))
             _judge(stage, missing)
     except Refusal as refusal:
         refuse(refusal)
@@ -65,10 +69,10 @@ def _draw(stage: Stage, path: Path) -> Path:
 
 def _judge(stage: Stage, missing: list[str]) -> None:
     if not missing:
-        print_line("every step happened")
+        print_line(stage.services.people("demo.done"))
         return
     for problem in missing:
-        print_error(f"missing: {problem}")
+        print_error(stage.services.people("demo.missing", what=problem))
     for line in stage.screens():
         print_error(line)
     raise typer.Exit(1)

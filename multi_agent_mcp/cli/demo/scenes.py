@@ -19,7 +19,6 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.services.tasks.creation import NewTask
-from multi_agent_mcp.texts import DEFAULT_LANGUAGE
 from multi_agent_mcp.windows.up_down import examples_directory
 
 
@@ -30,11 +29,10 @@ class SceneFailed(Exception):
 class Scene:
     """The main job: a task goes down, reports come up, every agent wakes by its doorbell. The others build on it."""
 
-    late = "not every agent logged out in time"
-
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.services = stage.services
+        self.texts = stage.services.people
 
     def play(self) -> list[str]:
         """Plays the scene and prints its report; returns what is missing."""
@@ -45,8 +43,12 @@ class Scene:
             return [str(failure)]
         for line in self.report():
             print_line(line)
-        late = [] if finished else [self.late]
+        late = [] if finished else [self.late()]
         return late + [problem for problem, holds in self.checks().items() if not holds]
+
+    def late(self) -> str:
+        """What to say when time is up."""
+        return self.texts("demo.late_some")
 
     def begin(self) -> None:
         """Everything until the agents work."""
@@ -73,20 +75,23 @@ class Scene:
 
     def checks(self) -> Mapping[str, bool]:
         """What must be true at the end, by the words for its opposite."""
-        services = self.services
+        services, texts = self.services, self.texts
         arrows, tasks = services.timeline.of().arrows, services.board.all()
         rung = {arrow.receiver_id for arrow in arrows if arrow.submitted_at is not None}
         return {
             **{
-                f"{arrow.message_type} to {arrow.receiver_id} was not read": False
+                texts("demo.unread", message_type=arrow.message_type, receiver=arrow.receiver_id): False
                 for arrow in arrows
                 if arrow.read_at is None
             },
-            **{f"no doorbell was submitted in the pane of {name}": name in rung for name in self.stage.actors},
-            **{f"task {task.id} is {task.status}, not done": task.status == "done" for task in tasks},
-            "no task was made": bool(tasks),
-            "the Owner's wait-lock still stands": services.owner_waits.of(services.agents.owner().id) is None,
-            "the dashboard was not written": self._dashboard.exists(),
+            **{texts("demo.not_rung", agent=name): name in rung for name in self.stage.actors},
+            **{
+                texts("demo.task_status", task=task.id, status=task.status, wanted="done"): task.status == "done"
+                for task in tasks
+            },
+            texts("demo.no_task"): bool(tasks),
+            texts("demo.still_waits"): services.owner_waits.of(services.agents.owner().id) is None,
+            texts("demo.no_dashboard"): self._dashboard.exists(),
         }
 
     def create_task(self, title: str, description: str, assignee_id: str) -> Task:
@@ -108,15 +113,17 @@ class InterruptScene(Scene):
     replaced and it stops."""
 
     worker = "worker-a"
-    reason = "仕様を見直します"
-    late = f"{worker} did not log out in time"
+
+    def late(self) -> str:
+        return self.texts("demo.late", agents=self.worker)
 
     def begin(self) -> None:
-        self.task = self.create_task("大きなリファクタリング", "終わるまで続けてください。", self.worker)
+        title, what = self.texts("demo.refactoring"), self.texts("demo.refactoring.what")
+        self.task = self.create_task(title, what, self.worker)
         super().begin()
         if not self.stage.wait_for([f"executions/{self.worker}"], self._has_called):
-            raise SceneFailed(f"{self.worker} never began to work")
-        command = ["task", "status", self.task.id, "blocked", "--reason", self.reason]
+            raise SceneFailed(self.texts("demo.never_began", agent=self.worker))
+        command = ["task", "status", self.task.id, "blocked", "--reason", self.texts("demo.refactoring.reason")]
         print_line(f"$ multi-agent-mcp {' '.join(command)}")
         subprocess.run([sys.executable, "-m", "multi_agent_mcp", *command, *self.stage.options], check=True)
 
@@ -126,19 +133,19 @@ class InterruptScene(Scene):
         yield ""
         blocked_at, completed_at = self._task_after.status_changed_at, self.execution.completed_at
         if blocked_at and self._replaced_at and completed_at:
-            yield f"task set to blocked → answer replaced: {since(blocked_at, self._replaced_at)}"
-            yield f"task set to blocked → report_completed: {since(blocked_at, completed_at)}"
+            yield self.texts("demo.until_replaced", time=since(blocked_at, self._replaced_at))
+            yield self.texts("demo.until_reported", time=since(blocked_at, completed_at))
 
     def checks(self) -> Mapping[str, bool]:
         """The postconditions of UC010: status `blocked`, execution closed, notification read."""
-        task, execution = self._task_after, self.execution
+        texts, task, execution = self.texts, self._task_after, self.execution
         unread = self.services.notifications.read(self.worker, "task", mark_as_read=False)
         return {
-            f"the task is {task.status}, not blocked": task.status == "blocked",
-            "report_completed(result='blocked') is not in the task": task.completion_result == "blocked",
-            "the execution is not closed as failed": execution.status == "failed" and execution.exit_code == 1,
-            "the answer of a tool call was not replaced": self._replaced_at is not None,
-            "the notification was not read": not unread,
+            texts("demo.task_status", task=task.id, status=task.status, wanted="blocked"): task.status == "blocked",
+            texts("demo.no_result"): task.completion_result == "blocked",
+            texts("demo.not_failed"): execution.status == "failed" and execution.exit_code == 1,
+            texts("demo.not_replaced"): self._replaced_at is not None,
+            texts("demo.notice_unread"): not unread,
         }
 
     @cached_property
@@ -171,10 +178,10 @@ class ShiritoriScene(Scene):
 
     player = "worker-a"
     messages = 12
-    late = "not every session logged out in time"
 
     def begin(self) -> None:
-        self.task = self.create_task("worker-bとしりとり", "6往復のしりとりをしてください。", self.player)
+        title, what = self.texts("demo.shiritori"), self.texts("demo.shiritori.what")
+        self.task = self.create_task(title, what, self.player)
         self.stage.open_windows(supervisor=True)
 
     def sessions(self) -> set[tuple[str, str]]:
@@ -184,27 +191,27 @@ class ShiritoriScene(Scene):
         """The conversation, with the time of every step of its messages."""
         for conversation in self._conversations:
             yield ""
-            delegation = f"delegated as {conversation.delegation_id}"
-            yield f"{conversation.id} {conversation.purpose}: {conversation.status}, {delegation}"
+            facts = {"purpose": conversation.purpose, "status": conversation.status}
+            delegation = conversation.delegation_id
+            yield self.texts("demo.delegated", conversation=conversation.id, delegation=delegation, **facts)
             yield from table(("at", "who", "says", "rung", "submitted", "read"), self._rows(conversation))
         yield ""
         task = self.services.task_changes.get(self.task.id)
         yield f"{task.id} {task.title}: {task.status}, {task.completion_summary}"
 
     def checks(self) -> Mapping[str, bool]:
+        texts = self.texts
         if len(self._conversations) != 1:
-            return {f"{len(self._conversations)} conversations, not one": False}
+            return {texts("demo.conversations", count=len(self._conversations)): False}
         (conversation,) = self._conversations
         messages = self.services.conversations.messages_of(conversation.id)
         status = self.services.task_changes.get(self.task.id).status
         return {
-            f"{len(messages)} messages, not {self.messages}": len(messages) == self.messages,
-            f"the conversation is {conversation.status}, not ended": conversation.status == "ended",
-            f"the task is {status}, not done": status == "done",
-            "a message was not announced by a doorbell": all(
-                self._times(item).keys() - {"stored", "read"} for item in messages
-            ),
-            "the conversation has no delegation": conversation.delegation_id is not None,
+            texts("demo.messages", count=len(messages), wanted=self.messages): len(messages) == self.messages,
+            texts("demo.conversation_status", status=conversation.status): conversation.status == "ended",
+            texts("demo.task_status", task=self.task.id, status=status, wanted="done"): status == "done",
+            texts("demo.not_announced"): all(self._times(item).keys() - {"stored", "read"} for item in messages),
+            texts("demo.no_delegation"): conversation.delegation_id is not None,
         }
 
     @property
@@ -236,20 +243,18 @@ class OfficeScene(Scene):
     def play(self) -> list[str]:
         """Tells the story, starts the worker and serves the console until Ctrl-C, or with `attach` until the human
         detaches. Returns what is missing."""
-        story = read_story(examples_directory() / "office.yaml", self.stage.root, DEFAULT_LANGUAGE)
+        story = read_story(examples_directory() / "office.yaml", self.stage.root, self.texts.language)
         story.tell()
         self.stage.open_windows()
         works = self.stage.wait_for([f"executions/{self.worker}"], self._has_begun)
         try:
-            print_line(
-                f"open this link, and drag the task of {self.worker} to the column of blocked ones; Ctrl-C ends it"
-            )
+            print_line(self.texts("demo.open_link", agent=self.worker))
             sys.stdout.flush()  # the console writes the link itself
             with subprocess.Popen([sys.executable, "-m", "multi_agent_mcp", "web", *self.stage.options]) as console:
                 self._show(console)
         finally:
             story.end()
-        return [] if works else [f"{self.worker} never began to work"]
+        return [] if works else [self.texts("demo.never_began", agent=self.worker)]
 
     def _has_begun(self) -> bool:
         return bool(self.services.executions.all(self.worker))

@@ -43,8 +43,11 @@ class Stage:
     room for about 100 characters), and takes tmux down again unless `keep`: at its end, and when a signal ends it.
     With `attach` the panes are on this terminal while it waits."""
 
-    def __init__(self, directory: Path, team_file: str, *, keep: bool = False, attach: bool = False) -> None:
+    def __init__(
+        self, directory: Path, team_file: str, language: str, *, keep: bool = False, attach: bool = False
+    ) -> None:
         self.root = directory / ".multi-agent-mcp"
+        self.language = language
         self.keep = keep
         self.attach = attach
         self._team = read_team(examples_directory() / team_file)
@@ -54,7 +57,7 @@ class Stage:
     def __enter__(self) -> Self:
         for number in ENDING:
             signal.signal(number, _leave)
-        create_session(self.root, self.session, self._team, None)
+        create_session(self.root, self.session, self._team, self.language)
         add_missing(self.services.agents, self._team)
         self._sockets = Path(tempfile.mkdtemp(prefix="mam-", dir="/tmp"))  # last: nobody tidies up for one who raises
         self.socket = self._sockets / "tmux"

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from errno import errorcode
 
 from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.domain.agent import Agent
@@ -22,7 +23,7 @@ from multi_agent_mcp.store.json_file import Record
 COMMAND_SECONDS = 5.0
 HANGS_FOR = timedelta(seconds=60)
 """A command that did not end is left alone for so long: every sender would wait for it anew."""
-HUNG = "it did not end in time and was killed"
+HUNG = "timeout"
 
 
 class NotifyCommand(Channel):
@@ -62,11 +63,11 @@ class NotifyCommand(Channel):
         call = [program, *(part.replace("{line}", sanitized(line)) for part in arguments)]
         try:
             code = _run(call, self._seconds)
-            failure = f"it ended with {code}" if code else ""
+            failure = f"exit {code}" if code else ""
         except subprocess.TimeoutExpired:
             failure = HUNG
         except (OSError, ValueError) as error:
-            failure = f"it could not be started: {error}"
+            failure = errorcode.get(getattr(error, "errno", 0) or 0, type(error).__name__)
         with suppress(StorageError):  # a full disk must not have the line sent twice
             self._note(failure)
         return Delivery("stored", "notify_command_failed") if failure else Delivery("rung", "notify_command")

@@ -17,7 +17,7 @@ from typing import Any
 from libtmux import exc
 from libtmux.common import tmux_cmd
 
-from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.errors import InvalidArguments, Reason
 from multi_agent_mcp.notify.tmux.client import Tmux
 from multi_agent_mcp.system.disk import storage_errors
 
@@ -162,4 +162,4 @@ def _quoted(word: str) -> str:
 
 def _refused(done: tmux_cmd) -> InvalidArguments:
     reason = " ".join(" ".join(done.stderr).split())[:200]
-    return InvalidArguments("tmux", reason=reason or f"exit code {done.returncode}")
+    return InvalidArguments("tmux", reason=reason or Reason("exit_code", code=done.returncode))

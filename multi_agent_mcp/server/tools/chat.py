@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
-from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.task import TaskPriority, TaskStatus
 from multi_agent_mcp.domain.times import format_time
@@ -32,7 +31,7 @@ def get_task_conversations(call: Call, task_id: str | None = None) -> Answer:
     if wanted is None:
         raise TaskNotFound("no_task_in_session")
     task = call.services.task_changes.get(wanted)
-    task.require_writer(call.me.id, call.services.agents.all())
+    task.require_reader(call.me.id, call.services.agents.all())
     conversations = call.services.conversations.of_task(task.id)
     waiting = [item for item in call.services.delegations.unstarted(call.me.id) if item.task_id == task.id]
     shown = [*(_waiting(item) for item in waiting), *(_conversation(call, item) for item in conversations)]
@@ -136,7 +135,7 @@ def notify_task_session(
 ) -> Answer:
     """Ask your own task session to look at a conversation; priority high interrupts it."""
     if related_task_id is not None:
-        entity_id("tsk", related_task_id)
+        call.services.task_changes.get(related_task_id)
     conversation = call.services.conversations.get(conversation_id)
     conversation.require_participant(call.me.id)
     notice = call.services.notifications.from_chat(

@@ -21,7 +21,7 @@ def send_message(
     call: Call,
     content: str,
     receiver_id: str | None = None,
-    message_type: MessageType = "request",
+    message_type: MessageType | None = None,
     subject: str | None = None,
     priority: MessagePriority = "normal",
     metadata: JsonObject | None = None,

@@ -55,7 +55,7 @@ def get_execution_log(
         "execution_id": execution.id,
         "task_id": execution.task_id,
         "status": execution.status,
-        "log_file_path": execution.log_file_path,
+        "log_file_path": str(call.services.executions.log_path(execution)),
         "log_content": lines,
         "total_lines": page.total,
         "returned_lines": len(lines),

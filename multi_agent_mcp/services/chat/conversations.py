@@ -127,7 +127,7 @@ class Conversations:
         conversation.require_open()
         require_words("content", draft.content)
         if draft.receiver_id not in (None, other):
-            raise InvalidArguments(reason=f"the other participant of {conversation.id} is {other}")
+            raise InvalidArguments("conversation_with", conversation_id=conversation.id, agent_id=other)
         metadata = {key: value for key, value in draft.metadata.items() if key != ENDED}
         letters = self._letters(sender, conversation, replace(draft, metadata=metadata))
         facts = {"conversation_id": conversation.id, "sender_id": sender.id, "letters": letters.facts}
@@ -267,7 +267,7 @@ def require_purpose(purpose: str | None) -> None:
     """Raises `InvalidArguments` for a purpose that is too long or not text."""
     require_text("purpose", purpose)
     if len(purpose or "") > PURPOSE_CHARACTERS:
-        raise InvalidArguments(reason=f"purpose must have at most {PURPOSE_CHARACTERS} characters")
+        raise InvalidArguments("too_long", name="purpose", limit=PURPOSE_CHARACTERS)
 
 
 def _oldest_first(conversation: Conversation) -> tuple[datetime, str]:

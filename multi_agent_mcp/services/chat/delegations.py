@@ -49,10 +49,10 @@ class Delegations:
             raise InvalidArguments("to_oneself")
         require_purpose(purpose)
         require_text("context", context)
-        if not purpose.strip() or len(context or "") > CONTEXT_CHARACTERS:
-            raise InvalidArguments(
-                reason=f"purpose must not be empty, context has at most {CONTEXT_CHARACTERS} characters"
-            )
+        if not purpose.strip():
+            raise InvalidArguments("empty", name="purpose")
+        if len(context or "") > CONTEXT_CHARACTERS:
+            raise InvalidArguments("too_long", name="context", limit=CONTEXT_CHARACTERS)
         now = self.clock()
         delegation = Delegation(
             id=new_id("dlg"),
@@ -146,7 +146,7 @@ class Delegations:
         if delegation.agent_id != agent.id:
             raise Unauthorized("not_own_delegation", delegation_id=delegation.id)
         if delegation.target_agent_id != target.id:
-            raise InvalidArguments(reason=f"{delegation.id} is for {delegation.target_agent_id}")
+            raise InvalidArguments("delegation_to", delegation_id=delegation.id, agent_id=delegation.target_agent_id)
         return delegation
 
     def _taken(self, found: Delegation, session: AgentSession) -> Delegation:

@@ -57,11 +57,9 @@ class ChatTaskOperations:
         if caller.id not in (task.assignee_id, task.created_by):
             raise Unauthorized("not_task_writer")
         if not updates and blocked_reason is None:
-            raise InvalidArguments(
-                reason="nothing to update: give title, description, status, priority or blocked_reason"
-            )
+            raise InvalidArguments("nothing_to_update")
         if blocked_reason is not None and updates.get("status", task.status) != "blocked":
-            raise InvalidArguments(reason="blocked_reason goes with status blocked")
+            raise InvalidArguments("only_with_blocked")
         conversation_id = self._conversation_with(caller, requester)
         change = Change(
             by=caller.id,

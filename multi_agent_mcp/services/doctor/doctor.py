@@ -9,7 +9,7 @@ from pathlib import Path
 
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.services.doctor import integrity, processes, team, tree
-from multi_agent_mcp.services.doctor.finding import PROBLEM, CheckContext, Finding, in_words
+from multi_agent_mcp.services.doctor.finding import PROBLEM, CheckContext, Finding
 
 Check = Callable[[CheckContext], Iterator[Finding]]
 
@@ -59,10 +59,12 @@ class Doctor:
             try:
                 finding.mend()
             except (Refusal, OSError) as error:
-                why = in_words(error) if isinstance(error, Refusal) else str(error)
-                repaired.append(replace(finding, finding=f"{finding.finding}; the repair failed: {why}"))
+                texts = self.context.texts
+                why = texts.sentence(error) if isinstance(error, Refusal) else error
+                words = texts("doctor.repair_failed", finding=finding.finding, reason=why)
+                repaired.append(replace(finding, finding=words))
             else:
-                repaired.append(replace(finding, repair=f"done: {finding.repair}"))
+                repaired.append(replace(finding, repair=self.context.texts("doctor.repaired", repair=finding.repair)))
         return repaired
 
     def _run(self, name: str, check: Check) -> list[Finding]:
@@ -71,13 +73,11 @@ class Doctor:
             found.extend(check(self.context))
         except OSError as error:
             path = Path(os.fsdecode(error.filename)).name if error.filename else name
-            refusal = StorageError(path=path, reason=error.strerror or str(error))
-            found.append(self._broken(name, refusal))
+            found.append(self._broken(name, StorageError(path=path, reason=error)))
         except Refusal as refusal:
             found.append(self._broken(name, refusal))
         return found
 
     def _broken(self, name: str, refusal: Refusal) -> Finding:
-        storage = isinstance(refusal, StorageError)
-        repair = "let this user write to the session directory; see that its disk is well" if storage else ""
-        return Finding(name, PROBLEM, "-", in_words(refusal), repair)
+        kind = "storage" if isinstance(refusal, StorageError) else "refused"
+        return self.context.found(name, PROBLEM, "-", kind, reason=self.context.texts.sentence(refusal))

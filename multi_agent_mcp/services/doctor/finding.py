@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.operations import Operations
 from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
@@ -16,14 +15,9 @@ from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.team.signatures import Signatures
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.texts import catalogue
+from multi_agent_mcp.texts import Texts
 
 PROBLEM, NOTE = "problem", "note"
-
-
-def in_words(refusal: Refusal) -> str:
-    """The refusal as its sentence: doctor speaks English."""
-    return catalogue("en").sentence(refusal)
 
 
 @dataclass(frozen=True)
@@ -45,8 +39,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckContext:
-    """The services that checks use. `probe` says why an agent's pane cannot be rung, or None; `hosts` are the names of
-    the profiles by which a pane can be looked at; `notify_command` is that of `Settings`."""
+    """The services that checks use, and the words for what they find. `probe` says why an agent's pane cannot be rung,
+    or None; `hosts` are the names of the profiles by which a pane can be looked at; `notify_command` is that of
+    `Settings`."""
 
     workspace: Workspace
     agents: Agents
@@ -56,6 +51,15 @@ class CheckContext:
     interrupts: Interrupts
     signatures: Signatures
     operations: Operations
+    texts: Texts
     probe: Callable[[Agent], str | None]
     hosts: Collection[str]
     notify_command: Sequence[str] | None
+
+    def found(
+        self, check: str, level: str, subject: str, key: str, mend: Callable[[], object] | None = None, /, **values: Any
+    ) -> Finding:
+        """The finding in words: the texts `finding.{key}` and `repair.{key}`, filled with `values`."""
+        repair = f"repair.{key}"
+        words = self.texts(repair, **values) if repair in self.texts else ""
+        return Finding(check, level, subject, self.texts(f"finding.{key}", **values), words, mend)

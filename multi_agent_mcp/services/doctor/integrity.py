@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.sanitize import display_id
+from multi_agent_mcp.errors import Reason
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
-from multi_agent_mcp.services.team.signatures import Verdict
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.quarantine import Quarantine
-
-VERDICTS: Mapping[Verdict, tuple[str, str, str]] = {
-    "unsigned": (NOTE, "it bears no signature: written by hand, or by an older program", "ask {sender} in doubt"),
-    "tampered": (PROBLEM, "its signature is not {sender}'s of this text: changed or forged", "ask {sender}"),
-    "no_key": (PROBLEM, "signed, but there is no key of {sender} to check it with", "restore the key, or ask"),
-    "misplaced": (PROBLEM, "genuine, but sent to {receiver}: somebody copied it here", "ask {sender}"),
-}
-"""Verdict → level, finding, repair."""
 
 
 def operations(context: CheckContext) -> Iterator[Finding]:
     """Operations over several files whose process was killed halfway, and which no reader has finished since."""
     for intent in context.workspace.intents.left_behind():
-        finding = f"{intent.kind} was cut off halfway"
-        yield Finding("undertakings", PROBLEM, intent.id, finding, "carry it out", context.operations.finish)
+        finish = context.operations.finish
+        yield context.found("undertakings", PROBLEM, intent.id, "cut_off", finish, kind=intent.kind)
     intents = context.workspace.intents
     for path in intents.unreadable():
-        finding = "it does not describe an operation: damaged, or written by another program"
-        mend = partial(Quarantine(intents.files, intents.path).set_aside, path, finding)
-        yield Finding("undertakings", PROBLEM, f".intents/{path.name}", finding, "move it into quarantine", mend)
+        reason = Reason("no_intent")
+        mend = partial(Quarantine(intents.files, intents.path).set_aside, path, reason)
+        yield context.found("undertakings", PROBLEM, f".intents/{path.name}", "no_intent", mend, reason=reason)
 
 
 def bad_sectors(context: CheckContext) -> Iterator[Finding]:
@@ -45,23 +37,22 @@ def bad_sectors(context: CheckContext) -> Iterator[Finding]:
     for folder in folders:
         for name in folder.passed_over():
             subject = str((folder.path / name).relative_to(workspace.path))
-            yield Finding("disk", PROBLEM, subject, "the disk cannot read it", "look after the disk; it is tried again")
+            yield context.found("disk", PROBLEM, subject, "bad_sector")
 
 
 def hard_links(context: CheckContext) -> Iterator[Finding]:
     """Whether the file system supports link(2)."""
     if not context.workspace.files.has_links():
-        finding = "the file system has no hard links: files are renamed into place under a lock instead"
-        yield Finding("disk", NOTE, ".", finding, "nothing need be done; a local disk is faster")
+        yield context.found("disk", NOTE, ".", "no_hard_links")
 
 
 def interrupts(context: CheckContext) -> Iterator[Finding]:
     """Blocked or cancelled tasks whose interrupt was not written, because the writer was killed before it."""
     for task in context.workspace.tasks.open():
         if task.interrupt_id is not None and context.interrupts.is_missing(task):
-            finding = f"{task.assignee_id} was not told that it is {task.status}"
-            repair = partial(context.interrupts.ensure, task)
-            yield Finding("interrupts", PROBLEM, task.id, finding, "write the notification", repair)
+            mend = partial(context.interrupts.ensure, task)
+            facts = {"agent_id": task.assignee_id, "status": task.status}
+            yield context.found("interrupts", PROBLEM, task.id, "not_told", mend, **facts)
 
 
 def signatures(context: CheckContext) -> Iterator[Finding]:
@@ -85,7 +76,6 @@ def _judged(context: CheckContext, path: Path, message: Message, mailbox_of: str
     verdict = context.signatures.verdict(message, mailbox_of)
     if verdict == "signed":
         return
-    level, finding, repair = VERDICTS[verdict]
-    words = {"sender": display_id(message.sender_id), "receiver": display_id(message.receiver_id)}
-    subject = str(path.relative_to(context.workspace.path))
-    yield Finding("signatures", level, subject, f"{verdict}: {finding.format(**words)}", repair.format(**words))
+    level = NOTE if verdict == "unsigned" else PROBLEM
+    facts = {"sender": display_id(message.sender_id), "receiver": display_id(message.receiver_id)}
+    yield context.found("signatures", level, str(path.relative_to(context.workspace.path)), verdict, **facts)

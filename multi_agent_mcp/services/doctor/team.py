@@ -9,8 +9,8 @@ from itertools import combinations
 
 from multi_agent_mcp.domain.agent import Agent, superiors
 from multi_agent_mcp.domain.signature import public_key
-from multi_agent_mcp.errors import InvalidArguments, Refusal
-from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding, in_words
+from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
 from multi_agent_mcp.services.team.agents import is_passkey_of
 
 
@@ -18,14 +18,12 @@ def registry(context: CheckContext) -> Iterator[Finding]:
     """A registry that names no owner, or holds what cannot be used."""
     agents = context.agents.all()  # restores a damaged registry, which the check of the tree then reports
     if not any(agent.role == "owner" for agent in agents.values()):
-        yield Finding("registry", PROBLEM, "agents.json", "no owner", "multi-agent-mcp agent add ID --role owner")
+        yield context.found("registry", PROBLEM, "agents.json", "no_owner")
     for agent_id, key, value in context.agents.registry.misfits():
-        finding = f"{key} is of a type that it cannot be, and counts as none: {value!r:.80}"
-        yield Finding("registry", PROBLEM, agent_id, finding, "mend it in agents.json")
+        yield context.found("registry", PROBLEM, agent_id, "misfit", name=key, value=f"{value!r:.80}")
     for first, second in combinations(agents, 2):
         if first.lower() == second.lower():
-            finding = f"it differs from {first} in case only: on some disks both have the same mailbox"
-            yield Finding("registry", PROBLEM, second, finding, "give one another id in agents.json")
+            yield context.found("registry", PROBLEM, second, "differs_in_case", other=first)
 
 
 def keys(context: CheckContext) -> Iterator[Finding]:
@@ -36,16 +34,14 @@ def keys(context: CheckContext) -> Iterator[Finding]:
             key = context.agents.stored_key(agent_id)
         except Refusal as refusal:
             missing = not context.workspace.key_path(agent_id).is_file()
-            reason = "the key file is missing" if missing else in_words(refusal)
-            yield Finding("keys", PROBLEM, agent_id, reason, f"restore secrets/{name}")
+            kind, why = ("key_missing", None) if missing else ("key_refused", context.texts.sentence(refusal))
+            yield context.found("keys", PROBLEM, agent_id, kind, file=name, reason=why)
             continue
         if not is_passkey_of(agent, key):
-            yield Finding("keys", PROBLEM, agent_id, "the key is not the registered one", f"restore secrets/{name}")
+            yield context.found("keys", PROBLEM, agent_id, "other_key", file=name)
         elif agent.public_key != (own := public_key(key)):
             mend = partial(context.agents.registry.update, agent_id, public_key=own)
-            yield Finding(
-                "keys", PROBLEM, agent_id, "the public key is not its key's", "write its own into agents.json", mend
-            )
+            yield context.found("keys", PROBLEM, agent_id, "other_public_key", mend)
 
 
 def hierarchy(context: CheckContext) -> Iterator[Finding]:
@@ -55,7 +51,7 @@ def hierarchy(context: CheckContext) -> Iterator[Finding]:
         try:
             list(superiors(agent_id, agents))
         except Refusal as refusal:
-            yield Finding("hierarchy", PROBLEM, agent_id, in_words(refusal), "mend parent_id in agents.json")
+            yield context.found("hierarchy", PROBLEM, agent_id, "hierarchy", reason=context.texts.sentence(refusal))
 
 
 def panes(context: CheckContext) -> Iterator[Finding]:
@@ -63,19 +59,19 @@ def panes(context: CheckContext) -> Iterator[Finding]:
     for agent in context.agents.all().values():
         if agent.pane_id is None:
             if agent.role != "owner":
-                repair = f"multi-agent-mcp agent set {agent.id} --pane %N, or serve it"
-                yield Finding("panes", NOTE, agent.id, "no pane is registered", repair)
+                yield context.found("panes", NOTE, agent.id, "no_pane", agent_id=agent.id)
         elif reason := context.probe(agent):
-            yield Finding("panes", NOTE, agent.id, f"pane {agent.pane_id}: {reason}", _repair(agent, reason))
+            why = context.texts.why_not_rung(reason)
+            kind = _kind(agent, reason)
+            yield context.found("panes", NOTE, agent.id, kind, agent_id=agent.id, pane=agent.pane_id, reason=why)
 
 
 def hosts(context: CheckContext) -> Iterator[Finding]:
     """Agents whose `host` no profile describes: nothing is typed into their panes."""
     for agent in context.agents.all().values():
         if agent.host is not None and agent.host not in context.hosts:
-            named = f"multi-agent-mcp agent set {agent.id} --host NAME ({', '.join(sorted(context.hosts))})"
-            repair = f"{named}; or describe its screen in hosts/NAME.yaml beside the sessions (docs/hosts.md)"
-            yield Finding("hosts", NOTE, agent.id, f"no profile is named {agent.host!r:.60}", repair)
+            facts = {"agent_id": agent.id, "host": f"{agent.host!r:.60}", "known": ", ".join(sorted(context.hosts))}
+            yield context.found("hosts", NOTE, agent.id, "no_profile", **facts)
 
 
 def notify_command(context: CheckContext) -> Iterator[Finding]:
@@ -83,27 +79,22 @@ def notify_command(context: CheckContext) -> Iterator[Finding]:
     command = context.notify_command
     if command is None:
         return
-    note = partial(Finding, "notify_command", subject="session.yaml")
+    found = partial(context.found, "notify_command")
     if not command:
-        repair = 'write it as a list, the program first: ["ntfy", "publish", "my-topic", "{line}"]'
-        yield note(level=PROBLEM, finding=in_words(InvalidArguments("bad_notify_command")), repair=repair)
+        yield found(PROBLEM, "session.yaml", "bad_notify_command")
         return
     if shutil.which(command[0]) is None:
-        repair = "install it, or give its absolute path"
-        yield note(level=PROBLEM, finding=f"there is no program {command[0]!r:.80} to run", repair=repair)
+        yield found(PROBLEM, "session.yaml", "no_notify_command", program=f"{command[0]!r:.80}")
     if not any("{line}" in part for part in command[1:]):
-        repair = 'add "{line}" to its arguments, unless it is to make a noise only'
-        yield note(level=NOTE, finding="no argument holds {line}: it does not say what waits", repair=repair)
+        yield found(NOTE, "session.yaml", "notify_command_without_line")
     last = context.workspace.notify_command_failure.read()
     if isinstance(last, dict):
-        finding = f"it failed at {last.get('at')!s:.40}: {last.get('failure')!s:.200}"
-        yield note(level=PROBLEM, finding=finding, repair="try it in a shell; the next ring that works ends this")
+        facts = {"at": f"{last.get('at')!s:.40}", "failure": f"{last.get('failure')!s:.200}"}
+        yield found(PROBLEM, "session.yaml", "notify_command_failed", **facts)
 
 
-def _repair(agent: Agent, reason: str) -> str:
+def _kind(agent: Agent, reason: str) -> str:
+    """Which words tell how to mend it."""
     if reason != "unknown_host":
-        return "start the agent again"
-    if agent.host == "plain":
-        return f"start its program again, then register its pane: multi-agent-mcp agent set {agent.id} --pane %N"
-    declare = f"a program that reads lines: multi-agent-mcp agent set {agent.id} --host plain"
-    return f"{declare}; else describe its screen in hosts/NAME.yaml beside the sessions (docs/hosts.md)"
+        return "pane"
+    return "pane_plain" if agent.host == "plain" else "pane_unknown_host"

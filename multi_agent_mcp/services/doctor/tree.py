@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
-from multi_agent_mcp.store.quarantine import DIRECTORY, REASON_SUFFIX
+from multi_agent_mcp.store.quarantine import DIRECTORY, REASON_SUFFIX, reason_in
 from multi_agent_mcp.system.disk import DIRECTORY_MODE, FILE_MODE
 
 KINDS = frozenset(
@@ -60,9 +60,9 @@ def tree(context: CheckContext) -> Iterator[Finding]:
     _read_everything(context)
     nodes = list(walk(context.workspace.path))
     yield from _restored(context)
-    yield from _links(nodes)
-    yield from _modes(nodes)
-    yield from _unreadable(nodes)
+    yield from _links(context, nodes)
+    yield from _modes(context, nodes)
+    yield from _unreadable(context, nodes)
     yield from _quarantined(context, nodes)
     yield from _unknown_mailboxes(context, nodes)
     yield from _leftovers(context, nodes)
@@ -75,7 +75,7 @@ def _misplaced(context: CheckContext) -> Iterator[Finding]:
     boxes = [f"{kind}/{name}" for kind in kinds for name in files.names(base / kind)]
     for name in (*sorted(KINDS), *boxes):
         if (base / name).is_file() and not (base / name).name.startswith("."):
-            yield Finding("tree", PROBLEM, name, "a file where a directory belongs", "move it away")
+            yield context.found("tree", PROBLEM, name, "no_directory")
 
 
 def _read_everything(context: CheckContext) -> None:
@@ -93,20 +93,19 @@ def _read_everything(context: CheckContext) -> None:
 
 def _restored(context: CheckContext) -> Iterator[Finding]:
     for name in context.agents.registry.damaged():
-        yield Finding("registry", NOTE, name, "agents.json was damaged and restored", f"delete {name} when seen")
+        yield context.found("registry", NOTE, name, "restored", name=name)
 
 
-def _links(nodes: Sequence[Node]) -> Iterator[Finding]:
+def _links(context: CheckContext, nodes: Sequence[Node]) -> Iterator[Finding]:
     """Symbolic links, pipes and devices: they are never followed or waited for, so they do not do what was meant."""
     for node in nodes:
         if node.is_link:
-            finding = f"a symbolic link to {node.path.readlink()}; it is not followed out of the session"
-            yield Finding("links", PROBLEM, node.name, finding, "replace it by what it points to")
+            yield context.found("links", PROBLEM, node.name, "link", target=node.path.readlink())
         elif not node.is_directory and not stat.S_ISREG(node.status.st_mode):
-            yield Finding("links", PROBLEM, node.name, "neither a file nor a directory", "remove it")
+            yield context.found("links", PROBLEM, node.name, "no_file")
 
 
-def _modes(nodes: Sequence[Node]) -> Iterator[Finding]:
+def _modes(context: CheckContext, nodes: Sequence[Node]) -> Iterator[Finding]:
     """What other users may read or write. Below a closed session directory that is only worth a note: a file put there
     by hand has the mode that its author's umask gave it."""
     inside: dict[int, list[Path]] = {DIRECTORY_MODE: [], FILE_MODE: []}
@@ -115,35 +114,35 @@ def _modes(nodes: Sequence[Node]) -> Iterator[Finding]:
             continue
         wanted = DIRECTORY_MODE if node.is_directory else FILE_MODE
         if node.name == "." or "secrets" in Path(node.name).parts:
-            finding = f"others have rights to it ({node.mode:04o})"
-            repair = partial(_chmod, [node.path], wanted)
-            yield Finding("modes", PROBLEM, node.name, finding, f"chmod {wanted:o} {node.name}", repair)
+            facts = {"mode": f"{node.mode:04o}", "wanted": f"{wanted:o}", "name": node.name}
+            mend = partial(_chmod, [node.path], wanted)
+            yield context.found("modes", PROBLEM, node.name, "open_to_others", mend, **facts)
         else:
             inside[wanted].append(node.path)
     for wanted, paths in inside.items():
         if paths:
-            kind = "files" if wanted == FILE_MODE else "directories"
-            finding = f"others would have rights to {len(paths)} of its {kind}"
-            yield Finding("modes", NOTE, ".", finding, f"chmod {wanted:o}", partial(_chmod, paths, wanted))
+            kind = "open_files" if wanted == FILE_MODE else "open_directories"
+            mend = partial(_chmod, paths, wanted)
+            yield context.found("modes", NOTE, ".", kind, mend, count=len(paths), wanted=f"{wanted:o}")
 
 
-def _unreadable(nodes: Sequence[Node]) -> Iterator[Finding]:
+def _unreadable(context: CheckContext, nodes: Sequence[Node]) -> Iterator[Finding]:
     """What its own owner may not read or write."""
     for node in nodes:
         wanted = DIRECTORY_MODE if node.is_directory else FILE_MODE
         if not node.is_link and node.mode & wanted != wanted:
-            finding = f"its owner has too few rights ({node.mode:04o})"
-            repair = partial(_chmod, [node.path], wanted)
-            yield Finding("unreadable", PROBLEM, node.name, finding, f"chmod {wanted:o} {node.name}", repair)
+            facts = {"mode": f"{node.mode:04o}", "wanted": f"{wanted:o}", "name": node.name}
+            mend = partial(_chmod, [node.path], wanted)
+            yield context.found("unreadable", PROBLEM, node.name, "closed_to_owner", mend, **facts)
 
 
 def _quarantined(context: CheckContext, nodes: Sequence[Node]) -> Iterator[Finding]:
     """Files that could not be read, with the reason."""
     for node in nodes:
         if node.path.parent.name == DIRECTORY and node.name.endswith(REASON_SUFFIX):
-            reason = (context.workspace.files.read(node.path) or b"").decode(errors="replace").strip()
+            reason = reason_in(context.workspace.files.read(node.path) or b"", context.texts.language)
             subject = node.name.removesuffix(REASON_SUFFIX)
-            yield Finding("files", PROBLEM, subject, reason, "mend it and move it back one directory")
+            yield context.found("files", PROBLEM, subject, "quarantined", reason=reason)
 
 
 def _unknown_mailboxes(context: CheckContext, nodes: Sequence[Node]) -> Iterator[Finding]:
@@ -152,7 +151,7 @@ def _unknown_mailboxes(context: CheckContext, nodes: Sequence[Node]) -> Iterator
         kind, _, agent_id = node.name.partition("/")
         is_mailbox = kind in ("ipc", "notifications") and node.is_directory and node.name.count("/") == 1
         if is_mailbox and agent_id not in known:
-            yield Finding("files", PROBLEM, node.name, "of no agent", "agent add, or remove it")
+            yield context.found("files", PROBLEM, node.name, "no_agent")
 
 
 def _leftovers(context: CheckContext, nodes: Sequence[Node]) -> Iterator[Finding]:
@@ -161,8 +160,7 @@ def _leftovers(context: CheckContext, nodes: Sequence[Node]) -> Iterator[Finding
     for node in nodes:
         is_scratch = node.path.parent == files.scratch and node.path.suffix == ".tmp"
         if is_scratch and time.time() - node.status.st_mtime > SCRATCH_SECONDS:
-            finding = "left by a process that was killed while it wrote"
-            yield Finding("leftovers", NOTE, node.name, finding, "delete it", partial(files.remove, node.path))
+            yield context.found("leftovers", NOTE, node.name, "leftover", partial(files.remove, node.path))
 
 
 def _chmod(paths: Sequence[Path], mode: int) -> None:

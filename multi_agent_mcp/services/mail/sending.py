@@ -107,7 +107,7 @@ class Messages:
             return [receiver.id]
         others = [agent_id for agent_id in self.agents.all() if agent_id != sender.id]
         if not others:
-            raise InvalidArguments(reason="a broadcast needs at least one other agent")
+            raise InvalidArguments("nobody_else")
         return others
 
     def _messages(self, sender: Agent, draft: Draft, receivers: list[str]) -> list[Message]:
@@ -122,7 +122,7 @@ class Messages:
                 id=whole if draft.receiver_id is not None else new_message_id(like=whole),
                 sender_id=sender.id,
                 receiver_id=receiver_id,
-                message_type=draft.message_type,
+                message_type=draft.type,
                 priority=draft.priority,
                 subject=draft.subject,
                 created_at=now,

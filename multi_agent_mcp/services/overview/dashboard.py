@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,7 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.overview.snapshot import AgentRow, Snapshots
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.texts import Texts
 
 FINISHED_SHOWN = 20
 
@@ -22,6 +23,7 @@ class Dashboard:
 
     workspace: Workspace
     snapshots: Snapshots
+    texts: Texts
     clock: Callable[[], datetime]
 
     def data(self) -> dict[str, Any]:
@@ -39,7 +41,7 @@ class Dashboard:
     def write(self) -> None:
         """Rewrites `dashboard.md`; of two writers at once the later data wins."""
         with self.workspace.locks.held("dashboard"):
-            text = as_markdown(self.data())
+            text = as_markdown(self.data(), self.texts)
             self.workspace.files.replace(self.workspace.dashboard_path, text.encode(), durable=False)
 
 
@@ -62,26 +64,30 @@ def _task(task: Task) -> dict[str, Any]:
     }
 
 
-def as_markdown(data: dict[str, Any]) -> str:
-    """The dashboard as a Markdown page."""
-    counts = " · ".join(f"{status} {number}" for status, number in data["counts"].items())
-    lines = ["# Dashboard", "", f"{data['updated_at']} · {counts}", "", "## Tasks", ""]
-    lines += ["| task | title | status | assignee | progress |", "|---|---|---|---|---|"]
-    for task in data["tasks"]:
-        progress = f"{task['progress']}%"
-        lines.append(_row(task["task_id"], task["title"], task["status"], task["assignee_id"] or "-", progress))
-    lines += [
-        "",
-        "## Agents",
-        "",
-        "| agent | role | alive | unread | works on | waits for |",
-        "|---|---|---|---|---|---|",
-    ]
-    for agent in data["agents"]:
-        alive = "yes" if agent["alive"] else "no"
-        doing = (agent["task_id"] or "-", agent["waiting_for"] or "-")
-        lines.append(_row(agent["id"], agent["role"], alive, agent["unread"], *doing))
+def as_markdown(data: dict[str, Any], texts: Texts) -> str:
+    """The dashboard as a Markdown page. Statuses and roles are shown as the tools take them."""
+    named = {**data["counts"], texts("dashboard.total"): data["counts"]["total"]}
+    counts = " · ".join(f"{name} {number}" for name, number in named.items() if name != "total")
+    lines = [f"# {texts('dashboard.title')}", "", f"{data['updated_at']} · {counts}"]
+    lines += _table(texts, "task", map(_task_cells, data["tasks"]))
+    lines += _table(texts, "agent", (_agent_cells(agent, texts) for agent in data["agents"]))
     return "\n".join(lines) + "\n"
+
+
+def _table(texts: Texts, kind: str, rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    head = texts(f"dashboard.{kind}_head").split("|")
+    yield from ("", f"## {texts(f'dashboard.{kind}s')}", "", _row(*head), "|" + "---|" * len(head))
+    yield from (_row(*row) for row in rows)
+
+
+def _task_cells(task: dict[str, Any]) -> tuple[object, ...]:
+    return task["task_id"], task["title"], task["status"], task["assignee_id"] or "-", f"{task['progress']}%"
+
+
+def _agent_cells(agent: dict[str, Any], texts: Texts) -> tuple[object, ...]:
+    alive = texts("dashboard.alive" if agent["alive"] else "dashboard.off")
+    doing = (agent["task_id"] or "-", agent["waiting_for"] or "-")
+    return agent["id"], agent["role"], alive, agent["unread"], *doing
 
 
 def _row(*cells: object) -> str:

@@ -99,7 +99,7 @@ class Sessions:
             for session in self.workspace.sessions.open(agent_id):
                 if session.ended_at is None and not is_running(session):
                     recovered += self.requeue(session.agent_id, session.unconfirmed)
-                    self.executions.finish_session(session, "the session's process died")
+                    self.executions.finish_session(session, "session_died")
                     self.workspace.sessions.update(session.id, lambda found: found.holding(()).end(self.clock()))
             self.executions.finish_orphans(agent_id)
         return recovered
@@ -230,7 +230,7 @@ class LiveSession:
             left = _without(self.record.unconfirmed, _drained(self._written_out) if confirm else ())
             self.record = self.record.holding(())  # the file names them until they are unread again
         self._sessions.requeue(self.record.agent_id, left)
-        self._sessions.executions.finish_session(self.record, "the session ended")
+        self._sessions.executions.finish_session(self.record, "session_ended")
         with self._mutex:
             self.record = self.record.end(self._sessions.clock(), state)
             self._replace(sync=True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.ids import entity_id, new_id
@@ -14,6 +15,7 @@ from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, InvalidId, Unauthorized
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.texts import Texts
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Executions:
     """The executions of one team and their logs."""
 
     workspace: Workspace
+    texts: Texts
     clock: Callable[[], datetime]
 
     def begin(self, session: AgentSession, task_id: str) -> Execution:
@@ -36,7 +39,7 @@ class Executions:
         if running is not None and running.task_id == task_id:
             return running
         if running is not None:
-            self.finish(running, error_message="left for another task")
+            self.finish(running, error_message=self.texts("execution.left"))
         execution_id = new_id("exec")
         execution = Execution(
             id=execution_id,
@@ -63,11 +66,11 @@ class Executions:
         self.log(finished, f"Execution {finished.status}")
         return finished
 
-    def finish_session(self, session: AgentSession, error_message: str) -> None:
-        """The session is over: its open executions have failed."""
+    def finish_session(self, session: AgentSession, why: str) -> None:
+        """The session is over: its open executions have failed; the text `execution.{why}` says why."""
         for execution in self.workspace.executions.open(session.agent_id):
             if execution.session_id == session.id:
-                self.finish(execution, error_message=error_message)
+                self.finish(execution, error_message=self.texts(f"execution.{why}"))
 
     def orphans(self, agent_id: str) -> list[Execution]:
         """Open executions whose session has ended or whose session's file was lost in a power cut."""
@@ -76,7 +79,7 @@ class Executions:
 
     def finish_orphans(self, agent_id: str) -> None:
         for execution in self.orphans(agent_id):
-            self.finish(execution, error_message="its session was lost")
+            self.finish(execution, error_message=self.texts("execution.session_lost"))
 
     def _has_session(self, session_id: str) -> bool:
         try:
@@ -132,7 +135,7 @@ class Executions:
     def read_log(self, execution: Execution, *, tail: int | None = None, offset: int | None = None) -> LogPage:
         """The last `tail` lines (100 unless told), or those from line `offset` on; not both."""
         if tail is not None and offset is not None:
-            raise InvalidArguments(reason="tail and offset exclude each other")
+            raise InvalidArguments("tail_and_offset")
         data = self.workspace.files.read(self.workspace.execution_log(execution)) or b""
         lines = data.decode(errors="replace").splitlines()
         if offset is not None:
@@ -141,4 +144,7 @@ class Executions:
         return LogPage(execution, lines[-wanted:] if wanted else [], len(lines))
 
     def has_log(self, execution: Execution) -> bool:
-        return self.workspace.execution_log(execution).is_file()
+        return self.log_path(execution).is_file()
+
+    def log_path(self, execution: Execution) -> Path:
+        return self.workspace.execution_log(execution).absolute()

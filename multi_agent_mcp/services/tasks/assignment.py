@@ -87,7 +87,7 @@ class Assignments:
         """
         task = self._reportable(reporter, task_id)
         if progress is not None and not 0 <= progress <= 100:
-            raise InvalidArguments(reason=f"progress must be between 0 and 100, not {progress}")
+            raise InvalidArguments("not_percent", progress=progress)
         current = task.progress if progress is None else progress
         metadata: dict[str, Any] = {"task_id": task.id, "progress": current}
         if checklist is not None:

@@ -110,7 +110,7 @@ class TaskChanges:
             raise Unauthorized("not_superior", agent_id=target.id)
         task = self.get(task_id) if task_id is not None else self.current(target.id)
         if task is not None and task.assignee_id != target.id:
-            raise InvalidArguments(reason=f"{task.id} is not assigned to {target.id}")
+            raise InvalidArguments("not_its_task", task_id=task.id, agent_id=target.id)
         if action == "pause":
             return self.interrupts.pause(target.id, task.id if task else None)
         if task is None:

@@ -62,7 +62,7 @@ class TaskCreation:
         `Unauthorized`.
         """
         if not 1 <= len(items) <= BATCH_MAX:
-            raise InvalidArguments(reason=f"a batch has 1 to {BATCH_MAX} tasks")
+            raise InvalidArguments("batch_size", limit=BATCH_MAX)
         if parent_task_id is not None:
             parent = self.workspace.tasks.get(entity_id("tsk", parent_task_id))
             parent.require_writer(creator.id, self.agents.all())
@@ -90,10 +90,10 @@ class TaskCreation:
         for number, item in enumerate(items):
             local_id = item.local_id if item.local_id is not None else f"#{number}"
             if local_id in ids:
-                raise InvalidArguments(reason=f"local_id {local_id!r:.60} occurs twice")
+                raise InvalidArguments("local_id_twice", value=f"{local_id!r:.60}")
             ids[local_id] = new_id("tsk")
         if sum(len(item.local_id or "") for item in items) > LOCAL_IDS_CHARACTERS:
-            raise InvalidArguments(reason=f"the local_ids together have at most {LOCAL_IDS_CHARACTERS} characters")
+            raise InvalidArguments("local_ids_too_long", limit=LOCAL_IDS_CHARACTERS)
         return ids
 
     def _dependencies(self, item: NewTask, ids: Mapping[str, str]) -> tuple[str, ...]:
@@ -167,4 +167,4 @@ def require_title(title: str) -> None:
     """Raises `InvalidArguments` for a title that is empty, too long for a list, or no text."""
     require_text("title", title)
     if not title.strip() or len(title) > TITLE_CHARACTERS:
-        raise InvalidArguments(reason=f"title must have 1 to {TITLE_CHARACTERS} characters")
+        raise InvalidArguments("title_length", limit=TITLE_CHARACTERS)

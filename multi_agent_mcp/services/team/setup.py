@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +11,12 @@ from typing import Any
 
 import yaml
 
-from multi_agent_mcp.config import NOT_YAML, load_yaml, parse_limits, parse_notify_command
+from multi_agent_mcp.config import NOT_YAML, load_yaml, parse_limits, parse_notify_command, yaml_problem
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.ids import session_name
 from multi_agent_mcp.domain.times import format_time, now
-from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId
+from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, Reason
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
@@ -40,14 +40,14 @@ def read_team(path: Path) -> Team:
     try:
         data = load_yaml(path)
     except (OSError, *NOT_YAML) as error:
-        raise InvalidArguments("bad_team", reason=" ".join(str(error).split())[:200]) from error
+        raise InvalidArguments("bad_team", reason=yaml_problem(error)) from error
     if not isinstance(data, dict) or not isinstance(data.get("agents"), list):
-        raise InvalidArguments("bad_team", reason="it needs a list `agents`")
+        raise InvalidArguments("bad_team", reason=Reason("no_agents"))
     agents = tuple(_agent(record) for record in data["agents"])
     ids = [agent.id for agent in agents]
     lowered = [agent_id.lower() for agent_id in ids]
     if twice := {agent_id for agent_id in ids if lowered.count(agent_id.lower()) > 1}:
-        raise InvalidArguments("bad_team", reason=f"{', '.join(sorted(twice))} occurs twice")
+        raise InvalidArguments("bad_team", reason=Reason("twice", name=", ".join(sorted(twice))))
     language = data.get("language")
     if language is not None and language not in LANGUAGES:
         raise InvalidArguments("bad_language", language=repr(language)[:40], allowed=", ".join(LANGUAGES))
@@ -59,16 +59,16 @@ def read_team(path: Path) -> Team:
 
 def _agent(record: Any) -> Agent:
     if not isinstance(record, dict) or "id" not in record:
-        raise InvalidArguments("bad_team", reason=f"an agent needs an id: {record!r:.80}")
+        raise InvalidArguments("bad_team", reason=Reason("no_id", value=f"{record!r:.80}"))
     try:
         agent_id = parse_agent_id(record["id"])
     except InvalidId as error:
         raise InvalidId(value=repr(record["id"])[:80]) from error
     role, kind = record.get("role", "worker"), record.get("type", "ai")
     if role not in ROLES:
-        raise InvalidArguments("bad_team", reason=f"role {role!r} of {agent_id} is not one of {', '.join(ROLES)}")
+        raise InvalidArguments("bad_team", reason=_no_choice(agent_id, "role", role, ROLES))
     if kind not in AGENT_TYPES:
-        raise InvalidArguments("bad_team", reason=f"type {kind!r} of {agent_id} is not one of {', '.join(AGENT_TYPES)}")
+        raise InvalidArguments("bad_team", reason=_no_choice(agent_id, "type", kind, AGENT_TYPES))
     parent = record.get("parent_id", record.get("parent"))
     return Agent(
         id=agent_id,
@@ -82,19 +82,23 @@ def _agent(record: Any) -> Agent:
     )
 
 
+def _no_choice(agent_id: str, name: str, value: object, allowed: Sequence[str]) -> Reason:
+    return Reason("no_choice", name=f"{agent_id}.{name}", value=f"{value!r:.60}", allowed=", ".join(allowed))
+
+
 def _as_json(extra: dict[str, Any]) -> dict[str, Any]:
     """The user's own keys, kept in agents.json; values that JSON cannot hold (dates) become text."""
     try:
         plain: dict[str, Any] = json.loads(json.dumps(extra, default=str, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidArguments("bad_team", reason=" ".join(str(error).split())[:200]) from error
+        raise InvalidArguments("bad_team", reason=Reason("no_json")) from error
     return plain
 
 
 def _text_or_none(record: Mapping[str, Any], key: str) -> str | None:
     value = record.get(key)
     if value is not None and not isinstance(value, str):
-        raise InvalidArguments("bad_team", reason=f"{key} of {record['id']} must be a text")
+        raise InvalidArguments("bad_team", reason=Reason("no_text", name=f"{record['id']}.{key}"))
     return value
 
 

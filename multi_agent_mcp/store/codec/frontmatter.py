@@ -20,6 +20,7 @@ from frontmatter.default_handlers import YAMLHandler
 from multi_agent_mcp.config import NOT_YAML
 from multi_agent_mcp.domain.entity import ITEM, Entity, json_value, plain_value
 from multi_agent_mcp.domain.times import parse_time
+from multi_agent_mcp.errors import Reason
 from multi_agent_mcp.store.codec.yaml_header import Loader, dump
 
 E = TypeVar("E", bound=Entity)
@@ -32,6 +33,10 @@ _VALUES_MAX, _DEPTH_MAX = 200_000, 64  # a header beyond that is an accident or 
 class Unreadable(Exception):
     """The file cannot be read at all; the reason goes beside it into quarantine."""
 
+    def __init__(self, key: str, /, **values: object) -> None:
+        self.reason = Reason(key, **values)
+        super().__init__(self.reason)
+
 
 class Document(NamedTuple):
     header: Mapping[str, Any]
@@ -42,17 +47,17 @@ _handler = YAMLHandler(fm_boundary=_BOUNDARY)
 
 
 def parse(data: bytes) -> Document:
-    """Splits a file into header and body. Raises `Unreadable` with one sentence."""
+    """Splits a file into header and body. Raises `Unreadable`."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Unreadable(f"not UTF-8: {error.reason} at byte {error.start}") from error
+        raise Unreadable("no_utf8_at", byte=error.start) from error
     if not _handler.detect(text):
-        raise Unreadable("no front matter: the first line is not ---")
+        raise Unreadable("no_front_matter")
     try:
         header_text, body = _handler.split(text)
     except ValueError as error:
-        raise Unreadable("the front matter is not closed by a line ---") from error
+        raise Unreadable("front_matter_open") from error
     return Document(_load(header_text), _BLANK_LINE.sub("", body))
 
 
@@ -60,9 +65,9 @@ def _load(header_text: str) -> Mapping[str, Any]:
     try:
         header = _handler.load(header_text, Loader=Loader)
     except NOT_YAML as error:
-        raise Unreadable(f"the front matter is not YAML: {' '.join(str(error).split())[:200]}") from error
+        raise Unreadable("front_matter_yaml", problem=" ".join(str(error).split())[:200]) from error
     if not isinstance(header, dict):
-        raise Unreadable("the front matter is not a mapping of keys to values")
+        raise Unreadable("front_matter_no_mapping")
     _require_tree(header)
     return {str(key): value for key, value in header.items()}
 
@@ -74,7 +79,7 @@ def _require_tree(header: Any) -> None:
         value, depth = pending.pop()
         visited += 1
         if depth > _DEPTH_MAX or visited > _VALUES_MAX:
-            raise Unreadable("the front matter is nested too deeply, or contains itself")
+            raise Unreadable("front_matter_too_deep")
         if isinstance(value, dict):
             pending += [(item, depth + 1) for item in value.values()]
         elif isinstance(value, (list, tuple)):

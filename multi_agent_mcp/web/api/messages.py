@@ -47,7 +47,7 @@ def send(call: ApiRequest) -> dict[str, Any]:
     draft = Draft(
         content=call.text("content"),
         receiver_id=call.optional_text("receiver_id"),
-        message_type=call.optional_text("message_type") or "request",
+        message_type=call.optional_text("message_type") or None,
         subject=call.optional_text("subject") or "",
         priority=call.optional_text("priority") or "normal",
         idempotency_key=call.optional_text("idempotency_key"),
@@ -77,11 +77,11 @@ def _filters(call: ApiRequest) -> dict[str, Any]:
     if between is not None:
         one, comma, other = between.partition(",")
         if not comma:
-            raise InvalidArguments(reason="between names two agents, with a comma")
+            raise InvalidArguments("no_pair")
         return {"between": (one, other)}  # the sender of a hand-written file need not be an agent
     box = call.parameter("box") or "inbox"
     if box not in BOXES:
-        raise InvalidArguments(reason=f"box is one of {', '.join(BOXES)}")
+        raise InvalidArguments("no_such_choice", name="box", value=f"{box!r:.60}", allowed=", ".join(BOXES))
     whose = call.parameter("agent") or call.me.id
     return {"inbox": {"receiver_id": whose}, "sent": {"sender_id": whose}, "all": {}}[box]
 

@@ -107,7 +107,7 @@ def test_a_failure_is_forgotten_when_the_command_works_again(services: Services,
     program.then("exit 3")
     push = channel(services, [str(program.path)])
     assert push.ring(OWNER, "x") == FAILED
-    assert services.workspace.notify_command_failure.read()["failure"] == "it ended with 3"
+    assert services.workspace.notify_command_failure.read()["failure"] == "exit 3"
     program.then("exit 0")
     assert push.ring(OWNER, "x") == RUNG
     assert services.workspace.notify_command_failure.read() is None

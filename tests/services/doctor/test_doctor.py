@@ -61,7 +61,7 @@ def test_keys_that_are_missing_or_open_are_problems(services: Services) -> None:
         ((), None, [("problem", "must be a list of texts")]),
         (("no-such-program", "{line}"), None, [("problem", "there is no program 'no-such-program' to run")]),
         (("true", "ding"), None, [("note", "no argument holds {line}")]),
-        (("true", "{line}"), "it ended with 3", [("problem", "it failed at 2026-11-21T21:46:01Z: it ended with 3")]),
+        (("true", "{line}"), "exit 3", [("problem", "it failed at 2026-11-21T21:46:01Z: exit 3")]),
         (("true", "{line}"), "x\x1b" * 500, [("problem", "it failed at 2026")]),
     ],
 )
@@ -152,7 +152,7 @@ def test_a_host_that_no_profile_describes_is_worth_a_note(services: Services) ->
 def test_a_pane_that_cannot_be_rung_is_worth_a_note(services: Services) -> None:
     services.agents.registry.update("worker-a", pane_id="%3", socket_path="/nowhere")
     (finding,) = (item for item in examine(services, "pane_gone") if item.subject == "worker-a")
-    assert (finding.level, finding.finding) == ("note", "pane %3: pane_gone")
+    assert (finding.level, finding.finding) == ("note", "pane %3: pane_gone: Its pane has been closed.")
 
 
 def grow_old(services: Services, years: float = 3) -> None:

@@ -61,7 +61,7 @@ def test_an_unknown_status_names_the_known_ones(services: Services, worker_a: Ag
     task = new(services)
     with pytest.raises(InvalidArguments) as refused:
         services.task_changes.set_status(worker_a, task.id, "sleeping")
-    assert all(status in refused.value.values["reason"] for status in TASK_STATUSES)
+    assert all(status in refused.value.values["allowed"] for status in TASK_STATUSES)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.store.codec.frontmatter import Document, Unreadable, codec, parse, render
+from multi_agent_mcp.texts import catalogue
 
 ENTITIES: list[type[Entity]] = [
     *(Message, Notification, Task, AgentSession, OwnerWait),
@@ -290,8 +291,9 @@ def test_the_body_begins_after_one_blank_line_where_there_is_one(text: str, body
 def test_what_cannot_be_read_says_why_in_one_line(data: bytes, reason: str) -> None:
     with pytest.raises(Unreadable) as error:
         parse(data)
-    assert reason in str(error.value)
-    assert "\n" not in str(error.value)
+    said = catalogue("en").reason(error.value.reason)
+    assert reason in said
+    assert "\n" not in said
 
 
 @given(st.binary(max_size=200))

@@ -1,0 +1,37 @@
+"""What answers say about what they stand for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.services.tasks.creation import NewTask
+from tests.server.seat import Seat
+
+
+def test_a_broadcast_whose_type_was_not_given_is_one(services: Services) -> None:
+    admin, worker = Seat(services, "admin"), Seat(services, "worker-a")
+    admin.call("send_message", content="to all")
+    admin.call("send_message", content="to all, as asked", message_type="system")
+    admin.call("send_message", content="to one", receiver_id="worker-a")
+    types = [message["message_type"] for message in worker.call("read_messages")["messages"]]
+    assert sorted(types) == ["broadcast", "request", "system"]
+
+
+def test_the_path_of_a_log_can_be_opened_from_anywhere(services: Services) -> None:
+    services.task_creation.create(services.agents.get("admin"), [NewTask(title="x", assignee_id="worker-a")])
+    worker = Seat(services, "worker-a")
+    worker.call("get_next_action")
+    (execution,) = worker.call("get_my_execution_history")["executions"]
+    path = Path(worker.call("get_execution_log", execution_id=execution["execution_id"])["log_file_path"])
+    assert path.is_absolute()
+    assert "get_next_action" in path.read_text(encoding="utf-8")
+
+
+def test_a_notification_names_a_task_that_exists(services: Services) -> None:
+    begin = services.conversations.begin
+    conversation, _ = begin(services.agents.get("worker-a"), services.agents.get("worker-b"), "hello")
+    chat = Seat(services, "worker-a", purpose="chat")
+    nobodys = chat.call("notify_task_session", conversation_id=conversation.id, related_task_id="tsk_0123456789ab")
+    assert nobodys["error"] == "task_not_found"
+    assert chat.call("notify_task_session", conversation_id=conversation.id)["success"]
