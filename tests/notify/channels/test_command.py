@@ -100,7 +100,7 @@ def test_a_program_that_is_none_is_a_failure_that_is_written_down(services: Serv
     (tmp_path / "broken").write_bytes(b"\x7fELF no program")
     (tmp_path / "broken").chmod(0o700)
     assert channel(services, [str(tmp_path / "broken")]).ring(OWNER, "x") == FAILED
-    assert "Exec format error" in services.workspace.notify_command_failure.read()["failure"]
+    assert services.workspace.notify_command_failure.read()["failure"] == "ENOEXEC"
 
 
 def test_a_failure_is_forgotten_when_the_command_works_again(services: Services, program: Program) -> None:

@@ -58,7 +58,7 @@ def test_keys_that_are_missing_or_open_are_problems(services: Services) -> None:
     [
         (None, None, []),
         (("true", "{line}"), None, []),
-        ((), None, [("problem", "must be a list of texts")]),
+        ((), None, [("problem", "is not a list of texts")]),
         (("no-such-program", "{line}"), None, [("problem", "there is no program 'no-such-program' to run")]),
         (("true", "ding"), None, [("note", "no argument holds {line}")]),
         (("true", "{line}"), "exit 3", [("problem", "it failed at 2026-11-21T21:46:01Z: exit 3")]),
