@@ -11,5 +11,6 @@ from multi_agent_mcp.host_config.configuration import (
     mcp_argument,
     program_name,
 )
+from multi_agent_mcp.host_config.entries import SERVER_NAME
 
-__all__ = ["HOSTS", "HostConfiguration", "host_configuration", "mcp_argument", "program_name"]
+__all__ = ["HOSTS", "SERVER_NAME", "HostConfiguration", "host_configuration", "mcp_argument", "program_name"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import ROLES, Agent
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.host_config import program_name
+from multi_agent_mcp.host_config import SERVER_NAME, program_name
 from multi_agent_mcp.notify.tmux.profiles import PROMPT, load_profiles
 from multi_agent_mcp.notify.tmux.windows import filled, is_compound
 
@@ -46,7 +46,7 @@ def first_prompt(services: Services, agent: Agent, purpose: str) -> str:
     role = agent.role if agent.role in ROLES else "worker"
     superior = agent.parent_id or texts("prompt.nobody")
     who = texts("prompt.who", agent_id=agent.id, session=services.session, role=role, superior=superior)
-    return texts(f"prompt.{role}.{purpose}", who=who, now=texts("prompt.now"))
+    return texts(f"prompt.{role}.{purpose}", who=who, now=texts("prompt.now", server=SERVER_NAME))
 
 
 def examples_directory() -> Path:

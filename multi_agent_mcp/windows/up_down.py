@@ -71,8 +71,7 @@ def _open(windows: TeamWindows, agent: Agent) -> Opened:
         return Opened(agent.id, pane.pane_id, "runs already")
     if reachable:
         return Opened(agent.id, agent.pane_id, "runs already")
-    environment = {**environment_of(services), "MULTI_AGENT_MCP_AGENT": agent.id}
-    pane = windows.open(slot, command, environment, stays=True)
+    pane = windows.open(slot, command, environment_of(services, slot), stays=True)
     if pane is None:
         return Opened(agent.id, None, "its command ended at once")
     _register(services, agent, pane)
