@@ -4,6 +4,13 @@
 files.
 """
 
-from multi_agent_mcp.host_config.configuration import HOSTS, HostConfiguration, host_configuration, mcp_argument
+from multi_agent_mcp.host_config.configuration import (
+    HOSTS,
+    HostConfiguration,
+    host_configuration,
+    mcp_argument,
+    program_name,
+)
+from multi_agent_mcp.host_config.entries import SERVER_NAME
 
-__all__ = ["HOSTS", "HostConfiguration", "host_configuration", "mcp_argument"]
+__all__ = ["HOSTS", "SERVER_NAME", "HostConfiguration", "host_configuration", "mcp_argument", "program_name"]

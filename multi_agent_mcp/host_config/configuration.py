@@ -94,7 +94,7 @@ def mcp_argument(workspace: Workspace, agent: Agent) -> str:
     """The shell words for `{mcp_config}` in an agent's command: the file, written now; for Claude Code also
     its settings with the hooks, for Codex its options."""
     command = agent.command or ""
-    host = agent.host if agent.host in HOSTS else _program(command)
+    host = agent.host if agent.host in HOSTS else program_name(command)
     if host == "codex":
         return codex_options(workspace, agent.id)
     _own_claude(workspace, agent.id).write()
@@ -105,7 +105,7 @@ def mcp_argument(workspace: Workspace, agent: Agent) -> str:
     return argument
 
 
-def _program(command: str) -> str:
+def program_name(command: str) -> str:
     """The name of the program a command begins with."""
     try:
         words = shlex.split(command)

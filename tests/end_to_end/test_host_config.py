@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.windows.up_down import command_of
+from multi_agent_mcp.windows.agent_command import command_of
 from tests.end_to_end.support import COMMAND, Team, run
 
 EVENTS = ["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop"]
@@ -182,7 +182,7 @@ def test_codexs_options_say_the_same_as_its_file_and_name_the_pane(team: Team) -
 
 def test_a_command_in_a_team_is_given_what_its_host_takes(team: Team) -> None:
     services = team.services
-    agent = services.agents.get("worker-a")
+    agent = replace(services.agents.get("worker-a"), prompt="")
     hosts = services.workspace.path / "hosts"
     for command, expected in {
         "cat {mcp_config}": f"cat {hosts}/worker-a.mcp.json",

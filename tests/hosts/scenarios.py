@@ -6,10 +6,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from tests.end_to_end.support import wait_until
 from tests.hosts.scripted_model import Say
-from tests.hosts.stage import TASK, Stage
+from tests.hosts.stage import TASK, Host, Stage, stage
 
 DRAFT = "half a sentence"
 LINE = "[IPC] New message"  # without the rest `[IPC]` stands in our instructions, too
@@ -38,6 +39,11 @@ class Scenario:
     play: Callable[[Stage], Measured]
     hooks: bool = False
     asks: bool = False
+
+    def run(self, host: Host, binaries: Path) -> Measured:
+        """Plays it in a world of its own."""
+        with stage(host, binaries, hooks=self.hooks, asks=self.asks) as built:
+            return self.play(built)
 
 
 def loads_the_server(stage: Stage) -> Measured:

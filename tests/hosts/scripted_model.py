@@ -43,6 +43,7 @@ class Call:
 
 
 Reply = Say | Call
+Decide = Callable[["Request"], Reply]
 
 
 @dataclass
@@ -57,13 +58,17 @@ class Request:
     cut_off: bool = False
     """The host hung up before the model was done: it was interrupted."""
 
+    @property
+    def history(self) -> str:
+        """Every text of the dialogue so far."""
+        return "\n".join(_texts(self.body.get("messages") or self.body.get("input")))
+
 
 class ScriptedModel:
-    """Answers the script's replies in order. Without any left it does as our instructions say: on a doorbell's line it
-    reads its mail by `read_mail` until none is left, and to everything else it says "OK"."""
+    """Answers the script's replies in order. Without any left it replies as `decide` says."""
 
-    def __init__(self, read_mail: Call) -> None:
-        self.read_mail = read_mail
+    def __init__(self, decide: Decide) -> None:
+        self.decide = decide
         self.requests: list[Request] = []
         self._script: deque[Reply] = deque()
         self._news = threading.Condition()
@@ -89,11 +94,7 @@ class ScriptedModel:
 
     def reply_to(self, request: Request) -> Reply:
         with self._news:
-            if self._script:
-                request.reply = self._script.popleft()
-            else:
-                mail_waits = DOORBELL.search(request.news) or MORE_MAIL.search(request.news)
-                request.reply = self.read_mail if mail_waits else Say("OK")
+            request.reply = self._script.popleft() if self._script else self.decide(request)
             self.requests.append(request)
             self._news.notify_all()
             return request.reply
@@ -113,6 +114,16 @@ class ScriptedModel:
                     return found
                 if not self._news.wait(deadline - time.monotonic()):
                     raise AssertionError(f"it did not happen within {seconds:.0f} s: {what}")
+
+
+def reads_its_mail(read_mail: Call) -> Decide:
+    """Does as our instructions say: on a doorbell's line it reads its mail until none is left, and to everything else
+    it says "OK"."""
+
+    def decide(request: Request) -> Reply:
+        return read_mail if DOORBELL.search(request.news) or MORE_MAIL.search(request.news) else Say("OK")
+
+    return decide
 
 
 class _Handler(BaseHTTPRequestHandler):
