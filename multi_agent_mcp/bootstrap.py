@@ -110,7 +110,9 @@ class Services:
 
     @cached_property
     def interrupts(self) -> Interrupts:
-        return Interrupts(self.workspace, self.texts, self.clock)
+        return Interrupts(
+            self.workspace, self.texts, self.clock, lambda notice: self.doorbell.announce_notification(notice)
+        )
 
     @cached_property
     def board(self) -> Board:
@@ -157,7 +159,7 @@ class Services:
 
     @cached_property
     def doorbell(self) -> Doorbell:
-        return Doorbell(self.workspace, self.notifier, self.settings, self.texts, self.clock)
+        return Doorbell(self.workspace, self.notifications, self.notifier, self.settings, self.texts, self.clock)
 
     @cached_property
     def messages(self) -> Messages:

@@ -20,8 +20,9 @@ RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 
 
 class DoorbellThread:
-    """Wakes on `wake()` (the mailbox changed, something was read) and when a pause is over; sleeps otherwise. It tries
-    again after growing pauses as long as a deferral lasts, or a line of ours is left in the composer.
+    """Wakes on `wake()` (the agent's files changed, something was read) and when a pause is over; sleeps otherwise. It
+    tries again after growing pauses as long as a deferral lasts, or a line of ours is left in the composer. An idle
+    agent makes no calls, so it is this thread that repairs its notifications first.
 
     `prepare` runs first in the thread: it registers the pane, imports what ringing needs, and returns the pane fields
     of this session (None: the registered ones).
@@ -80,6 +81,7 @@ class DoorbellThread:
                 self.claim()
                 if self._lock is None:
                     return None, 0  # another server of this agent rings
+            self._doorbell.notifications.repair(self._agent_id)
             if self._left:
                 finished = self._doorbell.finish(self._agent_id, self._purpose, self._place)
                 self._left = finished is not None and finished.state == "stored"

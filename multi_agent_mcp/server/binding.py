@@ -175,7 +175,7 @@ class Binding:
             self.services.agents.note(agent_id, **place)
         return place
 
-    def _directory_changed(self, directory: Path) -> None:
-        if self._bell is not None and directory.parent.name == "ipc":
+    def _directory_changed(self, _directory: Path) -> None:
+        if self._bell is not None:
             self._bell.wake()
         self.changes.notify()

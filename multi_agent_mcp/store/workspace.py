@@ -106,6 +106,10 @@ class Workspace:
             self._notices[agent_id] = self._inbox(path, Notification, lock, target_agent_id=agent_id)
         return self._notices[agent_id]
 
+    def unread_count(self, agent_id: AgentId | str) -> int:
+        """How many files wait for an agent: mail and notifications."""
+        return len(self.mailbox(agent_id).unread()) + len(self.notices(agent_id).unread())
+
     def _inbox(self, path: Path, entity_type: type[R], lock: str, **defaults: str) -> Inbox[R]:
         return Inbox(self.files, path, entity_type, lock=lock, held=partial(self._unconfirmed, path.name), **defaults)
 

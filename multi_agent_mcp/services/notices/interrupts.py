@@ -32,6 +32,8 @@ class Interrupts:
     workspace: Workspace
     texts: Texts
     clock: Callable[[], datetime]
+    announce: Callable[[Notification], None]
+    """Rings the target's doorbell for a notification that is safely stored. Never raises."""
     _repaired: dict[str, int] = field(default_factory=dict, init=False)
 
     def ensure(self, task: Task) -> Notification | None:
@@ -39,8 +41,13 @@ class Interrupts:
         notice = self._made_from(task)
         if notice is not None and not self._is_archived(notice):
             with suppress(FileExistsError):
-                self.workspace.notices(notice.target_agent_id).deliver(notice)
+                self.deliver(notice)
         return notice
+
+    def deliver(self, notice: Notification) -> None:
+        """Stores a notification and rings. Every one of them passes here. Raises `FileExistsError`, `StorageError`."""
+        self.workspace.notices(notice.target_agent_id).deliver(notice)
+        self.announce(notice)
 
     def is_missing(self, task: Task) -> bool:
         """Whether the notification of the task's interrupt was never written; changes nothing."""
@@ -118,7 +125,7 @@ class Interrupts:
             created_at=self.clock(),
             instruction=self.texts(f"{text}.instruction"),
         )
-        self.workspace.notices(agent_id).deliver(notice)
+        self.deliver(notice)
         return notice
 
     def _made_from(self, task: Task) -> Notification | None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,12 +12,14 @@ from typing import Any
 from multi_agent_mcp.domain.ids import new_id
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.errors import ContentTooLarge
+from multi_agent_mcp.errors import ContentTooLarge, Refusal
 from multi_agent_mcp.services.answer_budget import NOTICE_CHARACTERS
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.sessions.receipts import Lease
 from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.store.workspace import Workspace
+
+logger = logging.getLogger(__name__)
 
 READ_KEPT = timedelta(days=30)
 MESSAGE_CHARACTERS = 1_000  # it is shown beside the answers of other tools
@@ -52,6 +55,20 @@ class Notifications:
         chats = [notice for notice in mine if notice.type == "chat_session_notification" and purpose == "task"]
         newest = max(chats, key=_age) if chats else None
         return Pending(any(notice.interrupts for notice in mine), True, newest)
+
+    def repair(self, agent_id: str) -> None:
+        """Writes what killed processes left out and marks read what is over. Never raises: the next reader tries again.
+        One stat(2) while nothing changes."""
+        try:
+            self.interrupts.repair(agent_id)
+        except Refusal as refusal:
+            logger.warning("the notifications of %s are not repaired yet: %s", agent_id, refusal)
+
+    def waiting(self, agent_id: str) -> list[Notification]:
+        """What an agent has not read yet and what still applies, oldest first, for its sessions of either purpose.
+        Writes nothing."""
+        unread = [notice for _, notice in self.workspace.notices(agent_id).unread()]
+        return sorted(filter(self.interrupts.applies, unread), key=_age)
 
     def read(
         self,
@@ -95,9 +112,10 @@ class Notifications:
             conversation_id=conversation_id,
             message=message or "",
             created_at=self.clock(),
+            sender_id=agent_id,
             instruction=self.interrupts.texts("chat.check", conversation_id=conversation_id),
         )
-        self.workspace.notices(agent_id).deliver(notice)
+        self.interrupts.deliver(notice)
         return notice
 
     def _unread(self, agent_id: str, purpose: str, *, fresh: bool = False) -> list[tuple[str, Notification]]:
