@@ -44,6 +44,7 @@ from multi_agent_mcp.texts import Texts
 
 BROADCAST_THREADS = 8
 PROBE_SECONDS = 0.02  # longer than a sender takes to probe the serving lock
+THREAD = "codex_thread_id"
 PERMANENT = frozenset({"no_pane", "no_desktop", "not_human", "no_tmux", "no_doorbell"})
 """Reasons that waiting does not mend, only another record in `agents.json`."""
 
@@ -118,7 +119,7 @@ class Doorbell:
         Mail and notifications are looked through only when a ring may be due, so that a thousand senders do not read a
         thousand messages each.
         """
-        agent = self._agent(agent_id, place)
+        agent = self._agent(agent_id, purpose, place)
         if (refused := self._known_failure(agent)) is not None:
             return refused, Due()
         with self.workspace.locks.held(f"doorbell-{agent_id}"):
@@ -147,7 +148,7 @@ class Doorbell:
         """Enters a line that an earlier ring left in the composer, also when its mail was read meanwhile: it would be
         merged with the human's next words. `stored` with the reason: not now, try again; None: there is none (any
         more). Raises like `ring`."""
-        agent = self._agent(agent_id, place)
+        agent = self._agent(agent_id, purpose, place)
         with self.workspace.locks.held(f"doorbell-{agent_id}"):
             began = self.clock()
             last = self._last_ring(agent_id, lambda entry: entry.get("pane") == agent.pane_id)
@@ -162,8 +163,7 @@ class Doorbell:
         """Without what the agent's other living session announces, and what only a session of the other purpose can
         read. None: a sender, for the session that would begin in the registered pane."""
         mine = purpose or "task"
-        other = "chat" if mine == "task" else "task"
-        living = {mine, other} if purpose and self.workspace.locks.is_held(_serving(agent_id, other)) else {mine}
+        living = {mine} if purpose is None else {mine, *self._other_served(agent_id, mine)}
         return [item for item in items if _rung_in(item, living) == mine]
 
     def _ring_if_due(
@@ -178,8 +178,20 @@ class Doorbell:
         self._record(agent, decision, delivery, began)
         return delivery, decision
 
-    def _agent(self, agent_id: str, place: Mapping[str, Any] | None = None) -> Agent:
-        return replace(self.workspace.registry.get(agent_id), **(place or {}))
+    def _agent(self, agent_id: str, purpose: str | None = None, place: Mapping[str, Any] | None = None) -> Agent:
+        """The agent as a session of this purpose is reached: in its own pane, by its own waiter, in its own thread of
+        Codex, which the registry knows only of a session that is alone."""
+        agent = self.workspace.registry.get(agent_id)
+        if purpose is None:
+            return agent
+        pane, extra = dict(place or {}), {**agent.extra, "purpose": purpose}
+        if THREAD in pane or self._other_served(agent_id, purpose):
+            extra[THREAD] = pane.pop(THREAD, None)
+        return replace(agent, **pane, extra=extra)
+
+    def _other_served(self, agent_id: str, purpose: str) -> set[str]:
+        """The other purpose, if a server of the agent with it lives."""
+        return served_purposes(self.workspace, agent_id) - {purpose}
 
     def _unread(self, agent_id: str) -> list[DoorbellItem]:
         mailbox, notices = self.workspace.mailbox(agent_id), self.workspace.notices(agent_id)

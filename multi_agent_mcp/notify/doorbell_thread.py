@@ -24,18 +24,18 @@ class DoorbellThread:
     tries again after growing pauses as long as a deferral lasts, or a line of ours is left in the composer. An idle
     agent makes no calls, so it is this thread that repairs its notifications first.
 
-    `prepare` runs first in the thread: it registers the pane, imports what ringing needs, and returns the pane fields
-    of this session (None: the registered ones).
+    `prepare` runs first in the thread: it registers the pane, imports what ringing needs, and returns where this
+    session is rung: what counts instead of the agent's record.
     """
 
     def __init__(
-        self, doorbell: Doorbell, agent_id: str, purpose: str, prepare: Callable[[], Mapping[str, Any] | None]
+        self, doorbell: Doorbell, agent_id: str, purpose: str, prepare: Callable[[], Mapping[str, Any]]
     ) -> None:
         self._doorbell = doorbell
         self._agent_id = agent_id
         self._purpose = purpose
         self._prepare = prepare
-        self._place: Mapping[str, Any] | None = None
+        self._place: Mapping[str, Any] = {}
         self._wake = threading.Event()
         self._closing = False
         self._left = True

@@ -236,7 +236,7 @@ def test_a_line_that_is_left_comes_to_an_end_by_itself_although_its_mail_was_rea
     interrupts = Interrupts(workspace, catalogue("ja"), times.now, announce=lambda _: None)
     notifications = Notifications(workspace, interrupts, times.now)
     doorbell = Doorbell(workspace, notifications, chain, Settings(), catalogue("ja"), times.now)
-    bell = DoorbellThread(doorbell, seat.agent_id, "task", prepare=lambda: None)
+    bell = DoorbellThread(doorbell, seat.agent_id, "task", prepare=dict)
     with hard_at_work(seat):
         mail.parent.mkdir(parents=True, exist_ok=True)
         mail.write_text("---\nsender_id: admin\n---\n\nx", encoding="utf-8")
