@@ -13,7 +13,8 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import ContentTooLarge
 from multi_agent_mcp.services.answer_budget import NOTICE_CHARACTERS
-from multi_agent_mcp.services.notices.interrupts import Interrupts
+from multi_agent_mcp.services.notices.derived import DerivedNotices
+from multi_agent_mcp.services.notices.writing import NoticeWriter
 from multi_agent_mcp.services.sessions.receipts import Lease
 from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.store.workspace import Workspace
@@ -39,13 +40,14 @@ class Notifications:
     """The notifications of one session directory."""
 
     workspace: Workspace
-    interrupts: Interrupts
+    derived: DerivedNotices
+    writer: NoticeWriter
     clock: Callable[[], datetime]
 
     def refresh(self, agent_id: str, purpose: str) -> Pending:
-        """Writes the interrupts that a killed process left out and settles those that are over; then says what waits
-        for this agent in a session of this purpose. Two stat(2) while nothing changes."""
-        self.interrupts.repair(agent_id)
+        """Writes what a killed process left out and settles what is over; then says what waits for this agent in a
+        session of this purpose. A few stat(2) while nothing changes."""
+        self.derived.repair(agent_id)
         mine = [notice for _, notice in self._unread(agent_id, purpose)]
         if not mine:
             return NOTHING
@@ -95,22 +97,23 @@ class Notifications:
             conversation_id=conversation_id,
             message=message or "",
             created_at=self.clock(),
-            instruction=self.interrupts.texts("chat.check", conversation_id=conversation_id),
+            instruction=self.writer.texts("chat.check", conversation_id=conversation_id),
+            sender_id=agent_id,
         )
-        self.workspace.notices(agent_id).deliver(notice)
-        return notice
+        return self.writer.put(notice)
 
     def _unread(self, agent_id: str, purpose: str, *, fresh: bool = False) -> list[tuple[str, Notification]]:
-        """What this purpose is to be told; an interrupt whose task was reopened stays unread and unseen."""
+        """What this purpose is to be told; what does not apply any more stays unread and unseen until it is settled."""
         return [
             (name, notice)
             for name, notice in self.workspace.notices(agent_id).unread(fresh=fresh)
-            if notice.meant_for(purpose) and self.interrupts.applies(notice)
+            if notice.meant_for(purpose) and self.derived.applies(notice)
         ]
 
 
 def as_answer(notice: Notification) -> dict[str, Any]:
-    return {
+    """A notification as its agent sees it; with the `reason`, if one was given."""
+    answer = {
         "id": notice.id,
         "type": notice.type,
         "action": notice.action,
@@ -120,6 +123,7 @@ def as_answer(notice: Notification) -> dict[str, Any]:
         "instruction": notice.instruction[:NOTICE_CHARACTERS],
         "created_at": format_time(notice.created_at),
     }
+    return answer if notice.reason is None else answer | {"reason": notice.reason[:NOTICE_CHARACTERS]}
 
 
 def _age(notice: Notification) -> tuple[datetime, str]:
