@@ -30,8 +30,10 @@ from multi_agent_mcp.services.mail.outbox import Outbox
 from multi_agent_mcp.services.mail.search import MailSearch
 from multi_agent_mcp.services.mail.sending import Messages
 from multi_agent_mcp.services.mail.tracking import DeliveryTracking
+from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.notices.notifications import Notifications
+from multi_agent_mcp.services.notices.writing import NoticeWriter
 from multi_agent_mcp.services.operations import HasKinds, Operations
 from multi_agent_mcp.services.overview.dashboard import Dashboard
 from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
@@ -109,10 +111,18 @@ class Services:
         return Executions(self.workspace, self.clock)
 
     @cached_property
-    def interrupts(self) -> Interrupts:
-        return Interrupts(
-            self.workspace, self.texts, self.clock, lambda notice: self.doorbell.announce_notification(notice)
+    def notice_writer(self) -> NoticeWriter:
+        return NoticeWriter(
+            self.workspace, self.texts, announce=lambda notice: self.doorbell.announce_notification(notice)
         )
+
+    @cached_property
+    def interrupts(self) -> Interrupts:
+        return Interrupts(self.workspace, self.notice_writer, self.clock)
+
+    @cached_property
+    def derived_notices(self) -> DerivedNotices:
+        return DerivedNotices(self.workspace, self.notice_writer, self.clock)
 
     @cached_property
     def board(self) -> Board:
@@ -120,16 +130,33 @@ class Services:
 
     @cached_property
     def task_changes(self) -> TaskChanges:
-        return TaskChanges(self.workspace, self.agents, self.interrupts, self.operations, self.clock)
+        return TaskChanges(
+            self.workspace, self.agents, self.interrupts, self.derived_notices, self.operations, self.clock
+        )
 
     @cached_property
     def task_creation(self) -> TaskCreation:
-        return TaskCreation(self.workspace, self.agents, self.outbox, self.owner_waits, self.operations, self.clock)
+        return TaskCreation(
+            self.workspace,
+            self.agents,
+            self.outbox,
+            self.owner_waits,
+            self.derived_notices,
+            self.operations,
+            self.clock,
+        )
 
     @cached_property
     def approvals(self) -> Approvals:
         return Approvals(
-            self.workspace, self.agents, self.messages, self.outbox, self.operations, self.texts, self.clock
+            self.workspace,
+            self.agents,
+            self.messages,
+            self.outbox,
+            self.derived_notices,
+            self.operations,
+            self.texts,
+            self.clock,
         )
 
     @cached_property
@@ -155,7 +182,7 @@ class Services:
 
     @cached_property
     def reports(self) -> Reports:
-        return Reports(self.workspace, self.dashboard, self.clock)
+        return Reports(self.workspace, self.dashboard, self.derived_notices, self.clock)
 
     @cached_property
     def doorbell(self) -> Doorbell:
@@ -210,7 +237,7 @@ class Services:
             self.workspace,
             self.sessions,
             self.owner_waits,
-            self.interrupts,
+            self.derived_notices,
             self.mail_search,
             self.tracking,
             self.clock,
@@ -226,7 +253,15 @@ class Services:
 
     @cached_property
     def delegations(self) -> Delegations:
-        return Delegations(self.workspace, self.agents, self.sessions, self.conversations, self.texts, self.clock)
+        return Delegations(
+            self.workspace,
+            self.agents,
+            self.sessions,
+            self.conversations,
+            self.derived_notices,
+            self.texts,
+            self.clock,
+        )
 
     @cached_property
     def chat_task_operations(self) -> ChatTaskOperations:
@@ -294,7 +329,7 @@ class Services:
                 self.sessions,
                 self.owner_waits,
                 self.missing_sessions,
-                self.interrupts,
+                self.derived_notices,
                 self.signatures,
                 self.operations,
                 probe,
@@ -320,7 +355,7 @@ class Services:
 
     @cached_property
     def notifications(self) -> Notifications:
-        return Notifications(self.workspace, self.interrupts, self.clock)
+        return Notifications(self.workspace, self.derived_notices, self.notice_writer, self.clock)
 
     @cached_property
     def hooks(self) -> Hooks:

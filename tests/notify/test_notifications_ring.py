@@ -11,15 +11,17 @@ import pytest
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.ids import new_id
 from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.texts import catalogue
 from tests.conftest import Clock
 from tests.services.support import read, send
-from tests.services.tasks_support import running
+from tests.services.tasks_support import delegate, notices, open_session, running
 
 ASSIGNED = "[IPC] New notification: task_assigned from admin"
 DELEGATED = "[IPC] New notification: delegation from worker-a"
@@ -44,12 +46,23 @@ def told(
         message="told",
         created_at=services.clock(),
     )
-    services.interrupts.deliver(notice)
-    return notice
+    return services.notice_writer.put(notice)
 
 
 def delegated(services: Services) -> Notification:
-    return told(services, "delegation", by="worker-a", purpose="chat")
+    """What the task session of worker-a leaves for its chat session."""
+    delegate(services, open_session(services, "worker-a"))
+    (notice,) = (item for item in notices(services, "worker-a") if item.action == "delegation")
+    return notice
+
+
+@pytest.fixture(autouse=True)
+def task(services: Services, recorder: Recorder) -> Task:
+    """What worker-a works on; it is not told of it any more."""
+    task = running(services)
+    recorder.rings.clear()
+    services.workspace.delivery_log("worker-a").path.unlink()
+    return task
 
 
 @contextmanager
@@ -168,31 +181,24 @@ def test_an_agents_chat_session_rings_its_task_session(services: Services, recor
 
 
 def test_an_interrupt_rings_until_its_task_is_reopened(
-    services: Services, recorder: Recorder, clock: Clock, owner: Agent
+    services: Services, recorder: Recorder, clock: Clock, owner: Agent, task: Task
 ) -> None:
-    task = running(services)
-    recorder.rings.clear()
     services.task_changes.set_status(owner, task.id, "blocked")
-    assert [line.split(" from ")[0] for line in lines(recorder)] == ["[IPC] New notification: blocked"]
-    services.task_changes.set_status(owner, task.id, "todo")
+    services.task_changes.set_status(owner, task.id, "in_progress")
     clock.advance(30)
-    assert services.doorbell.ring("worker-a")[0] is None
-    assert services.hooks.wake("worker-a", "task")[0] is None
+    services.doorbell.ring("worker-a")
+    services.hooks.wake("worker-a", "task")
+    assert [line for line in lines(recorder) if "blocked" in line] == ["[IPC] New notification: blocked from owner"]
 
 
 def test_an_interrupt_that_a_killed_process_left_out_rings_when_it_is_written(
-    services: Services, recorder: Recorder, owner: Agent
+    services: Services, recorder: Recorder, owner: Agent, task: Task
 ) -> None:
-    task = running(services)
-    services.task_changes.set_status(owner, task.id, "blocked")
-    for notice in services.workspace.notices("worker-a").path.glob("*.md"):
-        notice.unlink()
-    services.workspace.delivery_log("worker-a").path.unlink()
-    recorder.rings.clear()
+    change = Change(by="owner", at=services.clock())
+    services.workspace.tasks.update(task.id, lambda found: found.interrupted("blocked", change, new_id("ntf")))
+    assert recorder.rings == []
     services.notifications.repair("worker-a")
-    services.interrupts._repaired.clear()
-    services.notifications.repair("worker-a")
-    assert [line.split(" from ")[0] for line in lines(recorder)] == ["[IPC] New notification: blocked"]
+    assert lines(recorder) == ["[IPC] New notification: blocked from owner"]
 
 
 def test_a_hook_says_the_doorbells_line_once_and_the_waiter_does_not_repeat_it(
@@ -200,6 +206,7 @@ def test_a_hook_says_the_doorbells_line_once_and_the_waiter_does_not_repeat_it(
 ) -> None:
     with served(services, "task"):
         told(services)
+        clock.advance(1)
         told(services, "task_blocked", by=None)
         said = services.hooks.answer("worker-a", "task", Event("UserPromptSubmit"))
         assert said is not None

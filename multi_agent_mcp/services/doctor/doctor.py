@@ -20,7 +20,7 @@ CHECKS: dict[str, Check] = {
     "panes": team.panes,
     "hosts": team.hosts,
     "tree": tree.tree,
-    "interrupts": integrity.interrupts,
+    "notifications": integrity.notifications,
     "undertakings": integrity.operations,
     "disk": integrity.bad_sectors,
     "hard_links": integrity.hard_links,

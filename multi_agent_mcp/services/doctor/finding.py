@@ -8,7 +8,7 @@ from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.services.notices.interrupts import Interrupts
+from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.operations import Operations
 from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
@@ -53,7 +53,7 @@ class CheckContext:
     sessions: Sessions
     owner_waits: OwnerWaits
     missing_sessions: MissingSessions
-    interrupts: Interrupts
+    derived: DerivedNotices
     signatures: Signatures
     operations: Operations
     probe: Callable[[Agent], str | None]

@@ -1,4 +1,4 @@
-"""What the files say: unfinished operations, missing interrupts, signatures; and what the disk does to them."""
+"""What the files say: unfinished operations, missing notifications, signatures; and what the disk does to them."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def hard_links(context: CheckContext) -> Iterator[Finding]:
         yield Finding("disk", NOTE, ".", finding, "nothing need be done; a local disk is faster")
 
 
-def interrupts(context: CheckContext) -> Iterator[Finding]:
-    """Blocked or cancelled tasks whose interrupt was not written, because the writer was killed before it."""
+def notifications(context: CheckContext) -> Iterator[Finding]:
+    """Tasks whose notifications were not written, because the writer was killed before it."""
     for task in context.workspace.tasks.open():
-        if task.interrupt_id is not None and context.interrupts.is_missing(task):
-            finding = f"{task.assignee_id} was not told that it is {task.status}"
-            repair = partial(context.interrupts.ensure, task)
-            yield Finding("interrupts", PROBLEM, task.id, finding, "write the notification", repair)
+        for notice in context.derived.missing(task):
+            finding = f"{notice.target_agent_id} has no notification of it: {notice.action}"
+            repair = partial(context.derived.ensure, task)
+            yield Finding("notifications", PROBLEM, task.id, finding, "write the notification", repair)
 
 
 def signatures(context: CheckContext) -> Iterator[Finding]:

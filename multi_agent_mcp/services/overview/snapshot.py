@@ -15,7 +15,7 @@ from multi_agent_mcp.domain.task import TASK_STATUSES, Task
 from multi_agent_mcp.domain.times import format_time, json_values
 from multi_agent_mcp.services.mail.search import MailSearch
 from multi_agent_mcp.services.mail.tracking import DeliveryTracking
-from multi_agent_mcp.services.notices.interrupts import Interrupts
+from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.tasks.board import status_order, work_order
@@ -126,7 +126,7 @@ class Snapshots:
     workspace: Workspace
     sessions: Sessions
     owner_waits: OwnerWaits
-    interrupts: Interrupts
+    derived: DerivedNotices
     mail_search: MailSearch
     tracking: DeliveryTracking
     clock: Callable[[], datetime]
@@ -163,7 +163,7 @@ class Snapshots:
             depth=depth,
             running=tuple(self.sessions.running(agent.id)),
             unread=len(self.workspace.mailbox(agent.id).unread()),
-            interrupts=sum(notice.interrupts and self.interrupts.applies(notice) for _, notice in notices),
+            interrupts=sum(notice.interrupts and self.derived.applies(notice) for _, notice in notices),
             task=task,
             wait=self.owner_waits.of(agent.id) if agent.role == "owner" else None,
         )

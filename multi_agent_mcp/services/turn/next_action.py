@@ -61,9 +61,11 @@ class NextAction:
         return self._action("exit" if session.record.task_id is not None else "wait")
 
     def begin(self, session: LiveSession, task_id: str) -> None:
-        """Binds the session to a task that is in progress and opens the execution."""
+        """Binds the session to a task that is in progress and opens the execution; the agent need not be told of the
+        task any more."""
         session.bind_task(task_id)
         self.executions.begin(session.record, task_id)
+        self.task_changes.derived.settle(session.record.agent_id, taken_up=task_id)
 
     def report_completed(
         self, agent: Agent, session: LiveSession, result: str, summary: str | None, next_steps: str | None
@@ -98,6 +100,7 @@ class NextAction:
             return completed(task, change, result, summary, next_steps)
 
         done = self.workspace.tasks.update(intent.facts["task_id"], complete)
+        self.task_changes.derived.follow_up(done)
         if intent.facts["execution_id"] is not None:
             execution = self.workspace.executions.get(intent.facts["execution_id"])
             self.executions.finish(execution, error_message=None if result == "success" else (summary or result))

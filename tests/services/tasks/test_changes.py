@@ -160,7 +160,7 @@ class TestHandingOver:
 
     def test_the_file_moves_with_the_task(self, services: Services, admin: Agent) -> None:
         task = new(services, assignee_id=None)
-        for assignee, status in (("worker-a", "backlog"), ("worker-b", "backlog"), (None, "backlog")):
+        for assignee, status in (("worker-a", "todo"), ("worker-b", "todo"), (None, "todo")):
             before = again(services, task)
             after, previous = services.task_changes.assign(admin, task.id, assignee)
             assert (after.assignee_id, previous, after.status) == (assignee, before.assignee_id, status)
@@ -288,7 +288,9 @@ class TestBlocking:
                 return super().apply_block(intent)
 
         operations = Operations(services.workspace, lambda: [late])
-        late = Late(services.workspace, services.agents, services.interrupts, operations, clock)
+        late = Late(
+            services.workspace, services.agents, services.interrupts, services.derived_notices, operations, clock
+        )
         assert late.set_status(owner, top.id, "blocked")[0].status == "blocked"
         assert again(services, part).status == "done"
         assert notices(services, "worker-b") == []
@@ -437,4 +439,4 @@ def test_who_loses_a_task_that_runs_is_told_and_not_interrupted(services: Servic
     assert pending.some
     assert not pending.interrupts
     assert (notice["type"], notice["task_id"]) == ("status_change", task.id)
-    assert services.notifications.read("worker-b", "task") == []
+    assert [notice["action"] for notice in services.notifications.read("worker-b", "task")] == ["task_assigned"]
