@@ -79,6 +79,8 @@ class Mark:
     at: datetime
     by: str | None = None
     task_id: str | None = None
+    rung_at: datetime | None = None
+    submitted_at: datetime | None = None
     read_at: datetime | None = None
 
 

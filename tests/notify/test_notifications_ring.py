@@ -189,6 +189,8 @@ def test_an_interrupt_rings_until_its_task_is_reopened(
     services.doorbell.ring("worker-a")
     services.hooks.wake("worker-a", "task")
     assert [line for line in lines(recorder) if "blocked" in line] == ["[IPC] New notification: blocked from owner"]
+    (mark,) = services.timeline.of().marks
+    assert mark.submitted_at is not None
 
 
 def test_an_interrupt_that_a_killed_process_left_out_rings_when_it_is_written(

@@ -79,11 +79,11 @@ class DeliveryTracking:
             for found in self.workspace.mailbox(agent_id).find_all(wanted, like=message_id)
         ]
 
-    def progress(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
-        """The state each message has reached, its steps, and the reason why it went no further; each receiver's
-        delivery log is read once."""
+    def progress(self, items: Iterable[Message | Notification]) -> list[dict[str, Any]]:
+        """The state each message or notification has reached, its steps, and the reason why it went no further; each
+        receiver's delivery log is read once."""
         steps_to = cache(lambda agent_id: self.workspace.delivery_log(agent_id).steps())
-        return [_progress(message, steps_to(message.receiver_id).get(message.id, [])) for message in messages]
+        return [_progress(item, steps_to(_receiver(item)).get(item.id, [])) for item in items]
 
     def steps(self, item: Message | Notification) -> Sequence[Mapping[str, Any]]:
         """What the delivery log says about a message or notification, oldest first."""

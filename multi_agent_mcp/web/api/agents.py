@@ -12,6 +12,7 @@ from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.web.request import ApiRequest
 from multi_agent_mcp.web.serializers import moment, task_card
 
+NOTIFICATIONS_MAX = 20
 ACTIONS = ("blocked", "cancel", "pause")
 
 
@@ -53,10 +54,28 @@ def _agent(call: ApiRequest, row: AgentRow) -> dict[str, Any]:
         "pane_id": agent.pane_id,
         "unread": row.unread,
         "interrupts": row.interrupts,
+        "notifications": _waiting(call, agent.id),
         "task": task_card(row.task) if row.task else None,
         "last_activity_at": moment(call.services.sessions.last_activity(agent.id)),
         "wait": _wait(row.wait) if row.wait else None,
     }
+
+
+def _waiting(call: ApiRequest, agent_id: str) -> list[dict[str, Any]]:
+    """The agent's unread notifications, newest first, and how far each one got."""
+    waiting = call.services.notifications.waiting(agent_id)[: -NOTIFICATIONS_MAX - 1 : -1]
+    return [
+        {
+            "notification_id": notice.id,
+            "type": notice.type,
+            "action": notice.action,
+            "sender_id": notice.sender_id,
+            "created_at": moment(notice.created_at),
+            "state": way["state"],
+            "reason": way.get("reason"),
+        }
+        for notice, way in zip(waiting, call.services.tracking.progress(waiting), strict=True)
+    ]
 
 
 def _session(session: AgentSession) -> dict[str, Any]:
