@@ -208,7 +208,7 @@ def _interrupt(mark: Mark, layout: Layout) -> Iterator[Item]:
         "action": mark.action,
         "title": (
             f"{mark.by or '?'} → {mark.agent_id}: {mark.action}",
-            mark.message,
+            mark.words,
             scale.clock(mark.at),
             f"read +{format_duration(mark.read_at - mark.at)}" if mark.read_at else "",
         ),

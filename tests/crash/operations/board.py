@@ -122,7 +122,7 @@ def approved(after: Aftermath) -> Iterator[str]:
 
 def pause(deed: Deed) -> None:
     admin = deed.services.agents.get("admin")
-    deed.acknowledge({"id": deed.services.task_changes.interrupt(admin, "worker-a", "pause", None, None).id})
+    deed.acknowledge({"id": deed.services.stopping.interrupt(admin, "worker-a", "pause", None, None).id})
 
 
 def paused(after: Aftermath) -> Iterator[str]:
