@@ -13,7 +13,18 @@ from multi_agent_mcp.cli.main import app
 from tests.cli.conftest import Ask, Run
 
 SHARED = ["root", "session", "acting", "as_json"]
-ACTING = {"send", "read", "unread", "web", "task add", "task status", "task assign", "task approve", "interrupt", "resume"}
+ACTING = {
+    "send",
+    "read",
+    "unread",
+    "web",
+    "task add",
+    "task status",
+    "task assign",
+    "task approve",
+    "interrupt",
+    "resume",
+}
 WITHOUT_JSON = {"supervise"}
 WITHOUT_SESSION = {"serve", "hook", "demo", "init"}
 
@@ -68,7 +79,7 @@ def test_the_root_and_the_session_are_found_by_options_from_anywhere(
         (("task", "list", "--status", "wrong"), "invalid_arguments", "'wrong' is not one of: backlog"),
         (("agent", "add", "x", "--role", "king"), "invalid_arguments", "'king' is not one of: owner"),
         (("agent", "set", "admin"), "invalid_arguments", ""),
-        (("interrupt", "resume", "admin", "--action", "wrong"), "invalid_arguments", "'wrong' is not one of: blocked"),
+        (("interrupt", "admin", "--action", "wrong"), "invalid_arguments", "'wrong' is not one of: blocked"),
         (("trace", "nothing"), "message_not_found", "nothing"),
         (("host-config", "emacs", "--agent", "admin"), "invalid_arguments", "'emacs' is not one of: claude"),
         (("timeline", "--from", "yesterday"), "invalid_arguments", "--from"),
