@@ -48,6 +48,7 @@ from multi_agent_mcp.services.tasks.assignment import Assignments
 from multi_agent_mcp.services.tasks.board import Board
 from multi_agent_mcp.services.tasks.changes import TaskChanges
 from multi_agent_mcp.services.tasks.creation import TaskCreation
+from multi_agent_mcp.services.tasks.stopping import Stopping
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.team.signatures import Signatures
 from multi_agent_mcp.services.turn.chat_action import ChatAction
@@ -122,7 +123,7 @@ class Services:
 
     @cached_property
     def derived_notices(self) -> DerivedNotices:
-        return DerivedNotices(self.workspace, self.notice_writer, self.clock)
+        return DerivedNotices(self.workspace, self.notice_writer, self.interrupts, self.clock)
 
     @cached_property
     def board(self) -> Board:
@@ -133,6 +134,10 @@ class Services:
         return TaskChanges(
             self.workspace, self.agents, self.interrupts, self.derived_notices, self.operations, self.clock
         )
+
+    @cached_property
+    def stopping(self) -> Stopping:
+        return Stopping(self.task_changes, self.interrupts, self.operations)
 
     @cached_property
     def task_creation(self) -> TaskCreation:
@@ -167,6 +172,7 @@ class Services:
             self.approvals,
             self.assignments,
             self.executions,
+            self.dashboard,
             self.operations,
             self.texts,
             self.clock,
@@ -227,6 +233,7 @@ class Services:
             self.task_creation,
             self.approvals,
             self.task_changes,
+            self.stopping,
             self.conversations,
             self.next_action,
         )

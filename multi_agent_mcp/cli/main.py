@@ -68,7 +68,7 @@ for command in (mail.send, mail.read, mail.unread, mail.trace, team.up, team.dow
 for command in (conversations.conversations, conversations.sessions, web.web, doctor.doctor, doctor.prune):
     app.command()(command)
 app.add_typer(tasks.app, name="task")
-for command in (tasks.interrupt, tasks.log, timeline.timeline, watch):
+for command in (tasks.interrupt, tasks.resume, tasks.log, timeline.timeline, watch):
     app.command()(command)
 app.command("host-config")(host_config.host_config)
 app.command("hook", help=hook.HELP, add_help_option=False, context_settings=UNPARSED)(_hook)

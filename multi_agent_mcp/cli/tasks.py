@@ -1,4 +1,4 @@
-"""`task add|list|show|status|assign|approve`, `interrupt`, `log`."""
+"""`task add|list|show|status|assign|approve`, `interrupt`, `resume`, `log`."""
 
 from __future__ import annotations
 
@@ -138,11 +138,19 @@ def interrupt(
     agent: Annotated[str, typer.Argument(metavar="AGENT")],
     action: Annotated[str, typer.Option(help=f"One of {', '.join(ACTIONS)}.")] = "blocked",
     task: Annotated[str | None, typer.Option(metavar="TASK_ID", help="Default: the task it works on.")] = None,
-    reason: Annotated[str | None, typer.Option(help="Why.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why; the agent reads it.")] = None,
 ) -> None:
     """Stop an agent: its next tool call of any kind is answered with the interrupt instead of the result."""
     require_choice("action", action, ACTIONS)
-    notice = context.services.task_changes.interrupt(context.me, agent, action, task, reason)
+    notice = context.services.stopping.interrupt(context.me, agent, action, task, reason)
+    answer = {"notification_id": notice.id, "agent_id": agent, "action": notice.action, "task_id": notice.task_id}
+    context.answer(answer, [f"{agent}: {notice.action}, task {notice.task_id or '-'}, {notice.id}"])
+
+
+@session_command(acting=True)
+def resume(context: SessionContext, agent: Annotated[str, typer.Argument(metavar="AGENT")]) -> None:
+    """Let a paused agent go on."""
+    notice = context.services.stopping.resume(context.me, agent)
     answer = {"notification_id": notice.id, "agent_id": agent, "action": notice.action, "task_id": notice.task_id}
     context.answer(answer, [f"{agent}: {notice.action}, task {notice.task_id or '-'}, {notice.id}"])
 

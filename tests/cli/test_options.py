@@ -13,7 +13,18 @@ from multi_agent_mcp.cli.main import app
 from tests.cli.conftest import Ask, Run
 
 SHARED = ["root", "session", "acting", "as_json"]
-ACTING = {"send", "read", "unread", "web", "task add", "task status", "task assign", "task approve", "interrupt"}
+ACTING = {
+    "send",
+    "read",
+    "unread",
+    "web",
+    "task add",
+    "task status",
+    "task assign",
+    "task approve",
+    "interrupt",
+    "resume",
+}
 WITHOUT_JSON = {"supervise"}
 WITHOUT_SESSION = {"serve", "hook", "demo", "init"}
 

@@ -190,7 +190,7 @@ def test_the_team_is_a_tree(visitor: Visitor) -> None:
 def test_an_agents_unread_notifications_are_shown_with_how_far_they_got(team: Team, visitor: Visitor) -> None:
     services = team.services
     for action in ("pause", "blocked"):
-        services.task_changes.interrupt(services.agents.owner(), "worker-a", action, None, None)
+        services.stopping.interrupt(services.agents.owner(), "worker-a", action, None, None)
     (shown,) = [agent["notifications"] for agent in visitor.see("/agents")["agents"] if agent["notifications"]]
     assert [(notice["action"], notice["sender_id"]) for notice in shown] == [("blocked", "owner"), ("pause", "owner")]
     assert {(notice["state"], notice["reason"]) for notice in shown} == {("stored", "no_pane")}

@@ -29,6 +29,7 @@ from multi_agent_mcp.domain.derived import (
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, Task
 from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.services.notices.interrupts import PAUSING, Interrupts
 from multi_agent_mcp.services.notices.writing import NoticeWriter
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
@@ -44,6 +45,7 @@ class DerivedNotices:
 
     workspace: Workspace
     writer: NoticeWriter
+    interrupts: Interrupts
     clock: Callable[[], datetime]
     _looked_at: dict[str, list[Version]] = field(default_factory=dict, init=False)
     _written: set[str] = field(default_factory=set, init=False)
@@ -120,6 +122,8 @@ class DerivedNotices:
         """Whether a notification is still to be shown: not when what it tells of is over, or has come anew since."""
         if notice.action == DELEGATION:
             return self._is_offered(notice)
+        if notice.action in PAUSING and self.interrupts.is_overtaken(notice):
+            return False
         if notice.task_id is None or (task := self._task_of(notice, notice.task_id)) is None:
             return True
         if notice.action == TASK_ASSIGNED:
@@ -128,6 +132,11 @@ class DerivedNotices:
         if notice.action == TASK_BLOCKED:
             return any(block.id == notice.id for block in blocks_of(task, [notice.target_agent_id]))
         return not notice.interrupts or _interrupt_applies(notice, task)
+
+    def pause_of(self, agent_id: str) -> Notification | None:
+        """The pause that an agent is to keep at present, whether it has read of it or not."""
+        newest = self.interrupts.newest_of_pausing(agent_id)
+        return newest if newest is not None and newest.action == "pause" and self.applies(newest) else None
 
     def _task_of(self, notice: Notification, task_id: str) -> Task | None:
         """Its task: for what may be unread in great numbers from the index, for an interrupt always from the disk."""
@@ -155,7 +164,7 @@ class DerivedNotices:
 
     def _of(self, task: Task, written: Collection[str]) -> Iterator[Notification]:
         """What a task has to tell. A hand-written file may name anything as an agent."""
-        agents = self.workspace.registry.all()
+        agents = self.workspace.registry.active()
         told = [interrupt_of(task), self._assignment_of(task, written), *blocks_of(task, self._superiors_to_tell(task))]
         yield from (notice for notice in told if notice is not None and notice.target_agent_id in agents)
 

@@ -24,7 +24,7 @@ class NoticeWriter:
     def put(self, notice: Notification, text: str | None = None) -> Notification:
         """Writes a notification and rings, unless it is there, or was read and archived. With `text` it gets the
         message and the instruction of this key; a person is told in whatever session."""
-        notice = self._addressed(notice if text is None else self._worded(notice, text))
+        notice = self._addressed(notice if text is None else self.worded(notice, text))
         if not self.is_there(notice):
             with suppress(FileExistsError):
                 self.workspace.notices(notice.target_agent_id).deliver(notice)
@@ -35,10 +35,12 @@ class NoticeWriter:
         inbox, name = self.workspace.notices(notice.target_agent_id).path, file_name(notice)
         return (inbox / name).exists() or (inbox / "archive" / f"{notice.created_at:%Y-%m}" / name).exists()
 
-    def _worded(self, notice: Notification, text: str) -> Notification:
+    def worded(self, notice: Notification, text: str) -> Notification:
+        """With the message and the instruction of this text key."""
         return replace(notice, message=self.texts(f"{text}.message"), instruction=self.texts(f"{text}.instruction"))
 
     def _addressed(self, notice: Notification) -> Notification:
         target = self.workspace.registry.all().get(notice.target_agent_id)
         human = target is not None and target.type == "human"
-        return replace(notice, target_purpose=None) if human and not notice.interrupts else notice
+        anywhere = human and notice.target_purpose == "task" and not notice.interrupts
+        return replace(notice, target_purpose=None) if anywhere else notice

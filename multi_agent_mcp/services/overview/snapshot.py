@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent, in_tree_order
+from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import TASK_STATUSES, Task
@@ -29,7 +30,7 @@ class AgentRow:
     """An agent and what it is doing; `watch`, the console and the dashboard each show a part of it.
 
     `depth`: how many superiors it has. `running`: its sessions whose process runs. `interrupts`: how many unread
-    interrupts still apply. `task`: the one it works on. `wait`: an Owner's wait-lock.
+    interrupts still apply. `pause`: the one that it keeps. `task`: the one it works on. `wait`: an Owner's wait-lock.
     """
 
     agent: Agent
@@ -37,6 +38,7 @@ class AgentRow:
     running: tuple[AgentSession, ...]
     unread: int
     interrupts: int
+    pause: Notification | None
     task: Task | None
     wait: OwnerWait | None
 
@@ -164,6 +166,7 @@ class Snapshots:
             running=tuple(self.sessions.running(agent.id)),
             unread=len(self.workspace.mailbox(agent.id).unread()),
             interrupts=sum(notice.interrupts and self.derived.applies(notice) for _, notice in notices),
+            pause=self.derived.pause_of(agent.id),
             task=task,
             wait=self.owner_waits.of(agent.id) if agent.role == "owner" else None,
         )

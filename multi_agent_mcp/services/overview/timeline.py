@@ -92,11 +92,12 @@ class Timelines:
                     action=notice.action or "",
                     message=notice.message,
                     at=notice.created_at,
-                    by=changed_by.get((notice.task_id, notice.created_at)),
+                    by=notice.sender_id or changed_by.get((notice.task_id, notice.created_at)),
                     task_id=notice.task_id,
                     rung_at=steps.get("rung"),
                     submitted_at=steps.get("submitted"),
                     read_at=notice.read_at,
+                    reason=notice.reason,
                 )
 
     def _sessions(self, start: datetime | None) -> list[AgentSession]:

@@ -7,12 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from multi_agent_mcp.domain.agent import Agent, is_superior
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.ids import entity_id, new_id
-from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task, old_value
-from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Refusal, Unauthorized
+from multi_agent_mcp.errors import InvalidStatusTransition, Refusal
 from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.operations import Apply, Kind, Operations
@@ -107,26 +106,6 @@ class TaskChanges:
         except Refusal as refusal:
             return dict.fromkeys(others, refusal)
         return {status: self._refusal(actor, task, status) for status in others}
-
-    def interrupt(
-        self, actor: Agent, agent_id: str, action: str, task_id: str | None, reason: str | None
-    ) -> Notification:
-        """`interrupt AGENT`: blocks or cancels the agent's task (the given one, else the one it works on), or asks it
-        to pause. An agent without a task is interrupted all the same."""
-        target = self.agents.get(agent_id)
-        if actor.role != "owner" and not is_superior(actor.id, target.id, self.agents.all()):
-            raise Unauthorized("not_superior", agent_id=target.id)
-        task = self.get(task_id) if task_id is not None else self.current(target.id)
-        if task is not None and task.assignee_id != target.id:
-            raise InvalidArguments(reason=f"{task.id} is not assigned to {target.id}")
-        cause = {"sender_id": actor.id, "reason": reason}
-        if action == "pause":
-            return self.interrupts.pause(target.id, task.id if task else None, **cause)
-        if task is None:
-            return self.interrupts.stop(target.id, action, **cause)
-        moved, _ = self.set_status(actor, task.id, "blocked" if action == "blocked" else "cancelled", reason)
-        interrupts = [notice for notice in self.derived.ensure(moved) if notice.interrupts]
-        return interrupts[0] if interrupts else self.interrupts.stop(target.id, action, **cause)
 
     def current(self, agent_id: str) -> Task | None:
         """The task an agent works on: of those in progress the first in the order of work."""

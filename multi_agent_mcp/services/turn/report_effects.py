@@ -14,7 +14,7 @@ from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.message import REPORT_TYPES, Message, page_order
 from multi_agent_mcp.domain.outcomes import progressed, reported
 from multi_agent_mcp.domain.task import Task, checklist_item
-from multi_agent_mcp.errors import InvalidId, InvalidStatusTransition, Refusal, StorageError, TaskNotFound
+from multi_agent_mcp.errors import InvalidId, InvalidStatusTransition, Refusal, TaskNotFound
 from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.overview.dashboard import Dashboard
 from multi_agent_mcp.services.tasks.changes import require_startable
@@ -48,20 +48,14 @@ class Reports:
         return refused
 
     def follow_up(self, reader: Agent, messages: Iterable[Message]) -> bool:
-        """Tells whom the reports among the messages concern and rewrites the dashboard; whether it did. Being derived,
-        it must not keep the mail from its reader: what refuses now is made good by the next report."""
+        """Tells whom the reports among the messages concern and rewrites the dashboard; whether it did."""
         reports = _reports(reader, messages)
         if not reports:
             return False
         for report in reports:
             with suppress(InvalidId, TaskNotFound):
                 self.derived.follow_up(self.workspace.tasks.get(_task_id(report)))
-        try:
-            self.dashboard.write()
-        except StorageError as refusal:
-            logger.warning("the dashboard was not rewritten: %s", _in_words(refusal))
-            return False
-        return True
+        return self.dashboard.update()
 
     def _change(self, message: Message, refused: dict[str, Refusal]) -> Callable[[Task], Task]:
         change = Change(by=message.sender_id, at=self.clock(), message_id=message.id)

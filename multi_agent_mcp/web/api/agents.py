@@ -25,9 +25,15 @@ def interrupt(call: ApiRequest) -> dict[str, Any]:
     """Stops an agent at its next tool call: `blocked` or `cancel` its task, or `pause` it."""
     action = call.text("action")
     require_choice("action", action, ACTIONS)
-    notice = call.services.task_changes.interrupt(
+    notice = call.services.stopping.interrupt(
         call.me, call.path["agent_id"], action, call.optional_text("task_id"), call.optional_text("reason")
     )
+    return {"notification_id": notice.id, "action": notice.action, "task_id": notice.task_id}
+
+
+def resume(call: ApiRequest) -> dict[str, Any]:
+    """Lets a paused agent go on."""
+    notice = call.services.stopping.resume(call.me, call.path["agent_id"])
     return {"notification_id": notice.id, "action": notice.action, "task_id": notice.task_id}
 
 
@@ -55,6 +61,8 @@ def _agent(call: ApiRequest, row: AgentRow) -> dict[str, Any]:
         "unread": row.unread,
         "interrupts": row.interrupts,
         "notifications": _waiting(call, agent.id),
+        "paused": row.pause is not None,
+        "pause_reason": row.pause.reason if row.pause else None,
         "task": task_card(row.task) if row.task else None,
         "last_activity_at": moment(call.services.sessions.last_activity(agent.id)),
         "wait": _wait(row.wait) if row.wait else None,

@@ -213,7 +213,7 @@ def _interrupt(mark: Mark, layout: Layout) -> Iterator[Item]:
         "action": mark.action,
         "title": (
             f"{mark.by or '?'} → {mark.agent_id}: {mark.action}",
-            mark.message,
+            mark.words,
             scale.clock(mark.at),
             _told(mark, mark.at),
         ),
