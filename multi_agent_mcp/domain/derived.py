@@ -67,7 +67,7 @@ def arrival_of(task: Task) -> Arrival | None:
     if task.status == "in_progress" and by == task.assignee_id:
         return None
     at = parse_time(entry.get("at")) or task.created_at
-    notice_id = derived_id(TASK_ASSIGNED, task.id, index, entry.get("at"), task.assignee_id)
+    notice_id = derived_id(TASK_ASSIGNED, task.id, index, parse_time(entry.get("at")), task.assignee_id)
     return Arrival(notice_id, at, by, "message_id" in entry)
 
 
@@ -105,7 +105,7 @@ def blocks_of(task: Task, told: Iterable[str]) -> list[Notification]:
         return []
     return [
         Notification(
-            id=derived_id(TASK_BLOCKED, task.id, index, entry.get("at"), agent_id),
+            id=derived_id(TASK_BLOCKED, task.id, index, parse_time(entry.get("at")), agent_id),
             target_agent_id=agent_id,
             target_purpose="task",
             type="status_change",
