@@ -15,7 +15,7 @@ from typing import Any
 
 from multi_agent_mcp.domain.conversation import Delegation
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.task import FINAL, INTERRUPT_ACTIONS, Task, new_value, old_value
+from multi_agent_mcp.domain.task import BROUGHT_BY, FINAL, INTERRUPT_ACTIONS, Task, new_value, old_value
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import InvalidStatusTransition
 
@@ -68,7 +68,7 @@ def arrival_of(task: Task) -> Arrival | None:
         return None
     at = parse_time(entry.get("at")) or task.created_at
     notice_id = derived_id(TASK_ASSIGNED, task.id, index, parse_time(entry.get("at")), task.assignee_id)
-    return Arrival(notice_id, at, by, "message_id" in entry)
+    return Arrival(notice_id, at, by, BROUGHT_BY in entry)
 
 
 def assignment_of(task: Task, dependencies: Mapping[str, Task | None]) -> Notification | None:

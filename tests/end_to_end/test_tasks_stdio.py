@@ -20,8 +20,8 @@ from tests.end_to_end.chat_support import (
     entities,
     interrupt_by_hand,
     interrupted,
+    interrupts,
     new_task,
-    notifications,
     shape,
     task_of,
     was_replaced,
@@ -79,7 +79,7 @@ class TestUC010:
                 "仕様を見直します",
                 "owner",
             )
-            (notice,) = notifications(team, "worker-a")
+            (notice,) = interrupts(team, "worker-a")
             assert (notice.id, notice.task_id, notice.read_at) == (answer["interrupt_id"], task.id, None)
             # 4, 5 and 6a: any tool, and every further one, until it is read
             await interrupted(worker, "get_my_tasks")
@@ -87,9 +87,10 @@ class TestUC010:
             await interrupted(worker, "report_completed", result="success")
             # 6, 7: the notification, and it is marked read
             told = await worker.call("get_notifications")
+            assert told["notifications"][0].pop("reason") == "仕様を見直します"
             assert shape(told) == BLOCKED_ANSWER
             assert told["notifications"][0]["id"] == notice.id
-            (notice,) = notifications(team, "worker-a")
+            (notice,) = interrupts(team, "worker-a")
             assert notice.read_at is not None
             # 8–10: it stops and says so
             report = await worker.call("report_completed", result="blocked", summary="中断しました")
@@ -410,7 +411,8 @@ class TestMiddleware:
                     await interrupted(servers[post], tool, **arguments)
                     assert entities(team) == before, tool
             for agent_id in ("admin", "owner"):
-                assert len((await servers[agent_id, "task"].call("get_notifications"))["notifications"]) == 1
+                told = (await servers[agent_id, "task"].call("get_notifications"))["notifications"]
+                assert [notice["type"] for notice in told].count("interrupt") == 1
             for post in (("admin", "chat"), ("admin", "task"), ("owner", "task")):
                 for tool, arguments in calls[post]:
                     before = entities(team)
