@@ -15,7 +15,7 @@ from typing import Any
 
 from multi_agent_mcp.domain.conversation import Delegation
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.task import FINAL, INTERRUPT_ACTIONS, Task, new_value, old_value
+from multi_agent_mcp.domain.task import BROUGHT_BY, FINAL, INTERRUPT_ACTIONS, Task, new_value, old_value
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import InvalidStatusTransition
 
@@ -67,8 +67,8 @@ def arrival_of(task: Task) -> Arrival | None:
     if task.status == "in_progress" and by == task.assignee_id:
         return None
     at = parse_time(entry.get("at")) or task.created_at
-    notice_id = derived_id(TASK_ASSIGNED, task.id, index, entry.get("at"), task.assignee_id)
-    return Arrival(notice_id, at, by, "message_id" in entry)
+    notice_id = derived_id(TASK_ASSIGNED, task.id, index, parse_time(entry.get("at")), task.assignee_id)
+    return Arrival(notice_id, at, by, BROUGHT_BY in entry)
 
 
 def assignment_of(task: Task, dependencies: Mapping[str, Task | None]) -> Notification | None:
@@ -105,7 +105,7 @@ def blocks_of(task: Task, told: Iterable[str]) -> list[Notification]:
         return []
     return [
         Notification(
-            id=derived_id(TASK_BLOCKED, task.id, index, entry.get("at"), agent_id),
+            id=derived_id(TASK_BLOCKED, task.id, index, parse_time(entry.get("at")), agent_id),
             target_agent_id=agent_id,
             target_purpose="task",
             type="status_change",

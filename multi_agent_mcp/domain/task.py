@@ -26,6 +26,8 @@ TASK_PRIORITIES: tuple[str, ...] = get_args(TaskPriority)
 FINAL = frozenset({"done", "cancelled"})
 REFUSED = "refused"
 """The key of a history entry that says why a report was not followed."""
+BROUGHT_BY = "brought_by"
+"""The key of a history entry that names the message which handed the task over."""
 INTERRUPT_ACTIONS: Mapping[str, str] = {"blocked": "blocked", "cancelled": "cancel"}
 
 TRANSITIONS: Mapping[str, tuple[str, ...]] = {
@@ -118,7 +120,7 @@ class Task(Identified):
     def brought_by(self, message_id: str) -> Task:
         """A new task that this message hands to its assignee, who needs no notification beside it."""
         first, *rest = self.history
-        return replace(self, history=({**first, "message_id": message_id}, *rest))
+        return replace(self, history=({**first, BROUGHT_BY: message_id}, *rest))
 
     def has_applied(self, message_id: str) -> bool:
         """Whether the report in that message already went into this task: applying is idempotent."""

@@ -90,6 +90,8 @@ def test_a_move_that_is_not_allowed_says_why_and_changes_nothing(team: Team, vis
         ("/tasks", {"title": "x", "assignee_id": "../admin"}, 400, "invalid_id"),
         ("/agents/nobody/interrupt", {"action": "pause"}, 404, "agent_not_found"),
         ("/agents/worker-a/interrupt", {"action": "explode"}, 400, "invalid_arguments"),
+        ("/agents/nobody/resume", {}, 404, "agent_not_found"),
+        ("/agents/worker-a/resume", {}, 409, "invalid_status_transition"),
         ("/agents/worker-a/release", {}, 400, "invalid_arguments"),
         ("/messages", {"content": "x", "receiver_id": "nobody"}, 404, "agent_not_found"),
         ("/messages", {"content": "x" * (1 << 20) + "x", "receiver_id": "admin"}, 413, "content_too_large"),

@@ -28,7 +28,7 @@ from multi_agent_mcp.domain.derived import (
 )
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, Task
-from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.services.notices.interrupts import PAUSING, Interrupts
 from multi_agent_mcp.services.notices.writing import NoticeWriter
 from multi_agent_mcp.store.directory import Directory
@@ -100,8 +100,9 @@ class DerivedNotices:
         """Tells of a task that has changed, and those who waited for it to be done; settles what was told of it
         before."""
         self.tell([task, *(self._waiting_for(task) if task.status == "done" else ())])
-        for agent_id in {task.assignee_id, *self._superiors_to_tell(task)} - {None}:
-            self.settle(str(agent_id))
+        concerned = {task.assignee_id or "", *self._superiors_to_tell(task)}
+        for agent_id in concerned & self.workspace.registry.active().keys():
+            self.settle(agent_id)
 
     def settle(self, agent_id: str, taken_up: str | None = None) -> None:
         """Marks read those of an agent's notifications that do not apply any more, and what told it of the task that it
@@ -173,7 +174,13 @@ class DerivedNotices:
         arrival = arrival_of(task)
         if arrival is None or arrival.notice_id in written:
             return None
-        return assignment_of(task, {key: self.workspace.tasks.find(key) for key in task.dependencies})
+        return assignment_of(task, {key: self._found(key) for key in task.dependencies})
+
+    def _found(self, task_id: str) -> Task | None:
+        """None, too, for what no file can be called: somebody may have written it by hand."""
+        with suppress(StorageError):
+            return self.workspace.tasks.find(task_id)
+        return None
 
     def _superiors_to_tell(self, task: Task) -> set[str]:
         """Who hears that an assignee has blocked its task: who its reports go to, and who made the task."""
@@ -190,7 +197,7 @@ class DerivedNotices:
         arrival = arrival_of(task)
         if arrival is None or arrival.notice_id in self._written:
             return
-        for awaited in filter(None, map(self.workspace.tasks.find, task.dependencies)):
+        for awaited in filter(None, map(self._found, task.dependencies)):
             yield _version(self.workspace.tasks.directory(awaited.assignee_id or UNASSIGNED))
 
     def _is_unchanged(self, agent_id: str) -> bool:

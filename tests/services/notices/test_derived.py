@@ -350,6 +350,18 @@ def test_a_process_killed_at_any_write_leaves_the_change_and_its_notification_to
     assert outcomes == {True, False}
 
 
+@pytest.mark.parametrize("dependency", ["x" * 300, "../../agents", "tsk_000000000000"])
+def test_a_task_written_by_hand_hides_no_other(services: Services, worker_a: Agent, dependency: str) -> None:
+    task = new(services, "odd")
+    path = services.workspace.tasks.directory("worker-a").path / f"{task.id}.md"
+    path.write_text(path.read_text().replace("dependencies: []", f"dependencies: [{dependency}]"))
+    other = new(services, "plain")
+    late = forks.context(services.workspace.root)
+    assert late.notifications.refresh("worker-a", "task").some
+    assert other.id in [task_id for _, _, task_id in told(late)]
+    assert late.next_action.next_action(worker_a, open_session(late, "worker-a"))["task"]["task_id"] == other.id
+
+
 def test_fifty_unread_notifications_cost_no_file_while_nothing_changes(services: Services) -> None:
     for number in range(50):
         new(services, str(number))
