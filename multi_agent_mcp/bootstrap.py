@@ -32,8 +32,10 @@ from multi_agent_mcp.services.mail.outbox import Outbox
 from multi_agent_mcp.services.mail.search import MailSearch
 from multi_agent_mcp.services.mail.sending import Messages
 from multi_agent_mcp.services.mail.tracking import DeliveryTracking
+from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.notices.notifications import Notifications
+from multi_agent_mcp.services.notices.writing import NoticeWriter
 from multi_agent_mcp.services.operations import HasKinds, Operations
 from multi_agent_mcp.services.overview.dashboard import Dashboard
 from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
@@ -48,6 +50,7 @@ from multi_agent_mcp.services.tasks.assignment import Assignments
 from multi_agent_mcp.services.tasks.board import Board
 from multi_agent_mcp.services.tasks.changes import TaskChanges
 from multi_agent_mcp.services.tasks.creation import TaskCreation
+from multi_agent_mcp.services.tasks.stopping import Stopping
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.team.signatures import Signatures
 from multi_agent_mcp.services.turn.chat_action import ChatAction
@@ -116,8 +119,18 @@ class Services:
         return Executions(self.workspace, self.texts, self.clock)
 
     @cached_property
+    def notice_writer(self) -> NoticeWriter:
+        return NoticeWriter(
+            self.workspace, self.texts, announce=lambda notice: self.doorbell.announce_notification(notice)
+        )
+
+    @cached_property
     def interrupts(self) -> Interrupts:
-        return Interrupts(self.workspace, self.texts, self.clock)
+        return Interrupts(self.workspace, self.notice_writer, self.clock)
+
+    @cached_property
+    def derived_notices(self) -> DerivedNotices:
+        return DerivedNotices(self.workspace, self.notice_writer, self.interrupts, self.clock)
 
     @cached_property
     def board(self) -> Board:
@@ -125,16 +138,37 @@ class Services:
 
     @cached_property
     def task_changes(self) -> TaskChanges:
-        return TaskChanges(self.workspace, self.agents, self.interrupts, self.operations, self.clock)
+        return TaskChanges(
+            self.workspace, self.agents, self.interrupts, self.derived_notices, self.operations, self.clock
+        )
+
+    @cached_property
+    def stopping(self) -> Stopping:
+        return Stopping(self.task_changes, self.interrupts, self.operations)
 
     @cached_property
     def task_creation(self) -> TaskCreation:
-        return TaskCreation(self.workspace, self.agents, self.outbox, self.owner_waits, self.operations, self.clock)
+        return TaskCreation(
+            self.workspace,
+            self.agents,
+            self.outbox,
+            self.owner_waits,
+            self.derived_notices,
+            self.operations,
+            self.clock,
+        )
 
     @cached_property
     def approvals(self) -> Approvals:
         return Approvals(
-            self.workspace, self.agents, self.messages, self.outbox, self.operations, self.texts, self.clock
+            self.workspace,
+            self.agents,
+            self.messages,
+            self.outbox,
+            self.derived_notices,
+            self.operations,
+            self.texts,
+            self.clock,
         )
 
     @cached_property
@@ -145,6 +179,7 @@ class Services:
             self.approvals,
             self.assignments,
             self.executions,
+            self.dashboard,
             self.operations,
             self.texts,
             self.clock,
@@ -160,11 +195,11 @@ class Services:
 
     @cached_property
     def reports(self) -> Reports:
-        return Reports(self.workspace, self.dashboard, self.clock)
+        return Reports(self.workspace, self.dashboard, self.derived_notices, self.clock)
 
     @cached_property
     def doorbell(self) -> Doorbell:
-        return Doorbell(self.workspace, self.notifier, self.settings, self.texts, self.clock)
+        return Doorbell(self.workspace, self.notifications, self.notifier, self.settings, self.texts, self.clock)
 
     def people_doorbells(self) -> PeopleDoorbells:
         """To be run by a process that lives for long; see `notify/people.py`."""
@@ -209,6 +244,7 @@ class Services:
             self.task_creation,
             self.approvals,
             self.task_changes,
+            self.stopping,
             self.conversations,
             self.next_action,
         )
@@ -219,7 +255,7 @@ class Services:
             self.workspace,
             self.sessions,
             self.owner_waits,
-            self.interrupts,
+            self.derived_notices,
             self.mail_search,
             self.tracking,
             self.clock,
@@ -239,7 +275,15 @@ class Services:
 
     @cached_property
     def delegations(self) -> Delegations:
-        return Delegations(self.workspace, self.agents, self.sessions, self.conversations, self.texts, self.clock)
+        return Delegations(
+            self.workspace,
+            self.agents,
+            self.sessions,
+            self.conversations,
+            self.derived_notices,
+            self.texts,
+            self.clock,
+        )
 
     @cached_property
     def chat_task_operations(self) -> ChatTaskOperations:
@@ -307,7 +351,7 @@ class Services:
                 self.sessions,
                 self.owner_waits,
                 self.missing_sessions,
-                self.interrupts,
+                self.derived_notices,
                 self.signatures,
                 self.operations,
                 self.people,
@@ -335,7 +379,7 @@ class Services:
 
     @cached_property
     def notifications(self) -> Notifications:
-        return Notifications(self.workspace, self.interrupts, self.clock)
+        return Notifications(self.workspace, self.derived_notices, self.notice_writer, self.clock)
 
     @cached_property
     def hooks(self) -> Hooks:

@@ -113,7 +113,7 @@ for command in (
     app.command()(command)
 app.add_typer(tasks.app, name="task")
 app.command("send-task")(tasks.send_task)
-for command in (tasks.unlock, tasks.interrupt, tasks.log, timeline.timeline, watch):
+for command in (tasks.unlock, tasks.interrupt, tasks.resume, tasks.log, timeline.timeline, watch):
     app.command()(command)
 app.command("host-config")(host_config.host_config)
 app.command("hook", help=hook.HELP, add_help_option=False, context_settings=UNPARSED)(_hook)

@@ -30,6 +30,10 @@ from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
 from multi_agent_mcp.notify.tmux.profiles import load_profiles
 from multi_agent_mcp.notify.tmux.screens import Screen, classify
 from multi_agent_mcp.notify.tmux.snapshot import take_snapshot
+from multi_agent_mcp.services.notices.derived import DerivedNotices
+from multi_agent_mcp.services.notices.interrupts import Interrupts
+from multi_agent_mcp.services.notices.notifications import Notifications
+from multi_agent_mcp.services.notices.writing import NoticeWriter
 from multi_agent_mcp.system.foreground import foreground
 from multi_agent_mcp.texts import catalogue
 from tests.conformance.composer import CLOSE
@@ -231,8 +235,11 @@ def test_a_line_that_is_left_comes_to_an_end_by_itself_although_its_mail_was_rea
     workspace, chain = stage.workspace, ChannelChain({"tmux": notifier})
     workspace.registry.update(seat.agent_id, ladder=["tmux"])
     mail = workspace.mailbox(seat.agent_id).path / "mail.md"
-    doorbell = Doorbell(workspace, chain, Settings(), catalogue("ja"), times.now)
-    bell = DoorbellThread(doorbell, seat.agent_id, "task", prepare=lambda: None)
+    writer = NoticeWriter(workspace, catalogue("ja"), announce=lambda _: None)
+    derived = DerivedNotices(workspace, writer, Interrupts(workspace, writer, times.now), times.now)
+    notifications = Notifications(workspace, derived, writer, times.now)
+    doorbell = Doorbell(workspace, notifications, chain, Settings(), catalogue("ja"), times.now)
+    bell = DoorbellThread(doorbell, seat.agent_id, "task", prepare=dict)
     with hard_at_work(seat):
         mail.parent.mkdir(parents=True, exist_ok=True)
         mail.write_text("---\nsender_id: admin\n---\n\nx", encoding="utf-8")
