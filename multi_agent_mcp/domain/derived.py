@@ -43,7 +43,7 @@ def interrupt_of(task: Task) -> Notification | None:
     """The interrupt that belongs to a task that somebody else has blocked or cancelled."""
     if task.interrupt_id is None or task.assignee_id is None or task.status not in INTERRUPT_ACTIONS:
         return None
-    _, entry = _latest(task, "status") or (-1, {})
+    _, entry = task.latest("status") or (-1, {})
     return Notification(
         id=task.interrupt_id,
         target_agent_id=task.assignee_id,
@@ -60,9 +60,9 @@ def interrupt_of(task: Task) -> Notification | None:
 def arrival_of(task: Task) -> Arrival | None:
     """How a task that waits to be worked on came to its assignee; None for one that does not wait, or that the assignee
     has begun itself."""
-    if task.assignee_id is None or task.status not in ("todo", "in_progress"):
+    if task.assignee_id is None or not (task.waits_for_assignee or task.status == "in_progress"):
         return None
-    index, entry = _latest(task, "status", "assignee_id", "approval_status") or (-1, {})
+    index, entry = task.latest("status", "assignee_id", "approval_status") or (-1, {})
     by = str(entry.get("by") or task.created_by)
     if task.status == "in_progress" and by == task.assignee_id:
         return None
@@ -79,7 +79,7 @@ def assignment_of(task: Task, dependencies: Mapping[str, Task | None]) -> Notifi
         return None
     at, by, told_by_mail = arrival.at, arrival.by, arrival.mailed
     for finished in dependencies.values():
-        if task.status == "todo" and finished is not None and (finished.completed_at or at) >= at:
+        if task.status != "in_progress" and finished is not None and (finished.completed_at or at) >= at:
             at, by, told_by_mail = finished.completed_at or at, _finisher(finished, task), False
     if told_by_mail or by == task.assignee_id:
         return None
@@ -97,7 +97,7 @@ def assignment_of(task: Task, dependencies: Mapping[str, Task | None]) -> Notifi
 
 def blocks_of(task: Task, told: Iterable[str]) -> list[Notification]:
     """What tells these agents that an assignee has blocked its own task. A report that it failed is mail already."""
-    found = _latest(task, "status")
+    found = task.latest("status")
     if task.status != "blocked" or task.assignee_id is None or found is None:
         return []
     index, entry = found
@@ -143,16 +143,6 @@ def was_reopened(task: Task, since: datetime) -> bool:
         if old_value(entry, "status") == "blocked" and new_value(entry, "status") not in FINAL
     )
     return any((parse_time(entry.get("at")) or since) > since for entry in reopenings)
-
-
-def _latest(task: Task, *keys: str) -> tuple[int, Mapping[str, Any]] | None:
-    """The last line of the history that says where the task now stands in one of these respects, and its place."""
-    now = {"status": task.status, "assignee_id": task.assignee_id, "approval_status": "approved"}
-    for index in reversed(range(len(task.history))):
-        entry = task.history[index]
-        if any(key in entry and new_value(entry, key) == now[key] for key in keys):
-            return index, entry
-    return None
 
 
 def _is_startable(task: Task, dependencies: Mapping[str, Task | None]) -> bool:

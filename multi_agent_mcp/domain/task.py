@@ -212,12 +212,10 @@ class Task(Identified):
         return replace(self, **fields).recorded(change, edited=sorted(fields)) if fields else self
 
     def assigned(self, assignee_id: str | None, change: Change) -> Task:
-        """Handed to another agent, or to none. Work that had begun waits again, in `todo`, and so does what was in the
-        backlog for want of an assignee; an interrupt was meant for the agent that had it."""
+        """Handed to another agent, or to none. Work that had begun waits again, in `todo`; an interrupt was meant for
+        the agent that had it."""
         self.require_open()
-        lacked_assignee = self.assignee_id is None and assignee_id is not None
-        waits = self.status == "backlog" and lacked_assignee and self.approval_status == "approved"
-        task = self.move_to("todo", change) if waits or self.status == "in_progress" else self
+        task = self.move_to("todo", change) if self.status == "in_progress" else self
         return replace(task, assignee_id=assignee_id, interrupt_id=None).recorded(
             change, assignee_id=[self.assignee_id, assignee_id]
         )
@@ -230,6 +228,23 @@ class Task(Identified):
         task = replace(self, approval_status=status, approved_by=change.by if approve else None)
         task = task.recorded(change, approval_status=["pending", status])
         return task.move_to("todo", change) if approve and task.status == "backlog" and task.assignee_id else task
+
+    def latest(self, *keys: str) -> tuple[int, Mapping[str, Any]] | None:
+        """The last line of the history that says where the task now stands in one of these respects (`status`,
+        `assignee_id`, `approval_status`), and its place."""
+        now = {"status": self.status, "assignee_id": self.assignee_id, "approval_status": "approved"}
+        for index in reversed(range(len(self.history))):
+            entry = self.history[index]
+            if any(key in entry and new_value(entry, key) == now[key] for key in keys):
+                return index, entry
+        return None
+
+    @property
+    def waits_for_assignee(self) -> bool:
+        """Whether it is the assignee's turn to begin: it is in `todo`, or was assigned while it lay in the backlog.
+        What was put back there lies until somebody takes it out."""
+        _, entry = self.latest("status", "assignee_id") or (-1, {})
+        return self.status == "todo" or (self.status == "backlog" and "assignee_id" in entry)
 
     @property
     def reopened(self) -> int:

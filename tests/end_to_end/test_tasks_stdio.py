@@ -196,6 +196,19 @@ class TestUC010:
             owner_moves(team, task, "blocked")
             await interrupted(worker, "list_agents")
             owner_moves(team, task, "in_progress")
+            assert (await worker.call("list_agents"))["notification"] == NO_NOTICE
+            assert (await worker.call("get_notifications"))["notifications"] == []
+            assert await at_work(worker) == task.id
+
+    async def test_an_agent_that_has_stopped_is_told_that_its_task_was_reopened(self, team: Team) -> None:
+        task = new_task(team)
+        async with team.server("worker-a") as worker:
+            await at_work(worker)
+            owner_moves(team, task, "blocked")
+            await interrupted(worker, "list_agents")
+            await worker.call("get_notifications")
+            await worker.call("report_completed", result="blocked")
+            owner_moves(team, task, "in_progress")
             assert (await worker.call("list_agents"))["notification"] == NOTICE
             (notice,) = (await worker.call("get_notifications", mark_as_read=False))["notifications"]
             assert (notice["type"], notice["action"], notice["task_id"]) == ("status_change", "task_assigned", task.id)
@@ -593,7 +606,7 @@ def test_the_owner_does_everything_from_the_command_line(team: Team) -> None:
     assert team.ask("task", "assign", second["task_id"], "worker-b")["previous_assignee_id"] is None
     listed = team.ask("task", "list")
     assert [item["title"] for item in listed["tasks"]] == ["Build", "Paint"]
-    assert team.ask("task", "list", "--status", "todo", "--assignee", "worker-b")["total_count"] == 1
+    assert team.ask("task", "list", "--status", "backlog", "--assignee", "worker-b")["total_count"] == 1
     table = team.run("task", "list").stdout.splitlines()
     assert table[0].split() == ["task", "status", "priority", "assignee", "progress", "title"]
     assert first["task_id"] in table[1]
@@ -609,7 +622,7 @@ def test_the_owner_does_everything_from_the_command_line(team: Team) -> None:
         ran = team.run(*command, "--json")
         assert (ran.code, ran.json["error"]) == (1, code), command
     stopped = team.run("interrupt", "worker-a", "--task", first["task_id"], "--action", "cancel")
-    assert (stopped.code, stopped.stdout.split(",")[0]) == (0, "worker-a: cancel")
+    assert (stopped.code, stopped.stdout.startswith("worker-a: cancel")) == (0, True)
 
 
 async def test_what_an_agent_did_is_read_on_the_command_line(team: Team) -> None:

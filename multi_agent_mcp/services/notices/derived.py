@@ -146,6 +146,8 @@ class DerivedNotices:
         return indexed or self.workspace.tasks.find(task_id)
 
     def _is_offered(self, notice: Notification) -> bool:
+        if notice.target_agent_id not in self.workspace.registry.all():
+            return False  # a hand-written file may name anything
         mine = self.workspace.delegations.open(notice.target_agent_id)
         return any(found.id == notice.id for found in map(delegation_of, mine) if found is not None)
 
@@ -172,9 +174,14 @@ class DerivedNotices:
     def _assignment_of(self, task: Task, written: Collection[str]) -> Notification | None:
         """None, too, for one that is `written` already: its dependencies need not be read again and again."""
         arrival = arrival_of(task)
-        if arrival is None or arrival.notice_id in written:
+        if arrival is None or arrival.notice_id in written or self._is_worked_on(task):
             return None
         return assignment_of(task, {key: self._found(key) for key in task.dependencies})
+
+    def _is_worked_on(self, task: Task) -> bool:
+        """Whether the assignee is at work on it: then a task that was blocked and reopened, unseen, is no news."""
+        running = self.workspace.executions.open(task.assignee_id)
+        return any(execution.task_id == task.id for execution in running)
 
     def _found(self, task_id: str) -> Task | None:
         """None, too, for what no file can be called: somebody may have written it by hand."""

@@ -116,9 +116,15 @@ class TaskChanges:
         return sorted(mine, key=work_order)
 
     def startable(self, agent_id: str) -> list[Task]:
-        """The agent's tasks in `todo` that could be started now, in the order of work."""
-        mine = [task for task in self.workspace.tasks.open(agent_id) if task.status == "todo"]
+        """The agent's tasks that could be started now, in the order of work."""
+        mine = [task for task in self.workspace.tasks.open(agent_id) if task.waits_for_assignee]
         return sorted((task for task in mine if self._is_startable(task)), key=work_order)
+
+    def take_up(self, agent: Agent, task: Task) -> Task:
+        """Starts one of the agent's `startable` tasks, out of the backlog where it was assigned there."""
+        if task.status == "backlog":
+            self.set_status(agent, task.id, "todo")
+        return self.start(agent, task.id)[0]
 
     def start(self, actor: Agent, task_id: str, change: Change | None = None) -> tuple[Task, str]:
         """Moves a task to `in_progress`; of two sessions that start it at once one is refused."""

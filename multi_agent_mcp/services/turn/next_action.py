@@ -146,7 +146,7 @@ class NextAction:
             return running[0]
         for task in self.task_changes.startable(agent.id):
             try:
-                return self.task_changes.start(agent, task.id)[0]
+                return self.task_changes.take_up(agent, task)
             except InvalidStatusTransition:
                 continue  # another session of this agent was faster, or it was blocked meanwhile
         return None

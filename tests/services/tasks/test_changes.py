@@ -160,7 +160,7 @@ class TestHandingOver:
 
     def test_the_file_moves_with_the_task(self, services: Services, admin: Agent) -> None:
         task = new(services, assignee_id=None)
-        for assignee, status in (("worker-a", "todo"), ("worker-b", "todo"), (None, "todo")):
+        for assignee, status in (("worker-a", "backlog"), ("worker-b", "backlog"), (None, "backlog")):
             before = again(services, task)
             after, previous = services.task_changes.assign(admin, task.id, assignee)
             assert (after.assignee_id, previous, after.status) == (assignee, before.assignee_id, status)
