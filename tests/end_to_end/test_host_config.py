@@ -91,7 +91,7 @@ def test_what_is_printed_is_what_is_written_where_there_was_nothing(team: Team, 
     for item in shown["files"]:
         assert Path(item["file"]).read_text(encoding="utf-8").rstrip("\n") == item["content"]
     here = team.run("host-config", host, "--agent", "worker-a", "--write")
-    assert (here.code, here.stdout.count(": written")) == (0, len(FILES[host]))
+    assert (here.code, here.stdout.count(": 書き込みました")) == (0, len(FILES[host]))
     assert all((team.base / name).is_file() for name in FILES[host])
 
 
