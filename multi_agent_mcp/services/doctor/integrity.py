@@ -52,7 +52,9 @@ def notifications(context: CheckContext) -> Iterator[Finding]:
         for notice in context.derived.missing(task):
             mend = partial(context.derived.ensure, task)
             facts = {"agent_id": notice.target_agent_id, "action": notice.action}
-            yield context.found("notifications", PROBLEM, task.id, "not_told", mend, **facts)
+            # The next reader writes what is missing; until then nothing stops an agent that should stop.
+            level = PROBLEM if notice.interrupts else NOTE
+            yield context.found("notifications", level, task.id, "not_told", mend, **facts)
 
 
 def signatures(context: CheckContext) -> Iterator[Finding]:
