@@ -4,6 +4,12 @@
 files.
 """
 
-from multi_agent_mcp.host_config.configuration import HOSTS, HostConfiguration, host_configuration, mcp_argument
+from multi_agent_mcp.host_config.configuration import (
+    HOSTS,
+    HostConfiguration,
+    host_configuration,
+    mcp_argument,
+    mcp_environment,
+)
 
-__all__ = ["HOSTS", "HostConfiguration", "host_configuration", "mcp_argument"]
+__all__ = ["HOSTS", "HostConfiguration", "host_configuration", "mcp_argument", "mcp_environment"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,10 @@ from multi_agent_mcp.host_config.entries import (
     codex_hooks,
     codex_options,
     codex_server,
+    copilot_servers,
+    gemini_settings,
     identity,
-    mcp_servers,
+    opencode_settings,
 )
 from multi_agent_mcp.host_config.merging import Merge, Unmergeable, json_merge, toml_merge
 from multi_agent_mcp.system.external_files import FileChange, apply_change, read_external
@@ -26,7 +28,31 @@ from multi_agent_mcp.system.external_files import FileChange, apply_change, read
 if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace
 
-HOSTS = ("claude", "codex", "gemini")
+MCP_CONFIG = "{mcp_config}"
+"""Where an agent's command takes its host's configuration."""
+
+
+@dataclass(frozen=True)
+class OneFileHost:
+    """A host that reads one JSON file: `shared` in the directory it works in, or an agent's own, which an environment
+    `variable` or `options` name."""
+
+    entries: Callable[[Workspace, str], dict[str, Any]]
+    shared: Path
+    variable: str | None = None
+    options: str = ""
+
+
+ONE_FILE_HOSTS: Mapping[str, OneFileHost] = {
+    "gemini": OneFileHost(gemini_settings, Path(".gemini/settings.json"), "GEMINI_CLI_SYSTEM_DEFAULTS_PATH"),
+    "opencode": OneFileHost(opencode_settings, Path("opencode.json"), "OPENCODE_CONFIG"),
+    "copilot": OneFileHost(
+        copilot_servers,
+        Path(".github/mcp.json"),
+        options=f"--additional-mcp-config {{file}} --allow-tool={SERVER_NAME}",
+    ),
+}
+HOSTS = ("claude", "codex", *ONE_FILE_HOSTS)
 
 
 @dataclass(frozen=True)
@@ -78,31 +104,43 @@ class HostConfiguration:
 def host_configuration(
     host: str, workspace: Workspace, agent_id: str, directory: Path | None = None
 ) -> HostConfiguration:
-    """The configuration of `claude`, `codex` or `gemini` for one agent: in the files of a directory, or where the
-    agent has it for itself (its own files for Claude Code, command-line options for Codex)."""
+    """The configuration of one of `HOSTS` for one agent: in the files of a directory, or where the agent has it for
+    itself (its own files, command-line options for Codex)."""
     if host == "codex":
         return _codex(workspace, agent_id, directory)
-    if host == "gemini":
-        servers = mcp_servers(workspace, agent_id)
-        servers["mcpServers"][SERVER_NAME]["trust"] = True  # its tools run without asking
-        file = (directory or Path()) / ".gemini" / "settings.json"
-        return HostConfiguration(host, (HostFile(file, json_merge(servers)),), "gemini")
-    return _own_claude(workspace, agent_id) if directory is None else _claude(workspace, agent_id, directory)
+    if host == "claude":
+        return _own_claude(workspace, agent_id) if directory is None else _claude(workspace, agent_id, directory)
+    return _one_file(host, workspace, agent_id, directory)
 
 
 def mcp_argument(workspace: Workspace, agent: Agent) -> str:
-    """The shell words for `{mcp_config}` in an agent's command: the file, written now; for Claude Code also
-    its settings with the hooks, for Codex its options."""
-    command = agent.command or ""
-    host = agent.host if agent.host in HOSTS else _program(command)
+    """The shell words for `{mcp_config}` in an agent's command, with the files they name written now: for Claude Code
+    its file and its settings with the hooks, for Codex and Copilot CLI their options. Gemini CLI and OpenCode take
+    theirs from `mcp_environment`, so there are no words for them."""
+    host = _host_of(agent)
     if host == "codex":
         return codex_options(workspace, agent.id)
+    if host in ONE_FILE_HOSTS:
+        _one_file(host, workspace, agent.id, None).write()
+        return _own_options(host, workspace, agent.id)
     _own_claude(workspace, agent.id).write()
     config, settings = _own_files(workspace, agent.id)
     argument = shlex.quote(str(config))
-    if host == "claude" and "--settings" not in command:
+    if host == "claude" and "--settings" not in (agent.command or ""):
         argument += f" --settings {shlex.quote(str(settings))}"
     return argument
+
+
+def mcp_environment(workspace: Workspace, agent: Agent) -> dict[str, str]:
+    """The environment by which `{mcp_config}` reaches a host that has no option for it."""
+    host = ONE_FILE_HOSTS.get(_host_of(agent))
+    if MCP_CONFIG not in (agent.command or "") or host is None or host.variable is None:
+        return {}
+    return {host.variable: str(_own_file(_host_of(agent), workspace, agent.id))}
+
+
+def _host_of(agent: Agent) -> str:
+    return agent.host if agent.host in HOSTS else _program(agent.command or "")
 
 
 def _program(command: str) -> str:
@@ -139,6 +177,28 @@ def _claude(workspace: Workspace, agent_id: str, directory: Path) -> HostConfigu
         ),
     )
     return HostConfiguration("claude", files, f"cd {shlex.quote(str(directory))} && claude")
+
+
+def _own_file(host: str, workspace: Workspace, agent_id: str) -> Path:
+    return workspace.path / "hosts" / f"{agent_id}.{host}.json"
+
+
+def _own_options(host: str, workspace: Workspace, agent_id: str) -> str:
+    file = shlex.quote(f"@{_own_file(host, workspace, agent_id)}")
+    return ONE_FILE_HOSTS[host].options.replace("{file}", file)
+
+
+def _one_file(host: str, workspace: Workspace, agent_id: str, directory: Path | None) -> HostConfiguration:
+    known = ONE_FILE_HOSTS[host]
+    merge = json_merge(known.entries(workspace, agent_id))
+    if directory is not None:
+        start = f"cd {shlex.quote(str(directory))} && {host}"
+        return HostConfiguration(host, (HostFile(directory / known.shared, merge),), start)
+    file = _own_file(host, workspace, agent_id)
+    start = f"{host} {_own_options(host, workspace, agent_id)}".strip()
+    if known.variable is not None:
+        start = f"{known.variable}={shlex.quote(str(file))} {start}"
+    return HostConfiguration(host, (HostFile(file, merge),), start)
 
 
 def _codex(workspace: Workspace, agent_id: str, directory: Path | None) -> HostConfiguration:

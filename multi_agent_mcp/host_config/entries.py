@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 SERVER_NAME = "ipc"
 STARTUP_SECONDS = 20
+CALL_SECONDS = 660  # longer than get_next_action may wait
 HOOK_SECONDS = 10
 WAITER_SECONDS = 604_800  # a week: hosts end hooks after ten minutes by default, and an idle agent waits longer
 
@@ -68,6 +69,32 @@ def claude_settings(workspace: Workspace, agent_id: str, *, shared: bool) -> dic
         "hooks": _claude_hooks(workspace, agent_id, ("--unless-env",) if shared else ()),
     }
     return {"enabledMcpjsonServers": [SERVER_NAME], **settings} if shared else settings
+
+
+def gemini_settings(workspace: Workspace, agent_id: str) -> dict[str, Any]:
+    """Gemini CLI's settings; `trust` lets our tools run without asking."""
+    settings = mcp_servers(workspace, agent_id)
+    settings["mcpServers"][SERVER_NAME] |= {"trust": True, "timeout": CALL_SECONDS * 1000}
+    return settings
+
+
+def opencode_settings(workspace: Workspace, agent_id: str) -> dict[str, Any]:
+    """OpenCode's settings. One `timeout` is for everything that is asked of the server."""
+    entry = {
+        "type": "local",
+        "command": server_command(workspace, agent_id),
+        "environment": identity(workspace, agent_id),
+        "enabled": True,
+        "timeout": CALL_SECONDS * 1000,
+    }
+    return {"mcp": {SERVER_NAME: entry}}
+
+
+def copilot_servers(workspace: Workspace, agent_id: str) -> dict[str, Any]:
+    """As Copilot CLI reads it."""
+    servers = mcp_servers(workspace, agent_id)
+    servers["mcpServers"][SERVER_NAME] |= {"type": "local", "tools": ["*"], "timeout": CALL_SECONDS * 1000}
+    return servers
 
 
 def codex_hooks(workspace: Workspace, agent_id: str) -> dict[str, Any]:

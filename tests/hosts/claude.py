@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from tests.hosts.scripted_model import Call
+from tests.hosts.replies import Call
 from tests.hosts.stage import AGENT, Host, Program, Stage
 
 ASKING = "--permission-mode default"  # newer versions begin in one that asks nobody

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from tests.end_to_end.support import wait_until
-from tests.hosts.scripted_model import Call
+from tests.hosts.replies import Call
 from tests.hosts.stage import AGENT, Host, Program, Stage
 
 CONFIG = """\

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tests.end_to_end.support import wait_until
-from tests.hosts.scripted_model import Say
+from tests.hosts.replies import Say
 from tests.hosts.stage import TASK, Stage
 
 DRAFT = "half a sentence"

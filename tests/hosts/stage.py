@@ -21,7 +21,8 @@ from multi_agent_mcp.notify.tmux.profiles import load_profiles
 from multi_agent_mcp.notify.tmux.screens import Classification, classify
 from multi_agent_mcp.notify.tmux.snapshot import take_snapshot
 from tests.end_to_end.support import Pane, Team, Terminal, wait_until
-from tests.hosts.scripted_model import Call, Reply, ScriptedModel
+from tests.hosts.replies import Call, Reply
+from tests.hosts.scripted_model import ScriptedModel
 
 AGENT = "worker-a"
 TEAM = """\

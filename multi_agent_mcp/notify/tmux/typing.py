@@ -196,10 +196,16 @@ def _await_echo(attempt: Attempt, text: str, until: float) -> Echo:
         if now.last_key > attempt.snapshot.last_key:
             return Echo("human_typing", now, shown)
         if shown.state == OURS and squeezed(shown.composed.typed) == squeezed(text):
-            return Echo(program_changed(attempt), now, shown)
+            return Echo(_keyless(attempt.profile, shown, now) or program_changed(attempt), now, shown)
         if time.monotonic() >= until:
             return Echo(NOT_ECHOED if shown.state in (*TYPEABLE, UNKNOWN) else shown.state, now, shown)
         time.sleep(POLL_SECONDS)
+
+
+def _keyless(profile: Profile, shown: Classification, snapshot: PaneSnapshot) -> str | None:
+    """Why a line that stands there cannot be entered now: the host has begun to work, and takes none then."""
+    works = not profile.takes_lines_while_busy and is_busy(profile, snapshot.screen, shown.composed)
+    return BUSY if works else None
 
 
 def _left(attempt: Attempt, reason: str | None, *, echoed: bool) -> Delivery:

@@ -1,0 +1,34 @@
+"""Gemini's generateContent and streamGenerateContent, as Gemini CLI speaks them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.hosts.replies import Call, Json, Reply, Request, Wire, event, numbers, since
+
+
+def read(body: Json) -> Request:
+    news = since(body.get("contents", []), lambda item: item.get("role") == "model")
+    declared = [tool.get("functionDeclarations") or () for tool in body.get("tools") or ()]
+    return Request(body, news, tuple(str(function.get("name")) for functions in declared for function in functions))
+
+
+def stream(reply: Reply, body: Json) -> Iterator[bytes]:
+    """One candidate, said in two pieces: the first one holds nothing yet."""
+    yield event({"candidates": [{"index": 0, "content": {"role": "model", "parts": [{"text": ""}]}}]})
+    yield event(whole(reply, body))
+
+
+def whole(reply: Reply, body: Json) -> Json:
+    usage = {"promptTokenCount": 100, "candidatesTokenCount": 5, "totalTokenCount": 105}
+    content = {"role": "model", "parts": [_part(reply)]}
+    return {"candidates": [{"index": 0, "content": content, "finishReason": "STOP"}], "usageMetadata": usage}
+
+
+def _part(reply: Reply) -> Json:
+    if isinstance(reply, Call):
+        return {"functionCall": {"id": f"call_{next(numbers)}", "name": reply.tool, "args": dict(reply.arguments)}}
+    return {"text": reply.text}
+
+
+WIRE = Wire(read, stream, whole)
