@@ -36,7 +36,7 @@ def up(
 ) -> None:
     """Open a tmux window for every agent that has a command in team.yaml, and register its pane.
 
-    In a command {mcp_config}, {root}, {session}, {agent}, {python} and {examples} are filled in.
+    In a command {mcp_config}, {prompt}, {root}, {session}, {agent}, {python} and {examples} are filled in.
     """
     from multi_agent_mcp.config import tmux_socket
     from multi_agent_mcp.notify.tmux.windows import tmux_session  # libtmux takes 70 ms to import

@@ -21,7 +21,7 @@ PURPOSES: tuple[str, ...] = get_args(Purpose)
 class Agent:
     """A named participant: one record of `agents.json`. The pane fields say where its doorbell hangs; `pane_program`
     are the processes that read its terminal when it was registered. `host` names the profile of the host it runs in,
-    or is `plain` for a program that reads lines."""
+    or is `plain` for a program that reads lines; `prompt` replaces the first prompt that host begins with."""
 
     id: str
     role: str = "worker"
@@ -39,6 +39,7 @@ class Agent:
     pane_program: list[str] | None = None
     command: str | None = None
     host: str | None = None
+    prompt: str | None = None
     created_at: str | None = None
     passkey_hash: str | None = None
     public_key: str | None = None

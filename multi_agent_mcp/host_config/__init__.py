@@ -10,6 +10,16 @@ from multi_agent_mcp.host_config.configuration import (
     host_configuration,
     mcp_argument,
     mcp_environment,
+    program_name,
 )
+from multi_agent_mcp.host_config.entries import SERVER_NAME
 
-__all__ = ["HOSTS", "HostConfiguration", "host_configuration", "mcp_argument", "mcp_environment"]
+__all__ = [
+    "HOSTS",
+    "SERVER_NAME",
+    "HostConfiguration",
+    "host_configuration",
+    "mcp_argument",
+    "mcp_environment",
+    "program_name",
+]

@@ -44,7 +44,6 @@ class OneFileHost:
 
 
 ONE_FILE_HOSTS: Mapping[str, OneFileHost] = {
-    "gemini": OneFileHost(gemini_settings, Path(".gemini/settings.json"), "GEMINI_CLI_SYSTEM_DEFAULTS_PATH"),
     "opencode": OneFileHost(opencode_settings, Path("opencode.json"), "OPENCODE_CONFIG"),
     "copilot": OneFileHost(
         copilot_servers,
@@ -52,7 +51,8 @@ ONE_FILE_HOSTS: Mapping[str, OneFileHost] = {
         options=f"--additional-mcp-config {{file}} --allow-tool={SERVER_NAME}",
     ),
 }
-HOSTS = ("claude", "codex", *ONE_FILE_HOSTS)
+HOSTS = ("claude", "codex", "gemini", *ONE_FILE_HOSTS)
+GEMINI_SETTINGS = Path(".gemini/settings.json")
 
 
 @dataclass(frozen=True)
@@ -108,27 +108,38 @@ def host_configuration(
     itself (its own files, command-line options for Codex)."""
     if host == "codex":
         return _codex(workspace, agent_id, directory)
+    if host == "gemini":
+        return _gemini(workspace, agent_id, directory)
     if host == "claude":
         return _own_claude(workspace, agent_id) if directory is None else _claude(workspace, agent_id, directory)
     return _one_file(host, workspace, agent_id, directory)
 
 
 def mcp_argument(workspace: Workspace, agent: Agent) -> str:
-    """The shell words for `{mcp_config}` in an agent's command, with the files they name written now: for Claude Code
-    its file and its settings with the hooks, for Codex and Copilot CLI their options. Gemini CLI and OpenCode take
-    theirs from `mcp_environment`, so there are no words for them."""
+    """The shell words for `{mcp_config}` in an agent's command, with the files they name written now."""
     host = _host_of(agent)
     if host == "codex":
         return codex_options(workspace, agent.id)
+    if host == "gemini":
+        return _gemini_words(workspace, agent.id)
     if host in ONE_FILE_HOSTS:
         _one_file(host, workspace, agent.id, None).write()
         return _own_options(host, workspace, agent.id)
+    return _claude_words(workspace, agent, settings=host == "claude" and "--settings" not in (agent.command or ""))
+
+
+def _gemini_words(workspace: Workspace, agent_id: str) -> str:
+    """None: Gemini CLI has no other file than its directory's, which belongs to more than this agent."""
+    if _gemini(workspace, agent_id, None).files[0].change().changes:
+        raise InvalidArguments("gemini_not_configured", agent_id=agent_id, file=GEMINI_SETTINGS)
+    return ""
+
+
+def _claude_words(workspace: Workspace, agent: Agent, *, settings: bool) -> str:
+    """The file of the server, which any other program is given, too; for Claude Code also its settings, with hooks."""
     _own_claude(workspace, agent.id).write()
-    config, settings = _own_files(workspace, agent.id)
-    argument = shlex.quote(str(config))
-    if host == "claude" and "--settings" not in (agent.command or ""):
-        argument += f" --settings {shlex.quote(str(settings))}"
-    return argument
+    config, hooks = (shlex.quote(str(path)) for path in _own_files(workspace, agent.id))
+    return f"{config} --settings {hooks}" if settings else config
 
 
 def mcp_environment(workspace: Workspace, agent: Agent) -> dict[str, str]:
@@ -140,10 +151,10 @@ def mcp_environment(workspace: Workspace, agent: Agent) -> dict[str, str]:
 
 
 def _host_of(agent: Agent) -> str:
-    return agent.host if agent.host in HOSTS else _program(agent.command or "")
+    return agent.host if agent.host in HOSTS else program_name(agent.command or "")
 
 
-def _program(command: str) -> str:
+def program_name(command: str) -> str:
     """The name of the program a command begins with."""
     try:
         words = shlex.split(command)
@@ -208,5 +219,16 @@ def _codex(workspace: Workspace, agent_id: str, directory: Path | None) -> HostC
         HostFile(base / "config.toml", toml_merge(codex_server(workspace, agent_id))),
         HostFile(base / "hooks.json", json_merge(codex_hooks(workspace, agent_id))),
     )
-    who = " ".join(f"{name}={shlex.quote(value)}" for name, value in identity(workspace, agent_id).items())
-    return HostConfiguration("codex", files, f"{who} codex {codex_options(workspace, agent_id)}")
+    start = f"{_who(workspace, agent_id)} codex {codex_options(workspace, agent_id)}"
+    return HostConfiguration("codex", files, start)
+
+
+def _gemini(workspace: Workspace, agent_id: str, directory: Path | None) -> HostConfiguration:
+    file = (directory or Path()) / GEMINI_SETTINGS
+    files = (HostFile(file, json_merge(gemini_settings())),)
+    return HostConfiguration("gemini", files, f"{_who(workspace, agent_id)} gemini")
+
+
+def _who(workspace: Workspace, agent_id: str) -> str:
+    """The environment that says who the agent is, for a shell."""
+    return " ".join(f"{name}={shlex.quote(value)}" for name, value in identity(workspace, agent_id).items())

@@ -12,12 +12,15 @@ if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace
 
 SERVER_NAME = "ipc"
+SERVE = (sys.executable, "-m", "multi_agent_mcp", "serve")
+HOOK = (sys.executable, "-m", "multi_agent_mcp", "hook", "--host")
 STARTUP_SECONDS = 20
 CALL_SECONDS = 660  # longer than get_next_action may wait
 HOOK_SECONDS = 10
 WAITER_SECONDS = 604_800  # a week: hosts end hooks after ten minutes by default, and an idle agent waits longer
 
 EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop")
+GEMINI_EVENTS = ("BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent")
 WAITING_EVENTS = ("SessionStart", "Stop")
 """A waiter is armed when a session begins and again when a turn ends, because one that has woken the agent is gone."""
 
@@ -33,13 +36,13 @@ def identity(workspace: Workspace, agent_id: str) -> dict[str, str]:
 
 def server_command(workspace: Workspace, agent_id: str) -> list[str]:
     """The command line of an agent's server, by the interpreter that runs this."""
-    return [sys.executable, "-m", "multi_agent_mcp", "serve", *_options(workspace, agent_id)]
+    return [*SERVE, *_options(workspace, agent_id)]
 
 
 def hook_command(workspace: Workspace, agent_id: str, host: str, *flags: str) -> str:
     """The shell command of an agent's hooks."""
     where = _options(workspace, agent_id)
-    return shlex.join([sys.executable, "-m", "multi_agent_mcp", "hook", "--host", host, *where, *flags])
+    return shlex.join([*HOOK, host, *where, *flags])
 
 
 def is_our_hook(hook: object) -> bool:
@@ -71,11 +74,14 @@ def claude_settings(workspace: Workspace, agent_id: str, *, shared: bool) -> dic
     return {"enabledMcpjsonServers": [SERVER_NAME], **settings} if shared else settings
 
 
-def gemini_settings(workspace: Workspace, agent_id: str) -> dict[str, Any]:
-    """Gemini CLI's settings; `trust` lets our tools run without asking."""
-    settings = mcp_servers(workspace, agent_id)
-    settings["mcpServers"][SERVER_NAME] |= {"trust": True, "timeout": CALL_SECONDS * 1000}
-    return settings
+def gemini_settings() -> dict[str, Any]:
+    """Gemini CLI's settings, the same for each agent that works there: it has no file for one of them, so its
+    environment says which one it is. `trust` lets our tools run without asking."""
+    command, *args = SERVE
+    env = {name: f"${name}" for name in ("MULTI_AGENT_MCP_ROOT", "MULTI_AGENT_MCP_SESSION", "MULTI_AGENT_MCP_AGENT")}
+    entry = {"command": command, "args": args, "env": env, "trust": True, "timeout": CALL_SECONDS * 1000}
+    hook = {"type": "command", "command": shlex.join([*HOOK, "gemini"]), "timeout": HOOK_SECONDS * 1000}
+    return {"mcpServers": {SERVER_NAME: entry}, "hooks": {event: [_group(hook)] for event in GEMINI_EVENTS}}
 
 
 def opencode_settings(workspace: Workspace, agent_id: str) -> dict[str, Any]:

@@ -55,7 +55,8 @@ def as_json(value: Any) -> str:
 
 
 def _merged(old: Any, wanted: Any, where: str) -> Any:
-    """`wanted` laid over `old`: objects key by key, lists by what they lack; our hooks replace our earlier ones."""
+    """`wanted` laid over `old`: objects key by key, lists by what they lack (a command line is no such list); our hooks
+    replace our earlier ones."""
     if isinstance(wanted, Mapping):
         if not isinstance(old, dict):
             raise Unmergeable(f"{where} is not an object")
@@ -64,7 +65,7 @@ def _merged(old: Any, wanted: Any, where: str) -> Any:
             **old,
             **{key: merge(old[key], value, key) if key in old else value for key, value in wanted.items()},
         }
-    if isinstance(wanted, list) and where != "args":
+    if isinstance(wanted, list) and where not in ("args", "command"):
         if not isinstance(old, list):
             raise Unmergeable(f"{where} is not a list")
         return [*old, *(item for item in wanted if item not in old)]

@@ -12,7 +12,8 @@ from pathlib import Path
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.overview.missing_sessions import Slot, Window
 from multi_agent_mcp.system.file_events import Changes, Watch
-from multi_agent_mcp.windows.up_down import command_of, environment_of
+from multi_agent_mcp.windows.agent_command import command_of
+from multi_agent_mcp.windows.up_down import environment_of
 from multi_agent_mcp.windows.window_registry import TeamWindows
 
 LOOK_AGAIN_SECONDS = 2.0
@@ -77,11 +78,11 @@ class Supervisor:
         window = self.missing_sessions.window(slot)
         if window is not None and (window.pane or window.rests(self.services.clock())):
             return None
-        command = command_of(self.services, self.services.agents.get(slot.agent_id))
-        if command is None:
-            return None
+        agent = self.services.agents.get(slot.agent_id)
         failures = window.failures if window is not None else 0
         try:
+            if (command := command_of(self.services, agent, slot.purpose)) is None:
+                return None
             pane = self.windows.open(slot, command, environment_of(self.services, slot), failures=failures)
         except Refusal as refusal:
             self.missing_sessions.record(slot, {}, failures + 1)

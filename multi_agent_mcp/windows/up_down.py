@@ -1,19 +1,19 @@
-"""Opening and closing the windows of a whole team, and the commands that run in them."""
+"""Opening and closing the windows of a whole team."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.config import read_environment
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.notify.tmux.client import pane_place
 from multi_agent_mcp.notify.tmux.snapshot import probe
-from multi_agent_mcp.notify.tmux.windows import USABLE, OwnPane, filled
+from multi_agent_mcp.notify.tmux.windows import USABLE, OwnPane
 from multi_agent_mcp.services.overview.missing_sessions import SUPERVISOR, Slot
+from multi_agent_mcp.windows.agent_command import command_of
 from multi_agent_mcp.windows.window_registry import TeamWindows
 
 ON_DEMAND = "on_demand"
@@ -46,39 +46,17 @@ def close_team(windows: TeamWindows) -> list[str]:
         return closed
 
 
-def command_of(services: Services, agent: Agent) -> str | None:
-    """The agent's command with its placeholders filled; the files of `{mcp_config}` are written where it occurs."""
-    if agent.command is None:
-        return None
-    values = {
-        "root": services.root,
-        "session": services.session,
-        "agent": agent.id,
-        "python": sys.executable,
-        "examples": examples_directory(),
-    }
-    quoted = {key: shlex.quote(str(value)) for key, value in values.items()}
-    if "{mcp_config}" in agent.command:
-        quoted["mcp_config"] = services.mcp_argument(agent)
-    return filled(agent.command, quoted)
-
-
 def environment_of(services: Services, slot: Slot | None = None) -> dict[str, str]:
-    """The environment by which a window's command finds its session, and its agent and purpose."""
+    """The environment by which a window's command finds its session, its agent and purpose, and the file of a
+    host that takes `{mcp_config}` by a variable."""
     environment = {
         "MULTI_AGENT_MCP_ROOT": str(services.root),
         "MULTI_AGENT_MCP_SESSION": services.session,
     }
     if slot is not None:
         environment |= {"MULTI_AGENT_MCP_AGENT": slot.agent_id, "MULTI_AGENT_MCP_PURPOSE": slot.purpose}
+        environment |= services.mcp_environment(services.agents.get(slot.agent_id))
     return environment
-
-
-def examples_directory() -> Path:
-    """The scripted agents: inside an installed package, or beside it in a clone."""
-    package = Path(__file__).parents[1]
-    installed = package / "examples"
-    return installed if installed.is_dir() else package.parent / "examples"
 
 
 def _open(windows: TeamWindows, agent: Agent) -> Opened:
@@ -95,8 +73,7 @@ def _open(windows: TeamWindows, agent: Agent) -> Opened:
         return Opened(agent.id, pane.pane_id, "runs already")
     if reachable:
         return Opened(agent.id, agent.pane_id, "runs already")
-    environment = {**environment_of(services), "MULTI_AGENT_MCP_AGENT": agent.id}
-    pane = windows.open(slot, command, environment, stays=True)
+    pane = windows.open(slot, command, environment_of(services, slot), stays=True)
     if pane is None:
         return Opened(agent.id, None, "its command ended at once")
     _register(services, agent, pane)

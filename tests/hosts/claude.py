@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any
 
 from tests.hosts.replies import Call
 from tests.hosts.stage import AGENT, Host, Program, Stage
@@ -19,28 +20,32 @@ class Claude(Host):
     program = Program("@anthropic-ai/claude-code", "2.1.197", "claude")
     quit = "/exit"
     dialog = "Do you want to proceed?"
-    env: ClassVar[Mapping[str, str]] = {
-        "ANTHROPIC_API_KEY": KEY,
-        "DISABLE_AUTOUPDATER": "1",
-        "DISABLE_TELEMETRY": "1",
-        "DISABLE_ERROR_REPORTING": "1",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    }
 
-    def furnish(self, stage: Stage, *, hooks: bool, asks: bool) -> str:
+    command = f"claude --mcp-config {{mcp_config}} --strict-mcp-config {ASKING} --allowedTools mcp__ipc"
+
+    def settle_in(self, home: Path, url: str, *, trusted: Path, asks: bool = False) -> Mapping[str, str]:
         state = {
             "hasCompletedOnboarding": True,
             "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []},
-            "projects": {str(stage.project): {"hasTrustDialogAccepted": True}},
+            "projects": {str(trusted): {"hasTrustDialogAccepted": True}},
         }
-        (stage.home / ".claude.json").write_text(json.dumps(state), encoding="utf-8")
-        base_url = f"ANTHROPIC_BASE_URL={stage.model.url}"
-        settings = stage.home / ".claude" / "settings.json"
+        (home / ".claude.json").write_text(json.dumps(state), encoding="utf-8")
+        settings = home / ".claude" / "settings.json"
         settings.parent.mkdir()
         settings.write_text(json.dumps({"permissions": {"allow": [] if asks else ["Bash"]}}), encoding="utf-8")
+        return {
+            "ANTHROPIC_API_KEY": KEY,
+            "ANTHROPIC_BASE_URL": url,
+            "DISABLE_AUTOUPDATER": "1",
+            "DISABLE_TELEMETRY": "1",
+            "DISABLE_ERROR_REPORTING": "1",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        }
+
+    def furnish(self, stage: Stage, *, hooks: bool) -> str:
         if hooks:
             stage.team.ask("host-config", "claude", "--agent", AGENT, "--directory", stage.project, "--write")
-            return f"{base_url} claude {ASKING}"
+            return f"claude {ASKING}"
         configuration = stage.team.ask("host-config", "claude", "--agent", AGENT)
         servers, settings_file = configuration["files"]
         path = stage.base / "servers.json"
@@ -49,7 +54,7 @@ class Claude(Host):
         at = words.index("--settings")
         assert words.pop(at + 1) == settings_file["file"]
         words.pop(at)
-        return f"{base_url} {shlex.join(words)} {ASKING}"
+        return f"{shlex.join(words)} {ASKING}"
 
     def tool(self, name: str, **arguments: Any) -> Call:
         return Call(self.knows(name), arguments)

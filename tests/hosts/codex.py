@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any
 
 from tests.end_to_end.support import wait_until
 from tests.hosts.replies import Call
@@ -37,17 +38,20 @@ class Codex(Host):
     program = Program("@openai/codex", "0.169.0", "codex")
     quit = "/quit"
     dialog = "Would you like to run the following command?"
-    env: ClassVar[Mapping[str, str]] = {"SCRIPTED_KEY": "scripted"}
 
-    def furnish(self, stage: Stage, *, hooks: bool, asks: bool) -> str:
-        config = stage.home / ".codex" / "config.toml"
+    command = "codex {mcp_config}"
+
+    def settle_in(self, home: Path, url: str, *, trusted: Path, asks: bool = False) -> Mapping[str, str]:
+        config = home / ".codex" / "config.toml"
         config.parent.mkdir()
         sandbox = "workspace-write" if asks else "danger-full-access"
-        text = CONFIG.format(url=stage.model.url, project=stage.project, sandbox=sandbox)
-        config.write_text(text, encoding="utf-8")
+        config.write_text(CONFIG.format(url=url, project=trusted, sandbox=sandbox), encoding="utf-8")
+        return {"SCRIPTED_KEY": "scripted"}
+
+    def furnish(self, stage: Stage, *, hooks: bool) -> str:
         written = stage.team.ask("host-config", "codex", "--agent", AGENT, "--directory", stage.home, "--write")
         if not hooks:
-            (config.parent / "hooks.json").unlink()
+            (stage.home / ".codex" / "hooks.json").unlink()
         return str(written["start"])
 
     def settle(self, stage: Stage, *, asks_about_hooks: bool) -> None:

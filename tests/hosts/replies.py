@@ -32,6 +32,7 @@ class Call:
 
 
 Reply = Say | Call
+Decide = Callable[["Request"], Reply]
 
 
 @dataclass
@@ -46,6 +47,12 @@ class Request:
     cut_off: bool = False
     """The host hung up before the model was done: it was interrupted."""
 
+    @property
+    def history(self) -> str:
+        """Every text of the dialogue so far."""
+        dialogue = (self.body.get(key) for key in ("messages", "input", "contents"))
+        return "\n".join(_texts(next(filter(None, dialogue), None)))
+
 
 @dataclass(frozen=True)
 class Wire:
@@ -56,6 +63,8 @@ class Wire:
     stream: Callable[[Reply, Json], Iterator[bytes]]
     whole: Callable[[Reply, Json], Json]
     aside: Say = Say("scripted")
+    thinking: bytes = b": thinking\n\n"
+    """What keeps the line open while the model thinks."""
 
 
 numbers = itertools.count(1)

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.end_to_end.support import REPOSITORY
-from tests.hosts.claude import Claude
-from tests.hosts.codex import Codex
+from tests.hosts.awake import AWAKE_SCENARIOS, AwakeScenario
+from tests.hosts.awake import HOSTS as AWAKE_HOSTS
+from tests.hosts.gemini import Gemini
+from tests.hosts.opencode import OpenCode
 from tests.hosts.scenarios import SCENARIOS, Scenario
-from tests.hosts.stage import Host, stage
+from tests.hosts.stage import Host
 
-HOSTS: tuple[Host, ...] = (Claude(), Codex())
+HOSTS: tuple[Host, ...] = (*AWAKE_HOSTS, OpenCode(), Gemini())
 INSTALL_SECONDS = 600
 
 
@@ -39,12 +41,13 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # no host is left behind
     hosts = [host for host in HOSTS if options.host in (None, host.name)]
-    binaries = install(hosts, options.cache, latest=options.latest)
+    needed = {host.name: host for host in (*hosts, *(AWAKE_HOSTS if set(hosts) & set(AWAKE_HOSTS) else ()))}
+    binaries = install(needed.values(), options.cache, latest=options.latest)
     rows = []
     for host in hosts:
         version = version_of(host, binaries)
-        for scenario in SCENARIOS:
-            if options.only is None or options.only in scenario.title:
+        for scenario in (*SCENARIOS, *AWAKE_SCENARIOS):
+            if scenario.fits(host) and (options.only is None or options.only in scenario.title):
                 for _ in range(options.repeat):
                     rows.append(play(host, version, scenario, binaries))
                     _say(f"{host.name:7} {'ok    ' if rows[-1].passed else 'FAILED'} {scenario.title}: {rows[-1].what}")
@@ -52,10 +55,9 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if rows and all(row.passed for row in rows) else 1
 
 
-def play(host: Host, version: str, scenario: Scenario, binaries: Path) -> Row:
+def play(host: Host, version: str, scenario: Scenario | AwakeScenario, binaries: Path) -> Row:
     try:
-        with stage(host, binaries, hooks=scenario.hooks, asks=scenario.asks) as built:
-            measured = scenario.play(built)
+        measured = scenario.run(host, binaries)
     except Exception as error:  # noqa: BLE001 - one scenario's failure must not keep the others from being played
         _say("".join(traceback.format_exception(error, limit=-3)))
         return Row(host.name, version, scenario.title, False, "–", " ".join(str(error).split())[:80])

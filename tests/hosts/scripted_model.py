@@ -9,11 +9,11 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.hosts.replies import Call, Json, Reply, Request, Say, Wire
+from tests.hosts.replies import Call, Decide, Json, Reply, Request, Say, Wire
 from tests.hosts.wires import anthropic, completions, gemini, responses
 
 PATIENCE_SECONDS = 30.0
@@ -32,11 +32,10 @@ COUNTS = {"/count_tokens": {"input_tokens": 100}, ":countTokens": {"totalTokens"
 
 
 class ScriptedModel:
-    """Answers the script's replies in order. Without any left it does as our instructions say: on a doorbell's line it
-    reads its mail by `read_mail` until none is left, and to everything else it says "OK"."""
+    """Answers the script's replies in order. Without any left it replies as `decide` says."""
 
-    def __init__(self, read_mail: Call) -> None:
-        self.read_mail = read_mail
+    def __init__(self, decide: Decide) -> None:
+        self.decide = decide
         self.requests: list[Request] = []
         self._script: deque[Reply] = deque()
         self._news = threading.Condition()
@@ -62,11 +61,7 @@ class ScriptedModel:
 
     def reply_to(self, request: Request) -> Reply:
         with self._news:
-            if self._script:
-                request.reply = self._script.popleft()
-            else:
-                mail_waits = DOORBELL.search(request.news) or MORE_MAIL.search(request.news)
-                request.reply = self.read_mail if mail_waits else Say("OK")
+            request.reply = self._script.popleft() if self._script else self.decide(request)
             self.requests.append(request)
             self._news.notify_all()
             return request.reply
@@ -86,6 +81,16 @@ class ScriptedModel:
                     return found
                 if not self._news.wait(deadline - time.monotonic()):
                     raise AssertionError(f"it did not happen within {seconds:.0f} s: {what}")
+
+
+def reads_its_mail(read_mail: Call) -> Decide:
+    """Does as our instructions say: on a doorbell's line it reads its mail until none is left, and to everything else
+    it says "OK"."""
+
+    def decide(request: Request) -> Reply:
+        return read_mail if DOORBELL.search(request.news) or MORE_MAIL.search(request.news) else Say("OK")
+
+    return decide
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -115,28 +120,28 @@ class _Handler(BaseHTTPRequestHandler):
         request = wire.read(body)
         reply = self.scripted.reply_to(request) if request.tools else wire.aside
         if streamed:
-            self._stream(request, wire.stream(reply, body), reply)
+            self._stream(request, wire, reply)
         else:
             self._whole(200, wire.whole(reply, body))
 
-    def _stream(self, request: Request, events: Iterator[bytes], reply: Reply) -> None:
+    def _stream(self, request: Request, wire: Wire, reply: Reply) -> None:
         self.close_connection = True
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("connection", "close")
         self.end_headers()
         try:
-            for number, event in enumerate(events):
+            for number, event in enumerate(wire.stream(reply, request.body)):
                 self._write(event)
                 if number == 0 and reply.until is not None:
-                    self._think(reply.until)
+                    self._think(reply.until, wire.thinking)
         except OSError:
             request.cut_off = True
 
-    def _think(self, until: threading.Event) -> None:
+    def _think(self, until: threading.Event, sign: bytes) -> None:
         deadline = time.monotonic() + LONGEST_HOLD_SECONDS
         while not until.wait(0.2) and time.monotonic() < deadline:
-            self._write(b": thinking\n\n")
+            self._write(sign)
 
     def _write(self, data: bytes) -> None:
         self.wfile.write(data)

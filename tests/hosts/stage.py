@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.notify.tmux.client import Tmux
@@ -22,7 +22,7 @@ from multi_agent_mcp.notify.tmux.screens import Classification, classify
 from multi_agent_mcp.notify.tmux.snapshot import take_snapshot
 from tests.end_to_end.support import Pane, Team, Terminal, wait_until
 from tests.hosts.replies import Call, Reply
-from tests.hosts.scripted_model import ScriptedModel
+from tests.hosts.scripted_model import ScriptedModel, reads_its_mail
 
 AGENT = "worker-a"
 TEAM = """\
@@ -56,13 +56,21 @@ class Host(ABC):
     """Words of its permission dialog."""
     quit: str
     """What a human types to leave it."""
-    env: ClassVar[Mapping[str, str]]
+    command: str
+    """Its `command` in team.yaml."""
+    lacks: frozenset[str] = frozenset({"rest"})
+    """What a scenario may need and it has not: `hooks`, a `waker` (a channel without keys), a `queue` for lines entered
+    while it works, or that it is left at `rest` then."""
 
     @abstractmethod
-    def furnish(self, stage: Stage, *, hooks: bool, asks: bool) -> str:
-        """Writes its home, offline and past every welcome, and what `host-config` says; returns the line that a
-        human starts it with. Without `hooks` only the server is configured; unless it `asks`, it runs its shell tool
-        freely."""
+    def settle_in(self, home: Path, url: str, *, trusted: Path, asks: bool = False) -> Mapping[str, str]:
+        """Writes its home, offline and past every welcome, for the model at `url`; returns the environment it needs.
+        Unless it `asks`, it runs its shell tool freely."""
+
+    @abstractmethod
+    def furnish(self, stage: Stage, *, hooks: bool) -> str:
+        """Writes what `host-config` says; returns the line that a human starts it with. Without `hooks` only the server
+        is configured."""
 
     def settle(self, stage: Stage, *, asks_about_hooks: bool) -> None:  # noqa: ARG002 - Codex does
         """Answers what it asks at its start, until it is idle."""
@@ -97,10 +105,10 @@ class Stage:
         self.pane: Pane = terminal.pane("exec bash --norc --noprofile -i")
         self.started = 0.0
 
-    def start(self, *, hooks: bool, asks: bool) -> None:
+    def start(self, *, hooks: bool) -> None:
         """Starts the host as a human does and waits until it is idle."""
         self.hooked = hooks
-        line = self.host.furnish(self, hooks=hooks, asks=asks)
+        line = self.host.furnish(self, hooks=hooks)
         (self.base / "start").write_text(f"cd {self.project}\n{line}\n", encoding="utf-8")
         self.launch(asks_about_hooks=hooks)
         wait_until(lambda: self.team.services.agents.get(AGENT).pane_id == self.pane.id, "our server has started")
@@ -111,6 +119,15 @@ class Stage:
         self.type(f". {self.base / 'start'}")
         self.press("Enter")
         self.host.settle(self, asks_about_hooks=asks_about_hooks)
+
+    def own_configuration(self) -> str:
+        """Writes the agent's own files as `host-config` says; returns the line that starts the host with them."""
+        configuration = self.team.ask("host-config", self.host.name, "--agent", AGENT)
+        for item in configuration["files"]:
+            file = Path(item["file"])
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(item["content"], encoding="utf-8")
+        return str(configuration["start"])
 
     # what a human does
 
@@ -195,15 +212,16 @@ class Stage:
 def stage(host: Host, binaries: Path, *, hooks: bool = False, asks: bool = False) -> Iterator[Stage]:
     """A fresh world with the host running in it, idle. Without hooks the agent is rung in its pane."""
     base = Path(tempfile.mkdtemp(prefix="mamh-", dir="/tmp"))
-    model = ScriptedModel(host.tool("read_messages"))
+    model = ScriptedModel(reads_its_mail(host.tool("read_messages")))
     terminal: Terminal | None = None
     try:
-        env = {**_environment(base, binaries), **host.env}
+        env = environment(base, binaries)
+        env |= host.settle_in(base / "home", model.url, trusted=base / "project", asks=asks)
         team = Team(base, env).make(TEAM.format(host=host.name, ladder="" if hooks else ", ladder: [tmux]"))
         terminal = Terminal(Path(tempfile.mkdtemp(prefix="mam-", dir="/tmp")), env)
         built = Stage(host, base, team, terminal, model)
         try:
-            built.start(hooks=hooks, asks=asks)
+            built.start(hooks=hooks)
             yield built
         except Exception as error:
             with contextlib.suppress(AssertionError):
@@ -216,7 +234,7 @@ def stage(host: Host, binaries: Path, *, hooks: bool = False, asks: bool = False
         shutil.rmtree(base, ignore_errors=True)
 
 
-def _environment(base: Path, binaries: Path) -> dict[str, str]:
+def environment(base: Path, binaries: Path) -> dict[str, str]:
     """Nothing of the machine's own: no proxy, no key, no home, and no desktop to show notices on."""
     silent = base / "silent"
     for directory in (silent, base / "home", base / "project"):

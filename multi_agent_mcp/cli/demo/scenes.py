@@ -20,7 +20,7 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE
-from multi_agent_mcp.windows.up_down import examples_directory
+from multi_agent_mcp.windows.agent_command import examples_directory
 
 
 class SceneFailed(Exception):

@@ -19,7 +19,8 @@ from multi_agent_mcp.notify.tmux.client import Tmux
 from multi_agent_mcp.notify.tmux.windows import tmux_session
 from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
 from multi_agent_mcp.system.file_events import Changes, Watch
-from multi_agent_mcp.windows.up_down import examples_directory, open_team
+from multi_agent_mcp.windows.agent_command import examples_directory
+from multi_agent_mcp.windows.up_down import open_team
 from multi_agent_mcp.windows.window_registry import TeamWindows
 
 SECONDS = 120.0

@@ -148,17 +148,17 @@ def _last_row(shape: ComposerShape, screen: Screen) -> int | None:
 
 
 def _composer(shape: ComposerShape, screen: Screen, first: int, last: int, mode: str | None) -> Composer | None:
-    """The composer between two rows; None when the cursor stands in its frame, beside the text."""
+    """The composer between two rows; None when the cursor stands beside its text: in its frame, or left of it."""
     top, bottom = shape.frame or (0, 0)
     edge = _right_edge(shape, screen.rows[last + 1])
     first, last = first + top, last - bottom
-    if not first <= screen.cursor_y <= last:
+    left = _indent(screen.rows[first]) + shape.column
+    if not first <= screen.cursor_y <= last or screen.cursor_x < left:
         return None
     rows = [_up_to(edge, row) for row in screen.rows[first : last + 1]]
     openings = [(_opening(shape, row)[1] or 0) if shape.frame or not at else 0 for at, row in enumerate(rows)]
     texts = [row[opening:] for row, opening in zip(rows, openings, strict=True)]
     text = "\n".join(texts).strip()
-    left = len(rows[0]) - len(rows[0].lstrip()) + shape.column
     if screen.solid is None or not shape.placeholder_faint:
         typed = "" if any(pattern.fullmatch(text) for pattern in shape.placeholders) else text
     else:
@@ -168,6 +168,10 @@ def _composer(shape: ComposerShape, screen: Screen, first: int, last: int, mode:
             typed = ""  # the drawn cursor stands on a placeholder's first letter, which is not faint then
     lowest = max((row for row, part in enumerate(texts) if part.strip()), default=0)
     return Composer(first, last, text, typed, left, (first + lowest, columns(rows[lowest])), mode)
+
+
+def _indent(row: str) -> int:
+    return len(row) - len(row.lstrip())
 
 
 def _right_edge(shape: ComposerShape, lower: str) -> int | None:

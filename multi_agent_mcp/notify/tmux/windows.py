@@ -25,7 +25,8 @@ MARKER = "@multi_agent_mcp"
 USABLE = (None, "copy_mode", "synchronized", "input_off", "unknown_host")
 """Answers of `probe` by which the program of a pane runs."""
 
-_COMPOUND = re.compile(r"[;&|<>()$`\n]|^\s*\w+=")
+_QUOTED = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.""", re.DOTALL)
+_COMPOUND = re.compile(r"[;&|<>()`\n]|^\s*(\w+=|exec\s)|(^|\s)#")
 _NO_SERVER = re.compile(r"no server running|error connecting")
 _LABEL = re.compile(r"[A-Za-z0-9_-]+\.[a-z-]+")
 _SIZE = ("-x", "160", "-y", "48")
@@ -142,12 +143,18 @@ def tmux_session(root: Path, session: str) -> str:
 
 def executed(command: str) -> str:
     """A plain command replaces the shell that tmux starts it with, so that the pane's process is the agent itself."""
-    return command if _COMPOUND.search(command) else f"exec {command}"
+    return command if is_compound(command) else f"exec {command}"
+
+
+def is_compound(command: str) -> bool:
+    """Whether this is more for a shell than one program with its words."""
+    return _COMPOUND.search(_QUOTED.sub("_", command)) is not None
 
 
 def filled(template: str, values: Mapping[str, str | Path]) -> str:
-    """`claude --mcp-config {mcp_config}` with its placeholders filled; other braces stay as they are."""
-    return re.sub(r"\{(\w+)\}", lambda found: str(values.get(found[1], found[0])), template)
+    """`claude --mcp-config {mcp_config}` with its placeholders filled; other braces stay as they are. The values are
+    quoted for a shell, so quotes around a placeholder go: within them they would be none."""
+    return re.sub(r"(['\"]?)\{(\w+)\}\1", lambda found: str(values.get(found[2], found[0])), template)
 
 
 def _sequence(*commands: list[str]) -> str:

@@ -21,7 +21,8 @@ from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
 
-_AGENT_KEYS = frozenset({"id", "role", "type", "name", "parent", "parent_id", "command", "host"})
+_AGENT_KEYS = frozenset({"id", "role", "type", "name", "parent", "parent_id", "command", "host", "prompt"})
+PROMPT_CHARACTERS = 1_000
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ def _agent(record: Any) -> Agent:
         parent_id=None if parent is None else parse_agent_id(parent),
         command=_text_or_none(record, "command"),
         host=_text_or_none(record, "host"),
+        prompt=_prompt(record),
         extra=_as_json({str(key): value for key, value in record.items() if key not in _AGENT_KEYS}),
     )
 
@@ -94,6 +96,15 @@ def _text_or_none(record: Mapping[str, Any], key: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise InvalidArguments("bad_team", reason=f"{key} of {record['id']} must be a text")
     return value
+
+
+def _prompt(record: Mapping[str, Any]) -> str | None:
+    """The agent's own first prompt; an empty one is none at all. It becomes one argument of a program, which holds no
+    NUL, and with its command one call of tmux, which takes 16 kB."""
+    prompt = record.get("prompt")
+    if prompt is None or (isinstance(prompt, str) and "\0" not in prompt and len(prompt) <= PROMPT_CHARACTERS):
+        return prompt
+    raise InvalidArguments("bad_prompt", agent_id=record["id"], most=PROMPT_CHARACTERS)
 
 
 def create_session(root: Path, session: str, team: Team, language: str | None) -> Path:
@@ -117,8 +128,8 @@ def create_session(root: Path, session: str, team: Team, language: str | None) -
 
 
 def add_missing(agents: Agents, team: Team) -> list[str]:
-    """Registers the team's agents that are not registered yet; for the others the team.yaml's command, host and name
-    are brought up to date. Returns the ids that were added."""
+    """Registers the team's agents that are not registered yet; for the others the team.yaml's command, host, prompt
+    and name are brought up to date. Returns the ids that were added."""
     added = []
     for agent in team.agents:
         try:
@@ -127,6 +138,6 @@ def add_missing(agents: Agents, team: Team) -> list[str]:
         except AlreadyExists:
             if agent.id not in agents.all():
                 raise  # another one, whose id differs in case only
-            changed = {"command": agent.command, "host": agent.host, "name": agent.name or None}
+            changed = {"command": agent.command, "host": agent.host, "prompt": agent.prompt, "name": agent.name or None}
             agents.registry.update(agent.id, **{key: value for key, value in changed.items() if value is not None})
     return added

@@ -11,7 +11,8 @@ USAGE = {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105}
 
 
 def read(body: Json) -> Request:
-    news = since(body.get("messages", []), lambda item: item.get("role") == "assistant")
+    said = [item for item in body.get("messages", []) if item.get("role") not in ("system", "developer")]
+    news = since(said, lambda item: item.get("role") == "assistant")
     return Request(body, news, tuple(str(tool["function"]["name"]) for tool in body.get("tools") or ()))
 
 

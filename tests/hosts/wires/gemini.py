@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from tests.hosts.replies import Call, Json, Reply, Request, Wire, event, numbers, since
 
+NOTHING_YET = event({"candidates": [{"index": 0, "content": {"role": "model", "parts": [{"text": ""}]}}]})
+
 
 def read(body: Json) -> Request:
     news = since(body.get("contents", []), lambda item: item.get("role") == "model")
@@ -15,7 +17,7 @@ def read(body: Json) -> Request:
 
 def stream(reply: Reply, body: Json) -> Iterator[bytes]:
     """One candidate, said in two pieces: the first one holds nothing yet."""
-    yield event({"candidates": [{"index": 0, "content": {"role": "model", "parts": [{"text": ""}]}}]})
+    yield NOTHING_YET
     yield event(whole(reply, body))
 
 
@@ -31,4 +33,4 @@ def _part(reply: Reply) -> Json:
     return {"text": reply.text}
 
 
-WIRE = Wire(read, stream, whole)
+WIRE = Wire(read, stream, whole, thinking=NOTHING_YET)  # its client reads no comments

@@ -24,6 +24,8 @@ PLAIN, SHELL = "plain", "shell"
 """The profile an agent's record may declare for a program that reads lines; the list of shells."""
 UNKNOWN_HOST = "unknown_host"
 """The reason for a program that no profile describes, and for one that has taken the place of a registered one."""
+PROMPT = "{prompt}"
+"""Where a command line takes the first prompt."""
 Never = Literal["always", "unless_registered"]
 _KEY = re.compile(r"[A-Za-z0-9-]{1,16}")
 _NOT_POSIX = re.compile(r"\\[A-Za-z0-9]|\(\?|[*+?}]\?")
@@ -62,7 +64,7 @@ class Profile:
     """One host. Without a `composer` its screen is not read. With `never` it is a list of programs that are not typed
     into: `always`, or `unless_registered` for an agent that is declared plain; `interpreters` are those that are on the
     list only while they were given nothing to run. `submit` are the keys that enter a line, for each state; a host
-    with none for `busy` is typed into at rest only."""
+    with none for `busy` is typed into at rest only. `prompt` is how its command line takes a first prompt."""
 
     name: str
     commands: tuple[str, ...] = ()
@@ -75,6 +77,7 @@ class Profile:
     busy_title: re.Pattern[str] | None = None
     busy_screen: re.Pattern[str] | None = None
     gates: tuple[str, ...] = ()
+    prompt: str | None = None
 
     @property
     def takes_lines_while_busy(self) -> bool:
@@ -101,6 +104,11 @@ class Profiles:
             if meant and (profile.runs_as(command) or any(self._covers(profile, process) for process in seen.readers)):
                 return profile
         return self.named[PLAIN] if agent.host == PLAIN else None
+
+    def started_by(self, program: str) -> Profile | None:
+        """The profile of the host that this program is."""
+        hosts = (profile for profile in self.named.values() if not profile.never)
+        return next((profile for profile in hosts if profile.runs_as(program)), None)
 
     def forbids(self, process: Process, registered: Sequence[str]) -> Profile | None:
         """The list of programs never to be typed into that has this one. `registered` are the identities of what read
@@ -200,6 +208,7 @@ def _profile(name: str, data: Mapping[str, Any]) -> Profile:
         busy_title=_pattern(busy.get("title")),
         busy_screen=_pattern(busy.get("screen")),
         gates=tuple(_posix(text) for text in data.get("gates") or ()),
+        prompt=_prompt(data.get("prompt")),
     )
 
 
@@ -239,6 +248,12 @@ def _keys(names: Any) -> tuple[str, ...]:
     if not all(_KEY.fullmatch(key) for key in keys):
         raise ValueError(f"not the names of keys: {names!r}")
     return keys
+
+
+def _prompt(value: Any) -> str | None:
+    if value is not None and (not isinstance(value, str) or PROMPT not in value):
+        raise ValueError(f"prompt: {value!r} does not say where {PROMPT} belongs")
+    return value
 
 
 def _never(value: Any) -> Never | None:

@@ -1,0 +1,65 @@
+"""The command that runs in an agent's window, and the prompt its host begins with (docs/protocol.md, Team in tmux)."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.domain.agent import ROLES, Agent
+from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.host_config import SERVER_NAME, program_name
+from multi_agent_mcp.notify.tmux.profiles import PROMPT, load_profiles
+from multi_agent_mcp.notify.tmux.windows import filled, is_compound
+
+
+def command_of(services: Services, agent: Agent, purpose: str = "task") -> str | None:
+    """The agent's command for a session of this purpose, its placeholders filled; the files of `{mcp_config}` are
+    written where it occurs. Raises `InvalidArguments` for what no program can be given."""
+    if agent.command is None:
+        return None
+    prompt = first_prompt(services, agent, purpose)
+    template = _with_prompt(services, agent.command) if prompt else agent.command
+    values = {
+        "root": services.root,
+        "session": services.session,
+        "agent": agent.id,
+        "python": sys.executable,
+        "examples": examples_directory(),
+    }
+    quoted = {key: shlex.quote(str(value)) for key, value in values.items()}
+    quoted["prompt"] = shlex.quote(prompt) if prompt else ""
+    if "{mcp_config}" in template:
+        quoted["mcp_config"] = services.mcp_argument(agent)
+    command = filled(template, quoted)
+    if "\0" in command:
+        raise InvalidArguments("bad_command", agent_id=agent.id)
+    return command
+
+
+def first_prompt(services: Services, agent: Agent, purpose: str) -> str:
+    """What the host is told first: `prompt` of team.yaml, else who the agent is and to call `get_next_action` now."""
+    if agent.prompt is not None:
+        return agent.prompt
+    texts = services.texts
+    role = agent.role if agent.role in ROLES else "worker"
+    superior = agent.parent_id or texts("prompt.nobody")
+    who = texts("prompt.who", agent_id=agent.id, session=services.session, role=role, superior=superior)
+    return texts(f"prompt.{role}.{purpose}", who=who, now=texts("prompt.now", server=SERVER_NAME))
+
+
+def examples_directory() -> Path:
+    """The scripted agents: inside an installed package, or beside it in a clone."""
+    package = Path(__file__).parents[1]
+    installed = package / "examples"
+    return installed if installed.is_dir() else package.parent / "examples"
+
+
+def _with_prompt(services: Services, command: str) -> str:
+    """The command with `{prompt}` as its host takes one. A command that mentions it, or that is more than one call of
+    a host with a profile, stays as it is: only its author knows where the prompt belongs."""
+    if PROMPT in command or is_compound(command):
+        return command
+    profile = load_profiles(services.root / "hosts").started_by(program_name(command))
+    return command if profile is None or profile.prompt is None else f"{command} {profile.prompt}"

@@ -1,0 +1,148 @@
+"""What runs in an agent's window: placeholders through a real shell, and the prompt that the host begins with."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.domain.agent import PURPOSES, ROLES, Agent
+from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.notify.tmux.windows import executed
+from multi_agent_mcp.texts import LANGUAGES
+from multi_agent_mcp.windows.agent_command import command_of, first_prompt
+
+SHOW = 'import sys; sys.stdout.write("\\0".join(sys.argv[1:]))'
+HOSTILE = (
+    'it\'s "quoted" `id` $(id) $HOME ${HOME} \\ \\n ~ * ? [a] {prompt} {root} !! # ; & | < >',
+    "two\nlines\n\n  and a blank one\n",
+    "日本語の指示「get_next_action」を呼び出す 🦊",
+    "-- -p --flag",
+    "''",
+    " ",
+)
+
+
+@pytest.fixture
+def worker(services: Services) -> Agent:
+    return services.agents.get("worker-a")
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> str:
+    """The path of a program named `claude` that shows its arguments."""
+    program = tmp_path / "a place" / "claude"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\n{SHOW}\n", encoding="utf-8")
+    program.chmod(0o755)
+    return f"'{program}'"
+
+
+def arguments(services: Services, agent: Agent, purpose: str = "task") -> list[str]:
+    """What the agent's command hands to its program when tmux's shell runs it."""
+    command = command_of(services, agent, purpose)
+    assert command is not None
+    ran = subprocess.run(["sh", "-c", executed(command)], capture_output=True, encoding="utf-8", check=True)
+    assert ran.stderr == ""
+    return ran.stdout.split("\0")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_prompt_says_who_one_is_and_to_call_get_next_action_for_each_role_and_purpose(
+    services: Services, language: str
+) -> None:
+    services = open_session(services.root, services.session, language=language)
+    prompts = set()
+    for role, purpose in itertools.product(ROLES, PURPOSES):
+        agent = Agent(id="agent-7", role=role, parent_id="boss-9")
+        prompt = first_prompt(services, agent, purpose)
+        assert all(word in prompt for word in ("agent-7", "boss-9", role, "demo", "get_next_action", "[IPC]"))
+        assert "{" not in prompt
+        prompts.add(prompt.replace(role, "ROLE"))
+        alone = first_prompt(services, replace(agent, parent_id=None), purpose)
+        assert services.texts("prompt.nobody") in alone
+        assert "None" not in alone
+    assert len(prompts) > len(ROLES)
+    assert first_prompt(services, Agent(id="a", role="king"), "task")
+
+
+def test_a_host_with_a_profile_gets_the_prompt_of_its_windows_purpose(
+    services: Services, worker: Agent, host: str
+) -> None:
+    worker = replace(worker, command=f"{host} --allowedTools x")
+    for purpose in PURPOSES:
+        expected = ["--allowedTools", "x", "--", first_prompt(services, worker, purpose)]
+        assert arguments(services, worker, purpose) == expected
+
+
+@pytest.mark.parametrize("prompt", HOSTILE)
+@pytest.mark.parametrize(
+    "template", ["{}", "{} {{prompt}}", "{} '{{prompt}}'", '{} "{{prompt}}"', "true; {} {{prompt}}"]
+)
+def test_the_prompt_of_the_team_file_arrives_as_one_argument_whatever_it_holds(
+    services: Services, worker: Agent, host: str, template: str, prompt: str
+) -> None:
+    worker = replace(worker, command=template.format(host), prompt=prompt)
+    assert arguments(services, worker)[-1] == prompt
+    assert len(arguments(services, worker)) == (1 if "{{prompt}}" in template else 2)
+
+
+@pytest.mark.parametrize("template", ["{} a", "{} a {{prompt}}", "{} a '{{prompt}}'"])
+def test_an_empty_prompt_is_none(services: Services, worker: Agent, host: str, template: str) -> None:
+    assert arguments(services, replace(worker, command=template.format(host), prompt="")) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat",
+        "python claude",
+        "env A=1 claude",
+        "A=1 claude",
+        "claude; sh",
+        "cd /tmp && claude",
+        "claude # mine",
+        "bash",
+    ],
+)
+def test_a_command_whose_author_alone_knows_where_a_prompt_belongs_is_left_as_it_is(
+    services: Services, worker: Agent, command: str
+) -> None:
+    assert command_of(services, replace(worker, command=command)) == command
+
+
+def test_a_profile_of_ones_own_says_how_another_host_takes_a_prompt(services: Services, worker: Agent) -> None:
+    worker = replace(worker, command="gemini --yolo", prompt="go on")
+    hosts = services.root / "hosts"
+    hosts.mkdir()
+    (hosts / "gemini.yaml").write_text('commands: [gemini]\nprompt: "-i {prompt}"\n', encoding="utf-8")
+    assert command_of(services, worker) == "gemini --yolo -i 'go on'"
+    (hosts / "gemini.yaml").write_text("commands: [gemini]\nprompt: -i\n", encoding="utf-8")
+    assert command_of(services, worker) == "gemini --yolo"
+
+
+@pytest.mark.parametrize("fields", [{"command": "cat \0"}, {"command": "claude", "prompt": "\0"}])
+def test_what_no_program_can_be_given_is_one_sentence(
+    services: Services, worker: Agent, fields: dict[str, str]
+) -> None:
+    with pytest.raises(InvalidArguments, match="bad_command"):
+        command_of(services, replace(worker, **fields))  # type: ignore[arg-type]  # agents.json is anybody's to edit
+
+
+@pytest.mark.parametrize(
+    ("command", "plain"),
+    [
+        ("cat 'a; b' \"c | d\" e\\;f", True),
+        ("cat; cat", False),
+        ("A='b c' cat", False),
+        ("exec cat", False),
+        ("cat \"it's\" ; echo 'x'", False),
+    ],
+)
+def test_only_a_plain_command_replaces_its_shell(command: str, plain: bool) -> None:
+    assert executed(command) == (f"exec {command}" if plain else command)
