@@ -17,7 +17,7 @@ class OpenCode(Host):
     quit = "/exit"
     dialog = "Permission required"
     command = "opencode {mcp_config}"
-    lacks = frozenset({"hooks", "waker", "queue"})
+    lacks = frozenset({"hooks", "waker", "queue", "trust"})
 
     def settle_in(self, home: Path, url: str, *, trusted: Path, asks: bool = False) -> Mapping[str, str]:  # noqa: ARG002
         provider = {

@@ -15,12 +15,13 @@ from pathlib import Path
 from tests.end_to_end.support import REPOSITORY
 from tests.hosts.awake import AWAKE_SCENARIOS, AwakeScenario
 from tests.hosts.awake import HOSTS as AWAKE_HOSTS
+from tests.hosts.copilot import Copilot
 from tests.hosts.gemini import Gemini
 from tests.hosts.opencode import OpenCode
 from tests.hosts.scenarios import SCENARIOS, Scenario
 from tests.hosts.stage import Host
 
-HOSTS: tuple[Host, ...] = (*AWAKE_HOSTS, OpenCode(), Gemini())
+HOSTS: tuple[Host, ...] = (*AWAKE_HOSTS, OpenCode(), Gemini(), Copilot())
 INSTALL_SECONDS = 600
 
 

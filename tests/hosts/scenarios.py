@@ -49,7 +49,7 @@ class Scenario:
     def run(self, host: Host, binaries: Path) -> Measured:
         """Plays it in a world of its own."""
         hooks = self.hooks and "hooks" not in host.lacks
-        with stage(host, binaries, hooks=hooks, asks=self.asks) as built:
+        with stage(host, binaries, hooks=hooks, asks=self.asks, trusted=self.needs != "trust") as built:
             return self.play(built)
 
 
@@ -159,6 +159,20 @@ def _past_a_dialog(stage: Stage, noted: Callable[[str], float]) -> Measured:
     request = stage.model.request_with(LINE, after=requests)
     stage.read_by_model(message, MAIL, after=requests)
     return Measured((request.at - approved) * 1000, "dialog answered → the model has the line")
+
+
+def leaves_the_trust_question(stage: Stage) -> Measured:
+    message = stage.send(MAIL)
+    stage.step(message, "deferred", "dialog")
+    stage.send(f"{MAIL}, now", priority="urgent")
+    time.sleep(STILL_SECONDS)
+    assert stage.host.trust in stage.pane.screen, "the question was answered"
+    assert LINE not in stage.pane.screen
+    stage.press("Enter")  # the human trusts it
+    trusted = time.monotonic()
+    request = stage.model.request_with(LINE, seconds=LONG_SECONDS)
+    stage.read_by_model(message, MAIL)
+    return Measured((request.at - trusted) * 1000, "question answered → the model has the line")
 
 
 def races_a_dialog(stage: Stage) -> Measured:
@@ -308,6 +322,7 @@ SCENARIOS = (
     Scenario("draft: nothing typed, delivered after", leaves_a_draft),
     Scenario("permission dialog: nothing typed, delivered after", leaves_a_dialog, asks=True),
     Scenario("mail comes as a permission dialog opens: not answered", races_a_dialog, asks=True),
+    Scenario("question of trust: nothing typed, delivered after", leaves_the_trust_question, needs="trust"),
     Scenario("50 messages at once: 1–3 doorbells", rings_seldom),
     Scenario("quit to its shell: nothing typed; started again: reads it", leaves_a_shell, hooks=True),
     Scenario("interrupt replaces our tool's answer", replaces_an_answer),

@@ -58,9 +58,11 @@ class Host(ABC):
     """What a human types to leave it."""
     command: str
     """Its `command` in team.yaml."""
-    lacks: frozenset[str] = frozenset({"rest"})
+    trust = ""
+    """Words by which it asks whether it may trust its directory."""
+    lacks: frozenset[str] = frozenset({"rest", "trust"})
     """What a scenario may need and it has not: `hooks`, a `waker` (a channel without keys), a `queue` for lines entered
-    while it works, or that it is left at `rest` then."""
+    while it works, that it is left at `rest` then, or a question of `trust`."""
 
     @abstractmethod
     def settle_in(self, home: Path, url: str, *, trusted: Path, asks: bool = False) -> Mapping[str, str]:
@@ -105,11 +107,17 @@ class Stage:
         self.pane: Pane = terminal.pane("exec bash --norc --noprofile -i")
         self.started = 0.0
 
-    def start(self, *, hooks: bool) -> None:
-        """Starts the host as a human does and waits until it is idle."""
+    def start(self, *, hooks: bool, trusted: bool) -> None:
+        """Starts the host as a human does and waits until it is idle, or asks whether it may trust its directory."""
         self.hooked = hooks
         line = self.host.furnish(self, hooks=hooks)
         (self.base / "start").write_text(f"cd {self.project}\n{line}\n", encoding="utf-8")
+        if not trusted:
+            self.type(f". {self.base / 'start'}")
+            self.press("Enter")
+            wait_until(lambda: self.host.trust in self.pane.screen, "the host asks whether it may trust the directory")
+            self.pane.belongs_to(self.team, AGENT)
+            return
         self.launch(asks_about_hooks=hooks)
         wait_until(lambda: self.team.services.agents.get(AGENT).pane_id == self.pane.id, "our server has started")
 
@@ -209,19 +217,21 @@ class Stage:
 
 
 @contextmanager
-def stage(host: Host, binaries: Path, *, hooks: bool = False, asks: bool = False) -> Iterator[Stage]:
+def stage(
+    host: Host, binaries: Path, *, hooks: bool = False, asks: bool = False, trusted: bool = True
+) -> Iterator[Stage]:
     """A fresh world with the host running in it, idle. Without hooks the agent is rung in its pane."""
     base = Path(tempfile.mkdtemp(prefix="mamh-", dir="/tmp"))
     model = ScriptedModel(reads_its_mail(host.tool("read_messages")))
     terminal: Terminal | None = None
     try:
         env = environment(base, binaries)
-        env |= host.settle_in(base / "home", model.url, trusted=base / "project", asks=asks)
+        env |= host.settle_in(base / "home", model.url, trusted=base / ("project" if trusted else "home"), asks=asks)
         team = Team(base, env).make(TEAM.format(host=host.name, ladder="" if hooks else ", ladder: [tmux]"))
         terminal = Terminal(Path(tempfile.mkdtemp(prefix="mam-", dir="/tmp")), env)
         built = Stage(host, base, team, terminal, model)
         try:
-            built.start(hooks=hooks)
+            built.start(hooks=hooks, trusted=trusted)
             yield built
         except Exception as error:
             with contextlib.suppress(AssertionError):

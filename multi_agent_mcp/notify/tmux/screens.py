@@ -221,10 +221,13 @@ def _view(profile: Profile, screen: Screen, composer: Composer | None) -> str | 
     """Another view than the composer. With a composer at the cursor only the rows below it count: what an agent has
     written about dialogs further up is no dialog."""
     rows = screen.rows if composer is None else screen.rows[composer.last + 1 :]
+    over = () if composer is None else screen.rows[max(0, composer.first - _NEAR_ROWS) : composer.first]
     for view in profile.views:
         if view.title is not None and view.title.search(screen.title):
             return view.state
         if view.text is not None and any(view.text.search(row) for row in rows):
+            return view.state
+        if view.above is not None and any(view.above.search(row) for row in over):
             return view.state
     return None
 

@@ -52,11 +52,13 @@ class ComposerShape:
 
 @dataclass(frozen=True)
 class View:
-    """Something else than the composer, recognised by one row below it (or anywhere, without one) or by the title."""
+    """Something else than the composer, recognised by one row below it (or anywhere, without one), by one close above
+    it, or by the title."""
 
     state: str
     text: re.Pattern[str] | None = None
     title: re.Pattern[str] | None = None
+    above: re.Pattern[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -202,7 +204,7 @@ def _profile(name: str, data: Mapping[str, Any]) -> Profile:
         pause_seconds=None if pause is None else float(pause),
         composer=_composer(data["composer"]) if data.get("composer") else None,
         views=tuple(
-            View(str(view["state"]), _pattern(view.get("text")), _pattern(view.get("title")))
+            View(str(view["state"]), *(_pattern(view.get(part)) for part in ("text", "title", "above")))
             for view in data.get("views") or ()
         ),
         busy_title=_pattern(busy.get("title")),

@@ -1,0 +1,48 @@
+"""GitHub Copilot CLI, offline, with a model provider of its own, which needs no login."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.hosts.replies import Call
+from tests.hosts.stage import Host, Program, Stage
+
+
+class Copilot(Host):
+    name = "copilot"
+    program = Program("@github/copilot", "1.0.102", "copilot")
+    quit = "/exit"
+    dialog = "Do you want to run this command?"
+    trust = "Confirm folder trust"
+    command = "copilot {mcp_config}"
+    lacks = frozenset({"hooks", "waker", "queue"})
+
+    def settle_in(self, home: Path, url: str, *, trusted: Path, asks: bool = False) -> Mapping[str, str]:
+        config = home / ".copilot" / "config.json"
+        config.parent.mkdir()
+        config.write_text(json.dumps({"trustedFolders": [str(trusted)]}), encoding="utf-8")
+        return {
+            "COPILOT_OFFLINE": "true",
+            "COPILOT_PROVIDER_BASE_URL": f"{url}/v1",
+            "COPILOT_PROVIDER_API_KEY": "scripted",
+            "COPILOT_MODEL": "gpt-4.1",
+            "COPILOT_AUTO_UPDATE": "false",
+            **({} if asks else {"COPILOT_ALLOW_ALL": "1"}),
+        }
+
+    def furnish(self, stage: Stage, *, hooks: bool) -> str:
+        del hooks  # none are written
+        return stage.own_configuration()
+
+    def tool(self, name: str, **arguments: Any) -> Call:
+        return Call(self.knows(name), arguments)
+
+    def shell(self, command: str, *, ask: bool = False) -> Call:
+        del ask  # it asks about whatever it was not allowed
+        return Call("bash", {"command": command, "description": "scripted"})
+
+    def knows(self, tool: str) -> str:
+        return f"ipc-{tool}"
