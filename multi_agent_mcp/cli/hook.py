@@ -19,10 +19,10 @@ from multi_agent_mcp.hooks.state_file import surely_silent
 if TYPE_CHECKING:
     from multi_agent_mcp.bootstrap import Services
 
-HELP = "Answer a hook of Claude Code, Codex or Gemini CLI, read from standard input. Hosts run it; see host-config."
+HELP = "Answer a hook of a host, read from standard input. Hosts run it; see host-config."
 USAGE = """\
 Usage: multi-agent-mcp hook [--root DIR] [--session NAME] [--agent ID] [--purpose task|chat]
-                            [--host claude|codex|gemini] [--unless-env] [--wait]
+                            [--host claude|codex|gemini|copilot] [--unless-env] [--wait]
 
 {help}
 
@@ -43,7 +43,7 @@ WAKE = 2
 
 # Our own tools are answered by the server's middleware, and without ToolSearch a host that hides tools could not even
 # find the one that reads the interrupt.
-NEVER_DENIED = ("mcp__ipc", "mcp_ipc_", "ToolSearch")
+NEVER_DENIED = ("mcp__ipc", "mcp_ipc_", "ipc-", "ToolSearch")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -71,15 +71,17 @@ def _run(arguments: Sequence[str]) -> int:
     event["hook_event_name"] = GEMINI_EVENTS.get(str(said), said)
     answer = None if _needs_nothing(event) else _answer(event, options)
     if answer is not None:
-        answer = _as_gemini_reads_it(answer, str(said)) if said in GEMINI_EVENTS else answer
-        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.write(json.dumps(_as_read_by(options.get("host"), answer, said)) + "\n")
     return 0
 
 
-def _as_gemini_reads_it(answer: dict[str, Any], event: str) -> dict[str, Any]:
-    """Its own name for the event; and a refusal outside of what is specific to one."""
-    output = answer.get("hookSpecificOutput")
-    if output is None:
+def _as_read_by(host: str | None, answer: dict[str, Any], event: Any) -> dict[str, Any]:
+    """The answer in the host's dialect: Copilot CLI wants an addition at the top, Gemini CLI a refusal, and it calls the
+    event by its own name."""
+    output = answer.get("hookSpecificOutput", {})
+    if host == "copilot" and "additionalContext" in output:
+        return {"additionalContext": output["additionalContext"]}
+    if host != "gemini" or not output:
         return answer
     if output.get("permissionDecision") == "deny":
         return {"decision": "deny", "reason": output["permissionDecisionReason"]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.host_config.entries import (
+    COPILOT_PLUGIN,
     SERVER_NAME,
     claude_servers,
     claude_settings,
     codex_hooks,
     codex_options,
     codex_server,
+    copilot_hooks,
     copilot_servers,
     gemini_settings,
     identity,
     opencode_settings,
 )
-from multi_agent_mcp.host_config.merging import Merge, Unmergeable, json_merge, toml_merge
+from multi_agent_mcp.host_config.merging import Merge, Unmergeable, json_merge, toml_merge, whole_json
 from multi_agent_mcp.system.external_files import FileChange, apply_change, read_external
 
 if TYPE_CHECKING:
@@ -32,26 +34,8 @@ MCP_CONFIG = "{mcp_config}"
 """Where an agent's command takes its host's configuration."""
 
 
-@dataclass(frozen=True)
-class OneFileHost:
-    """A host that reads one JSON file: `shared` in the directory it works in, or an agent's own, which an environment
-    `variable` or `options` name."""
-
-    entries: Callable[[Workspace, str], dict[str, Any]]
-    shared: Path
-    variable: str | None = None
-    options: str = ""
-
-
-ONE_FILE_HOSTS: Mapping[str, OneFileHost] = {
-    "opencode": OneFileHost(opencode_settings, Path("opencode.json"), "OPENCODE_CONFIG"),
-    "copilot": OneFileHost(
-        copilot_servers,
-        Path(".github/mcp.json"),
-        options=f"--additional-mcp-config {{file}} --allow-tool={SERVER_NAME}",
-    ),
-}
-HOSTS = ("claude", "codex", "gemini", *ONE_FILE_HOSTS)
+HOSTS = ("claude", "codex", "gemini", "opencode", "copilot")
+OPENCODE_CONFIG = "OPENCODE_CONFIG"
 GEMINI_SETTINGS = Path(".gemini/settings.json")
 
 
@@ -106,13 +90,10 @@ def host_configuration(
 ) -> HostConfiguration:
     """The configuration of one of `HOSTS` for one agent: in the files of a directory, or where the agent has it for
     itself (its own files, command-line options for Codex)."""
-    if host == "codex":
-        return _codex(workspace, agent_id, directory)
-    if host == "gemini":
-        return _gemini(workspace, agent_id, directory)
     if host == "claude":
         return _own_claude(workspace, agent_id) if directory is None else _claude(workspace, agent_id, directory)
-    return _one_file(host, workspace, agent_id, directory)
+    makers = {"codex": _codex, "gemini": _gemini, "opencode": _opencode, "copilot": _copilot}
+    return makers[host](workspace, agent_id, directory)
 
 
 def mcp_argument(workspace: Workspace, agent: Agent) -> str:
@@ -122,9 +103,12 @@ def mcp_argument(workspace: Workspace, agent: Agent) -> str:
         return codex_options(workspace, agent.id)
     if host == "gemini":
         return _gemini_words(workspace, agent.id)
-    if host in ONE_FILE_HOSTS:
-        _one_file(host, workspace, agent.id, None).write()
-        return _own_options(host, workspace, agent.id)
+    if host == "opencode":
+        _opencode(workspace, agent.id, None).write()
+        return ""  # its file is in `mcp_environment`
+    if host == "copilot":
+        _copilot(workspace, agent.id, None).write()
+        return _copilot_options(workspace, agent.id)
     return _claude_words(workspace, agent, settings=host == "claude" and "--settings" not in (agent.command or ""))
 
 
@@ -144,10 +128,9 @@ def _claude_words(workspace: Workspace, agent: Agent, *, settings: bool) -> str:
 
 def mcp_environment(workspace: Workspace, agent: Agent) -> dict[str, str]:
     """The environment by which `{mcp_config}` reaches a host that has no option for it."""
-    host = ONE_FILE_HOSTS.get(_host_of(agent))
-    if MCP_CONFIG not in (agent.command or "") or host is None or host.variable is None:
+    if _host_of(agent) != "opencode" or MCP_CONFIG not in (agent.command or ""):
         return {}
-    return {host.variable: str(_own_file(_host_of(agent), workspace, agent.id))}
+    return {OPENCODE_CONFIG: str(_own(workspace, agent.id, "opencode.json"))}
 
 
 def _host_of(agent: Agent) -> str:
@@ -164,8 +147,7 @@ def program_name(command: str) -> str:
 
 
 def _own_files(workspace: Workspace, agent_id: str) -> tuple[Path, Path]:
-    hosts = workspace.path / "hosts"
-    return hosts / f"{agent_id}.mcp.json", hosts / f"{agent_id}.settings.json"
+    return _own(workspace, agent_id, "mcp.json"), _own(workspace, agent_id, "settings.json")
 
 
 def _own_claude(workspace: Workspace, agent_id: str) -> HostConfiguration:
@@ -190,26 +172,38 @@ def _claude(workspace: Workspace, agent_id: str, directory: Path) -> HostConfigu
     return HostConfiguration("claude", files, f"cd {shlex.quote(str(directory))} && claude")
 
 
-def _own_file(host: str, workspace: Workspace, agent_id: str) -> Path:
-    return workspace.path / "hosts" / f"{agent_id}.{host}.json"
+def _own(workspace: Workspace, agent_id: str, name: str) -> Path:
+    """A file, or a directory, of this agent alone."""
+    return workspace.path / "hosts" / f"{agent_id}.{name}"
 
 
-def _own_options(host: str, workspace: Workspace, agent_id: str) -> str:
-    file = shlex.quote(f"@{_own_file(host, workspace, agent_id)}")
-    return ONE_FILE_HOSTS[host].options.replace("{file}", file)
-
-
-def _one_file(host: str, workspace: Workspace, agent_id: str, directory: Path | None) -> HostConfiguration:
-    known = ONE_FILE_HOSTS[host]
-    merge = json_merge(known.entries(workspace, agent_id))
+def _opencode(workspace: Workspace, agent_id: str, directory: Path | None) -> HostConfiguration:
+    file = _own(workspace, agent_id, "opencode.json") if directory is None else directory / "opencode.json"
+    files = (HostFile(file, json_merge(opencode_settings(workspace, agent_id))),)
     if directory is not None:
-        start = f"cd {shlex.quote(str(directory))} && {host}"
-        return HostConfiguration(host, (HostFile(directory / known.shared, merge),), start)
-    file = _own_file(host, workspace, agent_id)
-    start = f"{host} {_own_options(host, workspace, agent_id)}".strip()
-    if known.variable is not None:
-        start = f"{known.variable}={shlex.quote(str(file))} {start}"
-    return HostConfiguration(host, (HostFile(file, merge),), start)
+        return HostConfiguration("opencode", files, f"cd {shlex.quote(str(directory))} && opencode")
+    return HostConfiguration("opencode", files, f"{OPENCODE_CONFIG}={shlex.quote(str(file))} opencode")
+
+
+def _copilot(workspace: Workspace, agent_id: str, directory: Path | None) -> HostConfiguration:
+    """Hooks are in a plugin of the agent's own. A directory's would run on GitHub, too, once they are committed."""
+    servers = json_merge(copilot_servers(workspace, agent_id))
+    if directory is not None:
+        start = f"cd {shlex.quote(str(directory))} && copilot --allow-tool={SERVER_NAME}"
+        return HostConfiguration("copilot", (HostFile(directory / ".github" / "mcp.json", servers),), start)
+    plugin = _own(workspace, agent_id, "copilot")
+    files = (
+        HostFile(_own(workspace, agent_id, "copilot.json"), servers),
+        HostFile(plugin / "plugin.json", whole_json(COPILOT_PLUGIN)),
+        HostFile(plugin / "hooks.json", whole_json(copilot_hooks(workspace, agent_id))),
+    )
+    return HostConfiguration("copilot", files, f"copilot {_copilot_options(workspace, agent_id)}")
+
+
+def _copilot_options(workspace: Workspace, agent_id: str) -> str:
+    file, plugin = (_own(workspace, agent_id, name) for name in ("copilot.json", "copilot"))
+    options = ["--additional-mcp-config", f"@{file}", "--plugin-dir", str(plugin), f"--allow-tool={SERVER_NAME}"]
+    return shlex.join(options)
 
 
 def _codex(workspace: Workspace, agent_id: str, directory: Path | None) -> HostConfiguration:

@@ -21,6 +21,12 @@ WAITER_SECONDS = 604_800  # a week: hosts end hooks after ten minutes by default
 
 EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop")
 GEMINI_EVENTS = ("BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent")
+COPILOT_PLUGIN = {
+    "name": "multi-agent-mcp",
+    "version": "1.0.0",
+    "description": "Tells the agent of its mail and its interrupts.",
+    "hooks": "hooks.json",
+}
 WAITING_EVENTS = ("SessionStart", "Stop")
 """A waiter is armed when a session begins and again when a turn ends, because one that has woken the agent is gone."""
 
@@ -101,6 +107,13 @@ def copilot_servers(workspace: Workspace, agent_id: str) -> dict[str, Any]:
     servers = mcp_servers(workspace, agent_id)
     servers["mcpServers"][SERVER_NAME] |= {"type": "local", "tools": ["*"], "timeout": CALL_SECONDS * 1000}
     return servers
+
+
+def copilot_hooks(workspace: Workspace, agent_id: str) -> dict[str, Any]:
+    """The hooks of a Copilot CLI plugin. By these names of the events it says what Claude Code says."""
+    command = hook_command(workspace, agent_id, "copilot")
+    hook = {"type": "command", "bash": command, "timeoutSec": HOOK_SECONDS}
+    return {"version": 1, "hooks": {event: [hook] for event in EVENTS}}
 
 
 def codex_hooks(workspace: Workspace, agent_id: str) -> dict[str, Any]:

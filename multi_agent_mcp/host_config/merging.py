@@ -33,6 +33,11 @@ def json_merge(wanted: Mapping[str, Any]) -> Merge:
     return merge
 
 
+def whole_json(wanted: Mapping[str, Any]) -> Merge:
+    """A file that holds nothing of anybody else's."""
+    return lambda before: as_json(wanted).encode()  # noqa: ARG005 - whatever stood there
+
+
 def toml_merge(wanted: Mapping[str, Any]) -> Merge:
     """Replaces, or appends, the one table between our markers; the rest of the file keeps its meaning."""
 

@@ -195,6 +195,21 @@ def test_the_hook_of_gemini_cli_speaks_its_dialect(team: Team) -> None:
     assert team.services.agents.get("worker-a").host == "gemini"
 
 
+def test_the_hook_of_copilot_cli_speaks_its_dialect(team: Team) -> None:
+    team.ask("interrupt", "worker-a", "--as", "admin")
+    *_, hooks_file = _shown(team, "copilot")["files"]
+    hooks = json.loads(hooks_file["content"])["hooks"]
+
+    def answer(event: str, tool: str = "Bash") -> Any:
+        said = json.dumps({"hook_event_name": event, "tool_name": tool, "session_id": "s"}).encode()
+        return json.loads(run(["sh", "-c", hooks[event][0]["bash"]], env=team.env, cwd=team.base, stdin=said).stdout)
+
+    assert answer("PreToolUse")["hookSpecificOutput"]["permissionDecision"] == "deny"
+    team.send("worker-a", "the figures")
+    assert "[IPC]" in answer("PostToolUse")["additionalContext"]
+    assert answer("Stop")["decision"] == "block"
+
+
 def test_codexs_options_say_the_same_as_its_file_and_name_the_pane(team: Team) -> None:
     shown = _shown(team, "codex")
     env = {**team.env, "TMUX": "/run/a socket,1,0", "TMUX_PANE": "%7"}
@@ -230,7 +245,8 @@ def test_a_command_in_a_team_is_given_what_its_host_takes(team: Team) -> None:
     assert list(read(hosts / "worker-a.settings.json")["hooks"]) == EVENTS
     copilot = replace(agent, command="copilot {mcp_config}")
     file = hosts / "worker-a.copilot.json"
-    assert command_of(services, copilot) == f"copilot --additional-mcp-config @{file} --allow-tool=ipc"
+    options = f"--additional-mcp-config @{file} --plugin-dir {hosts}/worker-a.copilot --allow-tool=ipc"
+    assert command_of(services, copilot) == f"copilot {options}"
     assert read(file)["mcpServers"]["ipc"]["args"][-1] == "worker-a"
     opencode = replace(agent, command="cd x && opencode {mcp_config}", host="opencode")
     assert command_of(services, opencode) == "cd x && opencode "

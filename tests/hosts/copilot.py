@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ class Copilot(Host):
     dialog = "Do you want to run this command?"
     trust = "Confirm folder trust"
     command = "copilot {mcp_config}"
-    lacks = frozenset({"hooks", "waker", "queue"})
+    lacks = frozenset({"waker", "queue"})
 
     def settle_in(self, home: Path, url: str, *, trusted: Path, asks: bool = False) -> Mapping[str, str]:
         config = home / ".copilot" / "config.json"
@@ -34,8 +35,13 @@ class Copilot(Host):
         }
 
     def furnish(self, stage: Stage, *, hooks: bool) -> str:
-        del hooks  # none are written
-        return stage.own_configuration()
+        line = stage.own_configuration()
+        if not hooks:
+            words = shlex.split(line)
+            at = words.index("--plugin-dir")
+            del words[at : at + 2]
+            line = shlex.join(words)
+        return line
 
     def tool(self, name: str, **arguments: Any) -> Call:
         return Call(self.knows(name), arguments)
