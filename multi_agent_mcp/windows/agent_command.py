@@ -12,6 +12,7 @@ from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.host_config import SERVER_NAME, program_name
 from multi_agent_mcp.notify.tmux.profiles import PROMPT, load_profiles
 from multi_agent_mcp.notify.tmux.windows import filled, is_compound
+from multi_agent_mcp.services.validation import require_text
 
 
 def command_of(services: Services, agent: Agent, purpose: str = "task") -> str | None:
@@ -33,6 +34,7 @@ def command_of(services: Services, agent: Agent, purpose: str = "task") -> str |
     if "{mcp_config}" in template:
         quoted["mcp_config"] = services.mcp_argument(agent)
     command = filled(template, quoted)
+    require_text("command", command)
     if "\0" in command:
         raise InvalidArguments("bad_command", agent_id=agent.id)
     return command

@@ -52,15 +52,16 @@ class Rule:
         return found and host.tool(self.tool, **{key: found.expand(text) for key, text in self.arguments.items()})
 
 
-WAIT = "WaitForMcpServers"
+WAITING = (Call("WaitForMcpServers"), Call("ToolSearch", {"query": "get_next_action"}))
 CONVERSATION = r'.*"conversation_id": ?"(cnv_\w+)"'
-BEGIN = Rule(r"\[IPC\] New |You are \S+ in the team|ready: true", "get_next_action")
+BEGIN = Rule("", "get_next_action")
+WAKE = Rule(r"\[IPC\] New ", "get_next_action")
 LEAVE = Rule(r'"action": ?"exit"', "logout")
 READ = Rule(r'"action": ?"(conversation_\w+|read_messages)"', "read_messages")
 WORKING = (
     Rule(r'"action": ?"work"', "delegate_to_chat_session", target_agent_id="worker-b", purpose=QUESTION),
     Rule(r'"conversations": ?\[.*"status": ?"ended"', "report_completed", result="success", summary=ANSWER),
-    BEGIN,
+    WAKE,
 )
 ASKING = (
     Rule(r'"action": ?"process_delegation"', "get_pending_delegations"),
@@ -75,14 +76,14 @@ ASKING = (
     Rule(re.escape(ANSWER) + CONVERSATION, "end_conversation", conversation_id=r"\1", final_message=THANKS),
     Rule(r'"status": ?"ended"', "get_next_action"),
     LEAVE,
-    BEGIN,
+    WAKE,
 )
 ANSWERING = (
     READ,
     Rule('"content": ?"' + re.escape(QUESTION) + CONVERSATION, "send_message", conversation_id=r"\1", content=ANSWER),
     Rule(re.escape(THANKS), "get_next_action"),
     LEAVE,
-    BEGIN,
+    WAKE,
 )
 RULES = {("worker-a", "task"): WORKING, ("worker-a", "chat"): ASKING, ("worker-b", "chat"): ANSWERING}
 
@@ -99,6 +100,7 @@ class AwakeTeam:
         self.terminal = Terminal(Path(tempfile.mkdtemp(prefix="mam-", dir="/tmp")), env)
         self.conversation_over = threading.Event()
         self.prompts: dict[tuple[str, str], str] = {}
+        self.begun: set[tuple[str, str]] = set()
 
     def decide(self, request: Request) -> Reply:
         """What the first fitting rule of this agent's session says. After delegating, the task session looks for its
@@ -107,15 +109,20 @@ class AwakeTeam:
         me = next((key for key, prompt in self.prompts.items() if prompt in request.history), None)
         if me == ("worker-a", "task") and '"delegation_id"' in request.news:
             return replace(host.tool("get_task_conversations"), until=self.conversation_over)
-        rules = RULES[me] if me is not None else ()
+        if me is None:
+            return Say("OK")
+        rules = RULES[me] if me in self.begun else (BEGIN,)
         call = next((call for rule in rules if (call := rule.call(host, request)) is not None), None)
-        return Say("OK") if call is None else self.offered(call, request)
+        return Say("OK") if call is None else self.offered(me, call, request)
 
-    def offered(self, call: Call, request: Request) -> Call:
-        """The call; or what Claude Code offers as long as it does not know our tools, for a model calls only what it is
+    def offered(self, me: tuple[str, str], call: Call, request: Request) -> Call:
+        """The call; or that by which Claude Code lets a model wait for our server, for a model calls only what it is
         offered."""
         name = f"{call.namespace}/{call.tool}" if call.namespace else call.tool
-        return call if name in request.tools else Call(WAIT)
+        if name in request.tools:
+            self.begun.add(me)
+            return call
+        return next(waiting for waiting in WAITING if waiting.tool in request.tools)
 
     def up(self) -> float:
         """Opens the windows; returns when that began."""
@@ -135,7 +142,7 @@ class AwakeTeam:
         """The request with which this session began: its prompt, sent to the model, which calls `get_next_action`."""
         request = self.model.request_with(self.prompts[agent_id, purpose])
         assert isinstance(request.reply, Call)
-        assert request.reply.tool.endswith(("get_next_action", WAIT))
+        assert request.reply.tool.endswith(("get_next_action", *(call.tool for call in WAITING)))
         return request
 
     @property
@@ -218,8 +225,7 @@ def awaits_a_conversation(team: AwakeTeam) -> Measured:
     began = team.up()
     for agent_id, purpose in RULES:
         team.begins(agent_id, purpose)
-    conversations = team.team.services.workspace.conversations
-    wait_until(lambda: [item for item in conversations.all() if item.ended_at], "the conversation is over")
+    team.model.request_with(THANKS)  # worker-b has read the last words
     team.conversation_over.set()
     wait_until(lambda: task_of(team.team, task.id).status == "done", "the task is done")
     done = time.monotonic()
@@ -230,7 +236,7 @@ def awaits_a_conversation(team: AwakeTeam) -> Measured:
 
 
 AWAKE_SCENARIOS = (
-    AwakeScenario("opened by `up`: its prompt makes it ask for work", asks_for_work),
-    AwakeScenario("chat session opened by the supervisor: takes its delegation", takes_its_delegation),
-    AwakeScenario("UC020 between two hosts: delegate, converse, report", awaits_a_conversation),
+    AwakeScenario("nobody types: a host that `up` opened asks for work", asks_for_work),
+    AwakeScenario("nobody types: a chat session takes its delegation", takes_its_delegation),
+    AwakeScenario("nobody types: UC020 between two hosts", awaits_a_conversation),
 )

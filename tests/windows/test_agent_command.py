@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,9 @@ from multi_agent_mcp.notify.tmux.windows import executed
 from multi_agent_mcp.texts import LANGUAGES
 from multi_agent_mcp.windows.agent_command import command_of, first_prompt
 
-SHOW = 'import sys; sys.stdout.write("\\0".join(sys.argv[1:]))'
+SHOW = """#!/bin/sh
+for argument; do printf '%s\\0' "$argument"; done
+"""
 HOSTILE = (
     'it\'s "quoted" `id` $(id) $HOME ${HOME} \\ \\n ~ * ? [a] {prompt} {root} !! # ; & | < >',
     "two\nlines\n\n  and a blank one\n",
@@ -38,7 +39,7 @@ def host(tmp_path: Path) -> str:
     """The path of a program named `claude` that shows its arguments."""
     program = tmp_path / "a place" / "claude"
     program.parent.mkdir()
-    program.write_text(f"#!{sys.executable}\n{SHOW}\n", encoding="utf-8")
+    program.write_text(SHOW, encoding="utf-8")
     program.chmod(0o755)
     return f"'{program}'"
 
@@ -49,7 +50,7 @@ def arguments(services: Services, agent: Agent, purpose: str = "task") -> list[s
     assert command is not None
     ran = subprocess.run(["sh", "-c", executed(command)], capture_output=True, encoding="utf-8", check=True)
     assert ran.stderr == ""
-    return ran.stdout.split("\0")
+    return ran.stdout.split("\0")[:-1]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -88,8 +89,7 @@ def test_the_prompt_of_the_team_file_arrives_as_one_argument_whatever_it_holds(
     services: Services, worker: Agent, host: str, template: str, prompt: str
 ) -> None:
     worker = replace(worker, command=template.format(host), prompt=prompt)
-    assert arguments(services, worker)[-1] == prompt
-    assert len(arguments(services, worker)) == (1 if "{{prompt}}" in template else 2)
+    assert arguments(services, worker) == ([prompt] if "{{prompt}}" in template else ["--", prompt])
 
 
 @pytest.mark.parametrize("template", ["{} a", "{} a {{prompt}}", "{} a '{{prompt}}'"])
@@ -126,11 +126,13 @@ def test_a_profile_of_ones_own_says_how_another_host_takes_a_prompt(services: Se
     assert command_of(services, worker) == "gemini --yolo"
 
 
-@pytest.mark.parametrize("fields", [{"command": "cat \0"}, {"command": "claude", "prompt": "\0"}])
+@pytest.mark.parametrize(
+    "fields", [{"command": "cat \0"}, {"command": "claude", "prompt": "\0"}, {"command": "cat \ud800"}]
+)
 def test_what_no_program_can_be_given_is_one_sentence(
     services: Services, worker: Agent, fields: dict[str, str]
 ) -> None:
-    with pytest.raises(InvalidArguments, match="bad_command"):
+    with pytest.raises(InvalidArguments, match=r"bad_(command|text)"):
         command_of(services, replace(worker, **fields))  # type: ignore[arg-type]  # agents.json is anybody's to edit
 
 

@@ -61,6 +61,9 @@ def test_the_documented_team_is_read(team_file: Path) -> None:
         "agents: [{id: a, type: robot}]",
         "agents: [{id: a, parent: ../b}]",
         "agents: [{id: a, command: [ls]}]",
+        "agents: [{id: a, prompt: [go]}]",
+        'agents: [{id: a, prompt: "\\0"}]',
+        "agents: [{id: a, prompt: " + "x" * 1_001 + "}]",
         "agents: [{id: a}, {id: a}]",
         "agents: [{id: a}]\nlanguage: fr",
         "agents: [{id: a}]\nlimits: 5",
@@ -131,9 +134,11 @@ def test_a_second_init_brings_commands_up_to_date(team_file: Path, root: Path) -
     create_session(root, "demo", team, None)
     agents = open_session(root, "demo", notifier=Recorder()).agents
     add_missing(agents, team)
-    changed = tuple(replace(agent, command="codex") if agent.id == "worker-a" else agent for agent in team.agents)
+    changed = tuple(
+        replace(agent, command="codex", prompt="") if agent.id == "worker-a" else agent for agent in team.agents
+    )
     add_missing(agents, replace(team, agents=changed))
-    assert agents.get("worker-a").command == "codex"
+    assert (agents.get("worker-a").command, agents.get("worker-a").prompt) == ("codex", "")
     assert agents.get("worker-a").parent_id == "admin"
 
 
