@@ -76,8 +76,8 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _as_read_by(host: str | None, answer: dict[str, Any], event: Any) -> dict[str, Any]:
-    """The answer in the host's dialect: Copilot CLI wants an addition at the top, Gemini CLI a refusal, and it calls the
-    event by its own name."""
+    """The answer in the host's dialect: Copilot CLI wants an addition at the top, Gemini CLI a refusal; and the latter
+    has its own names for events."""
     output = answer.get("hookSpecificOutput", {})
     if host == "copilot" and "additionalContext" in output:
         return {"additionalContext": output["additionalContext"]}

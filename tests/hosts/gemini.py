@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.end_to_end.support import Team
 from tests.hosts.replies import Call
 from tests.hosts.stage import AGENT, Host, Program, Stage
 
@@ -34,6 +35,9 @@ class Gemini(Host):
         (config / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
         (config / "trustedFolders.json").write_text(json.dumps({str(trusted): "TRUST_FOLDER"}), encoding="utf-8")
         return {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": "scripted", "COLORTERM": "truecolor"}
+
+    def prepare(self, team: Team, directory: Path) -> None:
+        team.ask("host-config", "gemini", "--agent", AGENT, "--directory", directory, "--write")
 
     def furnish(self, stage: Stage, *, hooks: bool) -> str:
         written = stage.team.ask("host-config", "gemini", "--agent", AGENT, "--directory", stage.project, "--write")

@@ -10,6 +10,15 @@ from typing import Any
 from tests.hosts.replies import Call
 from tests.hosts.stage import Host, Program, Stage
 
+OFFLINE = (
+    "OPENCODE_DISABLE_MODELS_FETCH",
+    "OPENCODE_DISABLE_LSP_DOWNLOAD",
+    "OPENCODE_DISABLE_DEFAULT_PLUGINS",
+    "OPENCODE_DISABLE_PRUNE",
+    "OPENCODE_PURE",
+)
+"""What it would fetch, or wait for, else."""
+
 
 class OpenCode(Host):
     name = "opencode"
@@ -37,7 +46,7 @@ class OpenCode(Host):
         config = home / ".config" / "opencode" / "opencode.json"
         config.parent.mkdir(parents=True)
         config.write_text(json.dumps(settings), encoding="utf-8")
-        return {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1"}
+        return {name: "1" for name in OFFLINE}
 
     def furnish(self, stage: Stage, *, hooks: bool) -> str:
         del hooks  # none are written

@@ -69,6 +69,9 @@ class Host(ABC):
         """Writes its home, offline and past every welcome, for the model at `url`; returns the environment it needs.
         Unless it `asks`, it runs its shell tool freely."""
 
+    def prepare(self, team: Team, directory: Path) -> None:  # noqa: B027 - most need nothing
+        """Does what a human must have done before `{mcp_config}` in a command is enough."""
+
     @abstractmethod
     def furnish(self, stage: Stage, *, hooks: bool) -> str:
         """Writes what `host-config` says; returns the line that a human starts it with. Without `hooks` only the server

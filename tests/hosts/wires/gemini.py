@@ -7,10 +7,15 @@ from collections.abc import Iterator
 from tests.hosts.replies import Call, Json, Reply, Request, Wire, event, numbers, since
 
 NOTHING_YET = event({"candidates": [{"index": 0, "content": {"role": "model", "parts": [{"text": ""}]}}]})
+SURROUNDINGS = "<session_context>"
+"""It begins each session with a list of the files it works among, ours with them: not what anybody said."""
 
 
 def read(body: Json) -> Request:
-    news = since(body.get("contents", []), lambda item: item.get("role") == "model")
+    contents = body.get("contents", [])
+    for item in contents:
+        item["parts"] = [part for part in item["parts"] if not str(part.get("text")).startswith(SURROUNDINGS)]
+    news = since(contents, lambda item: item.get("role") == "model")
     declared = [tool.get("functionDeclarations") or () for tool in body.get("tools") or ()]
     return Request(body, news, tuple(str(function.get("name")) for functions in declared for function in functions))
 
