@@ -46,7 +46,7 @@ class OpenCode(Host):
         config = home / ".config" / "opencode" / "opencode.json"
         config.parent.mkdir(parents=True)
         config.write_text(json.dumps(settings), encoding="utf-8")
-        return {name: "1" for name in OFFLINE}
+        return dict.fromkeys(OFFLINE, "1")
 
     def furnish(self, stage: Stage, *, hooks: bool) -> str:
         del hooks  # none are written

@@ -41,8 +41,9 @@ from multi_agent_mcp.notify.tmux.snapshot import (
 ENDED = ("pane_gone", "tmux_restarted", "pane_changed", "pane_dead", "shell")
 CHANGED, NOT_ECHOED, NOT_SUBMITTED = "changed_meanwhile", "not_echoed", "not_submitted"
 SETTLE_SECONDS = 0.6
-"""How long after the pause the key may still follow the paste. Both hosts hold a dialog back for 1 s after the last
-input to the composer; a key that comes later could meet one that opens in that very moment."""
+"""How long after the pause the key may still follow the paste. Claude Code and Codex hold a dialog back for 1 s after
+the last input to the composer; a key that comes later could meet one that opens in that very moment. A host that holds
+none back is typed into at rest only (`Profile.takes_lines_while_busy`)."""
 POLL_SECONDS = 0.01
 VERIFY_PAUSES = (0.01, 0.03, 0.06, 0.15, 0.3)
 

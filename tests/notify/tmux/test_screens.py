@@ -144,6 +144,23 @@ def test_the_foreground_command_names_the_host(profiles: Profiles, name: str) ->
         assert profiles.describing(Agent(id="x", host=other), _facts(name)["command"], seen) is None
 
 
+@pytest.mark.parametrize(
+    ("footer", "state"),
+    [
+        (" ◎ Working · 21 B esc esc edit prompt          gpt-4.1", "busy"),
+        (" ◎ Working                                     gpt-4.1", "busy"),
+        (" ◎ Cancelling                                  gpt-4.1", "unknown"),
+        (" Plan · Manual Approval · / commands           gpt-4.1", "idle"),
+    ],
+)
+def test_copilots_footer_decides_and_one_that_nobody_knows_is_not_typed_into(
+    profiles: Profiles, footer: str, state: str
+) -> None:
+    seen = screen("copilot/idle", attributes=True)
+    rows = tuple(footer if "Manual Approval" in text else text for text in seen.rows)
+    assert classify(profiles.named["copilot"], replace(seen, rows=rows, solid=rows)).state == state
+
+
 def test_a_line_of_ours_beside_a_sidebar_is_ours_alone(profiles: Profiles) -> None:
     seen = screen("opencode/idle_draft_sidebar", attributes=True)
     row = "  ┃  [IPC] 新しいメッセージ: request from admin #k3x9"
