@@ -65,7 +65,7 @@ def _run(arguments: Sequence[str]) -> int:
     if options.get("wait"):
         return _wait(options)
     event = _event()
-    if not isinstance(event, dict):
+    if not isinstance(event, dict) or _is_nobodys(options):
         return 0
     said = event.get("hook_event_name")
     event["hook_event_name"] = GEMINI_EVENTS.get(str(said), said)
@@ -73,6 +73,11 @@ def _run(arguments: Sequence[str]) -> int:
     if answer is not None:
         sys.stdout.write(json.dumps(_as_read_by(options.get("host"), answer, said)) + "\n")
     return 0
+
+
+def _is_nobodys(options: dict[str, str]) -> bool:
+    """Whether a human's own Gemini CLI runs this, in a directory whose settings are for agents."""
+    return options.get("host") == "gemini" and "agent" not in options
 
 
 def _as_read_by(host: str | None, answer: dict[str, Any], event: Any) -> dict[str, Any]:

@@ -185,6 +185,9 @@ def test_the_hook_of_gemini_cli_speaks_its_dialect(team: Team) -> None:
         said = json.dumps({"hook_event_name": event, "tool_name": tool, "session_id": "s"}).encode()
         return json.loads(run(["sh", "-c", command], env=env, cwd=team.base, stdin=said).stdout or "null")
 
+    command = hooks["BeforeTool"][0]["hooks"][0]["command"]
+    a_human = run(["sh", "-c", command], env=team.env, cwd=team.base, stdin=b'{"hook_event_name": "BeforeTool"}')
+    assert (a_human.code, a_human.stdout, a_human.stderr) == (0, "", "")
     assert answer("BeforeTool", "mcp_ipc_read_messages") is None
     assert answer("BeforeTool")["decision"] == "deny"
     told = answer("AfterTool")["hookSpecificOutput"]
