@@ -30,12 +30,11 @@ from multi_agent_mcp.system.external_files import FileChange, apply_change, read
 if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace
 
+HOSTS = ("claude", "codex", "gemini", "opencode", "copilot")
 MCP_CONFIG = "{mcp_config}"
 """Where an agent's command takes its host's configuration."""
-
-
-HOSTS = ("claude", "codex", "gemini", "opencode", "copilot")
 OPENCODE_CONFIG = "OPENCODE_CONFIG"
+"""The variable that names a file of settings to OpenCode."""
 GEMINI_SETTINGS = Path(".gemini/settings.json")
 
 
