@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 HELP = "Answer a hook of a host, read from standard input. Hosts run it; see host-config."
 USAGE = """\
 Usage: multi-agent-mcp hook [--root DIR] [--session NAME] [--agent ID] [--purpose task|chat]
-                            [--host claude|codex|gemini|copilot] [--unless-env] [--wait]
+                            [--host claude|codex|gemini|opencode|copilot] [--unless-env] [--wait]
 
 {help}
 
@@ -43,7 +43,7 @@ WAKE = 2
 
 # Our own tools are answered by the server's middleware, and without ToolSearch a host that hides tools could not even
 # find the one that reads the interrupt.
-NEVER_DENIED = ("mcp__ipc", "mcp_ipc_", "ipc-", "ToolSearch")
+NEVER_DENIED = ("mcp__ipc", "mcp_ipc_", "ipc-", "ipc_", "ToolSearch")
 
 
 def main(arguments: Sequence[str]) -> None:

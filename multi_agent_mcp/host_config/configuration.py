@@ -22,9 +22,10 @@ from multi_agent_mcp.host_config.entries import (
     copilot_servers,
     gemini_settings,
     identity,
+    opencode_hooks,
     opencode_settings,
 )
-from multi_agent_mcp.host_config.merging import Merge, Unmergeable, json_merge, toml_merge, whole_json
+from multi_agent_mcp.host_config.merging import Merge, Unmergeable, json_merge, toml_merge, whole_json, whole_text
 from multi_agent_mcp.system.external_files import FileChange, apply_change, read_external
 
 if TYPE_CHECKING:
@@ -177,10 +178,16 @@ def _own(workspace: Workspace, agent_id: str, name: str) -> Path:
 
 
 def _opencode(workspace: Workspace, agent_id: str, directory: Path | None) -> HostConfiguration:
-    file = _own(workspace, agent_id, "opencode.json") if directory is None else directory / "opencode.json"
-    files = (HostFile(file, json_merge(opencode_settings(workspace, agent_id))),)
+    """Hooks are in a plugin of the agent's own. A directory's would run for everybody who works there."""
     if directory is not None:
-        return HostConfiguration("opencode", files, f"cd {shlex.quote(str(directory))} && opencode")
+        servers = json_merge(opencode_settings(workspace, agent_id, None))
+        start = f"cd {shlex.quote(str(directory))} && opencode"
+        return HostConfiguration("opencode", (HostFile(directory / "opencode.json", servers),), start)
+    file, plugin = (_own(workspace, agent_id, name) for name in ("opencode.json", "opencode.js"))
+    files = (
+        HostFile(file, json_merge(opencode_settings(workspace, agent_id, plugin))),
+        HostFile(plugin, whole_text(opencode_hooks(workspace, agent_id))),
+    )
     return HostConfiguration("opencode", files, f"{OPENCODE_CONFIG}={shlex.quote(str(file))} opencode")
 
 

@@ -8,7 +8,11 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from multi_agent_mcp.host_config.opencode_plugin import opencode_plugin
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from multi_agent_mcp.store.workspace import Workspace
 
 SERVER_NAME = "ipc"
@@ -90,7 +94,7 @@ def gemini_settings() -> dict[str, Any]:
     return {"mcpServers": {SERVER_NAME: entry}, "hooks": {event: [_group(hook)] for event in GEMINI_EVENTS}}
 
 
-def opencode_settings(workspace: Workspace, agent_id: str) -> dict[str, Any]:
+def opencode_settings(workspace: Workspace, agent_id: str, plugin: Path | None) -> dict[str, Any]:
     """OpenCode's settings. One `timeout` is for everything that is asked of the server."""
     entry = {
         "type": "local",
@@ -99,7 +103,13 @@ def opencode_settings(workspace: Workspace, agent_id: str) -> dict[str, Any]:
         "enabled": True,
         "timeout": CALL_SECONDS * 1000,
     }
-    return {"mcp": {SERVER_NAME: entry}}
+    plugins = {} if plugin is None else {"plugin": [plugin.as_uri()]}
+    return {"mcp": {SERVER_NAME: entry}, **plugins}
+
+
+def opencode_hooks(workspace: Workspace, agent_id: str) -> str:
+    """The plugin."""
+    return opencode_plugin([*HOOK, "opencode", *_options(workspace, agent_id)], HOOK_SECONDS)
 
 
 def copilot_servers(workspace: Workspace, agent_id: str) -> dict[str, Any]:

@@ -38,6 +38,11 @@ def whole_json(wanted: Mapping[str, Any]) -> Merge:
     return lambda before: as_json(wanted).encode()  # noqa: ARG005 - whatever stood there
 
 
+def whole_text(wanted: str) -> Merge:
+    """The same for another text."""
+    return lambda before: wanted.encode()  # noqa: ARG005 - whatever stood there
+
+
 def toml_merge(wanted: Mapping[str, Any]) -> Merge:
     """Replaces, or appends, the one table between our markers; the rest of the file keeps its meaning."""
 

@@ -255,6 +255,9 @@ def test_a_command_in_a_team_is_given_what_its_host_takes(team: Team) -> None:
     assert command_of(services, opencode) == "cd x && opencode "
     (file,) = map(Path, services.mcp_environment(opencode).values())
     assert read(file)["mcp"]["ipc"]["command"][-1] == "worker-a"
+    (plugin,) = read(file)["plugin"]
+    assert plugin == (hosts / "worker-a.opencode.js").as_uri()
+    assert '"--agent", "worker-a"]' in (hosts / "worker-a.opencode.js").read_text(encoding="utf-8")
     assert services.mcp_environment(replace(opencode, command="opencode")) == {}
     codex = command_of(services, replace(agent, command="codex {mcp_config}")) or ""
     assert shlex.split(codex)[:2] == ["codex", "-c"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import tempfile
 import threading
 import time
@@ -26,7 +25,7 @@ from tests.hosts.opencode import OpenCode
 from tests.hosts.replies import Call, Reply, Request, Say
 from tests.hosts.scenarios import Measured
 from tests.hosts.scripted_model import ScriptedModel
-from tests.hosts.stage import Host, environment
+from tests.hosts.stage import Host, clear_away, environment
 
 CLAUDE, CODEX = Claude(), Codex()
 HOSTS: tuple[Host, ...] = (CLAUDE, CODEX, OpenCode(), Gemini(), Copilot())
@@ -193,7 +192,7 @@ def awake_team(hosts: Sequence[Host], binaries: Path) -> Iterator[AwakeTeam]:
         finally:
             built.end()
     finally:
-        shutil.rmtree(base, ignore_errors=True)
+        clear_away(base)
 
 
 def asks_for_work(team: AwakeTeam) -> Measured:

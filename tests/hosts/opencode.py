@@ -15,7 +15,6 @@ OFFLINE = (
     "OPENCODE_DISABLE_LSP_DOWNLOAD",
     "OPENCODE_DISABLE_DEFAULT_PLUGINS",
     "OPENCODE_DISABLE_PRUNE",
-    "OPENCODE_PURE",
 )
 """What it would fetch, or wait for, else."""
 
@@ -26,7 +25,7 @@ class OpenCode(Host):
     quit = "/exit"
     dialog = "Permission required"
     command = "opencode {mcp_config}"
-    lacks = frozenset({"hooks", "waker", "queue", "trust"})
+    lacks = frozenset({"waker", "queue", "trust", "stop"})
 
     def settle_in(self, home: Path, url: str, *, trusted: Path, asks: bool = False) -> Mapping[str, str]:  # noqa: ARG002
         provider = {
@@ -49,8 +48,12 @@ class OpenCode(Host):
         return dict.fromkeys(OFFLINE, "1")
 
     def furnish(self, stage: Stage, *, hooks: bool) -> str:
-        del hooks  # none are written
-        return stage.own_configuration()
+        line = stage.own_configuration()
+        if not hooks:
+            (file,) = (stage.team.services.workspace.path / "hosts").glob("*.opencode.json")
+            settings = json.loads(file.read_text(encoding="utf-8"))
+            file.write_text(json.dumps({**settings, "plugin": []}), encoding="utf-8")
+        return line
 
     def tool(self, name: str, **arguments: Any) -> Call:
         return Call(self.knows(name), arguments)

@@ -328,7 +328,7 @@ SCENARIOS = (
     Scenario("interrupt replaces our tool's answer", replaces_an_answer),
     Scenario("interrupt denies the shell tool (PreToolUse)", denies_a_native_tool, hooks=True, needs="hooks"),
     Scenario("mail comes with a tool's result (PostToolUse)", brings_mail_after_a_tool, hooks=True, needs="hooks"),
-    Scenario("urgent mail keeps the turn going (Stop)", does_not_stop_on_urgent_mail, hooks=True, needs="hooks"),
+    Scenario("urgent mail keeps the turn going (Stop)", does_not_stop_on_urgent_mail, hooks=True, needs="stop"),
     Scenario("idle with a draft: woken without keys", wakes_without_keys, hooks=True, needs="waker"),
     Scenario(
         "permission dialog, hooks: not answered, delivered after",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import tempfile
 import time
 from abc import ABC, abstractmethod
@@ -62,7 +63,7 @@ class Host(ABC):
     """Words by which it asks whether it may trust its directory."""
     lacks: frozenset[str] = frozenset({"rest", "trust"})
     """What a scenario may need and it has not: `hooks`, a `waker` (a channel without keys), a `queue` for lines entered
-    while it works, that it is left at `rest` then, or a question of `trust`."""
+    while it works, that it is left at `rest` then, a question of `trust`, or a hook that a `stop` runs."""
 
     @abstractmethod
     def settle_in(self, home: Path, url: str, *, trusted: Path, asks: bool = False) -> Mapping[str, str]:
@@ -244,7 +245,17 @@ def stage(
         if terminal is not None:
             terminal.end()
         model.close()
-        shutil.rmtree(base, ignore_errors=True)
+        clear_away(base)
+
+
+def clear_away(base: Path) -> None:
+    """Removes a world, and ends whoever still lives in it: Gemini CLI outlives its window when that closes as it
+    begins."""
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if f"HOME={base / 'home'}".encode() in environ.read_bytes().split(b"\0"):
+                os.kill(int(environ.parent.name), signal.SIGKILL)
+    shutil.rmtree(base, ignore_errors=True)
 
 
 def environment(base: Path, binaries: Path) -> dict[str, str]:
