@@ -15,7 +15,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import ChannelReport
 from multi_agent_mcp.errors import NoSuchSession
 from multi_agent_mcp.hooks.answers import Hooks
-from multi_agent_mcp.host_config import HostConfiguration, host_configuration, mcp_argument
+from multi_agent_mcp.host_config import HostConfiguration, host_configuration, mcp_argument, mcp_environment
 from multi_agent_mcp.notify.channel import Notifier
 from multi_agent_mcp.notify.channels.chain import ChannelChain, default_chain, pane_notifier
 from multi_agent_mcp.notify.doorbell import Doorbell
@@ -338,6 +338,10 @@ class Services:
     def mcp_argument(self, agent: Agent) -> str:
         """What `{mcp_config}` in an agent's command stands for; see `host_config.mcp_argument`."""
         return mcp_argument(self.workspace, agent)
+
+    def mcp_environment(self, agent: Agent) -> dict[str, str]:
+        """What `{mcp_config}` adds to the environment of an agent's command; see `host_config.mcp_environment`."""
+        return mcp_environment(self.workspace, agent)
 
     def doctor(self, probe: Callable[[Agent], str | None]) -> Doctor:
         """`probe` says why an agent's pane cannot be rung."""

@@ -19,7 +19,9 @@ app = typer.Typer(help="Who takes part: add, set, list, remove.", no_args_is_hel
 AgentId = Annotated[str, typer.Argument(metavar="ID")]
 Name = Annotated[str | None, typer.Option(help="A name for people.")]
 Command = Annotated[str | None, typer.Option(help="What `up` starts in the agent's window.")]
-Host = Annotated[str | None, typer.Option(help="claude, codex, or plain: a program that reads lines.")]
+Host = Annotated[
+    str | None, typer.Option(help="claude, codex, gemini, opencode, copilot, or plain: a program that reads lines.")
+]
 PaneId = Annotated[str | None, typer.Option(metavar="%N", help="The tmux pane its doorbell rings in.")]
 Socket = Annotated[str | None, typer.Option(metavar="PATH", help="The pane's tmux socket (default: this terminal's).")]
 

@@ -27,7 +27,7 @@ def host_config(
         typer.Option("--directory", metavar="DIR", help="Where the host works (with --write: default here)."),
     ] = None,
 ) -> None:
-    """Print the configuration for Claude Code, Codex or Gemini CLI, or write it."""
+    """Print the configuration for Claude Code, Codex, Gemini CLI, OpenCode or Copilot CLI, or write it."""
     require_choice("host", host, HOSTS)
     agent_id = context.services.agents.get(agent).id
     where = directory.expanduser().absolute() if directory else Path.cwd() if write else None

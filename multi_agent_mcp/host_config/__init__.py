@@ -9,8 +9,17 @@ from multi_agent_mcp.host_config.configuration import (
     HostConfiguration,
     host_configuration,
     mcp_argument,
+    mcp_environment,
     program_name,
 )
 from multi_agent_mcp.host_config.entries import SERVER_NAME
 
-__all__ = ["HOSTS", "SERVER_NAME", "HostConfiguration", "host_configuration", "mcp_argument", "program_name"]
+__all__ = [
+    "HOSTS",
+    "SERVER_NAME",
+    "HostConfiguration",
+    "host_configuration",
+    "mcp_argument",
+    "mcp_environment",
+    "program_name",
+]

@@ -27,7 +27,7 @@ from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.doorbell_thread import DoorbellThread
 from multi_agent_mcp.notify.tmux.client import Tmux
 from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
-from multi_agent_mcp.notify.tmux.profiles import load_profiles
+from multi_agent_mcp.notify.tmux.profiles import Profiles, load_profiles
 from multi_agent_mcp.notify.tmux.screens import Screen, classify
 from multi_agent_mcp.notify.tmux.snapshot import take_snapshot
 from multi_agent_mcp.services.notices.derived import DerivedNotices
@@ -127,6 +127,19 @@ def test_a_line_is_typed_whole_with_a_short_tag_and_submitted_once(stage: Stage,
     assert notifier().ring(agent(stage, seat), LINE).state == "submitted"
     (line,) = submitted(Log(seat.log).read())[before:]
     assert ALIKE.fullmatch(line)
+
+
+def test_a_host_that_holds_no_dialog_back_gets_nothing_while_it_works(stage: Stage, seat: Seat) -> None:
+    known = load_profiles().named
+    rests = replace(known[seat.host], submit={"idle": known[seat.host].submit["idle"], "busy": ()})
+    ringing = TmuxNotifier(0.02, Profiles({**known, seat.host: rests}), quiet_seconds=0.0)
+    end = time.monotonic() + 20
+    while (outcome := ringing.ring(agent(stage, seat), LINE)) != Delivery("stored", "busy"):
+        assert time.monotonic() < end, outcome  # each line that is entered lets it work for up to 0.8 s
+    entered = len(submitted(Log(seat.log).read()))
+    comes_to(stage, seat, "idle")
+    assert len(submitted(Log(seat.log).read())) == entered
+    assert ringing.ring(agent(stage, seat), LINE).state == "submitted"
 
 
 def test_a_draft_is_left_as_it_is(stage: Stage, seat: Seat) -> None:
