@@ -75,5 +75,5 @@ class Stopping:
         """The task that is meant; it must be the agent's own."""
         task = self.task_changes.get(task_id) if task_id is not None else self.task_changes.current(target.id)
         if task is not None and task.assignee_id != target.id:
-            raise InvalidArguments(reason=f"{task.id} is not assigned to {target.id}")
+            raise InvalidArguments("not_its_task", task_id=task.id, agent_id=target.id)
         return task

@@ -236,7 +236,7 @@ def test_a_line_that_is_left_comes_to_an_end_by_itself_although_its_mail_was_rea
     workspace.registry.update(seat.agent_id, ladder=["tmux"])
     mail = workspace.mailbox(seat.agent_id).path / "mail.md"
     writer = NoticeWriter(workspace, catalogue("ja"), announce=lambda _: None)
-    derived = DerivedNotices(workspace, writer, Interrupts(workspace, writer, times.now), times.now)
+    derived = DerivedNotices(workspace, writer, Interrupts(workspace, writer, times.now), lambda _: None, times.now)
     notifications = Notifications(workspace, derived, writer, times.now)
     doorbell = Doorbell(workspace, notifications, chain, Settings(), catalogue("ja"), times.now)
     bell = DoorbellThread(doorbell, seat.agent_id, "task", prepare=dict)

@@ -35,6 +35,9 @@ STATES = {
     "transcript_mode": "transcript",
     "picker_model": "picker",
     "exited_dead_pane": "pane_dead",
+    "login": "login",
+    "login_method": "login",
+    "login_status": "login",
 }
 META = re.compile(
     r"cmd=(?P<command>\S+) .*mode=(?P<mode>\d) .*cur=(?P<x>\d+),(?P<y>\d+) cursor_flag=(?P<flag>\d) .*"
