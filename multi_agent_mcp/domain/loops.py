@@ -102,9 +102,9 @@ def _conversation_of(metadata: Mapping[str, Any]) -> str | None:
     return found if isinstance(found, str) and found else None
 
 
-def _topic(subject: str | None) -> str:
+def _topic(subject: str) -> str:
     """A subject without what answers put before it."""
-    rest = (subject or "").strip()
+    rest = subject.strip()
     while (found := _REPLY.match(rest)) is not None:
         rest = rest[found.end() :]
     return rest.casefold()

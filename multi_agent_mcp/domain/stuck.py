@@ -42,8 +42,10 @@ class PaneLook:
 class AgentFacts:
     """What is known of an agent at one moment.
 
-    `alive`: a server process of it runs. `left`: its server has logged out, and runs. `active_at`: its last call.
-    `task_id`: the task that it works on, in progress since `task_since`; none while it waits for others to do theirs.
+    `alive`: a server process of it runs. `left`: its server has logged out, and runs. `active_at`: its last call, or
+    when it was last told to go on.
+    `task_id`: the task that it works on, and since `task_since` it is its turn; none while it waits for others to do
+    what it has given to them.
     `unread_since`: when the oldest came of what it has been rung about and has not read.
     """
 

@@ -41,13 +41,13 @@ def test_ten_messages_within_ten_minutes_without_a_task_changing_are_a_loop(
 
 
 def test_what_they_write_about_is_the_conversation_or_the_subject_however_often_it_was_answered() -> None:
-    def of(sender: str, receiver: str, subject: str | None, **metadata: str) -> Exchange:
+    def of(sender: str, receiver: str, subject: str, **metadata: str) -> Exchange:
         return Exchange.of(
             Message(id="1", sender_id=sender, receiver_id=receiver, subject=subject, metadata=dict(metadata))
         )
 
     assert of("a", "b", "Thanks") == of("b", "a", "Re: RE:thanks ")
-    assert of("a", "b", None) == of("b", "a", "")
+    assert of("a", "b", " ") == of("b", "a", "")
     assert of("a", "b", "Thanks") != of("a", "c", "Thanks")
     assert of("a", "b", "x", conversation_id="cnv_1") == of("b", "a", "y", conversation_id="cnv_1")
     assert of("a", "b", "x", conversation_id="cnv_1") != of("a", "b", "x")

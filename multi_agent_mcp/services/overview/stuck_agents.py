@@ -5,7 +5,7 @@ Everything is derived from files, what panes show from the supervisor's record: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -40,14 +40,15 @@ class StuckAgents:
     def find(self, looks: Mapping[str, PaneLook] | None = None, patience: Patience | None = None) -> dict[str, Stuck]:
         """What is wrong with whom. `looks` is what the panes show; None: what the supervisor saw last."""
         seen = self.panes.recorded() if looks is None else looks
+        now = self.clock()
         tasks = self.workspace.tasks.open()
         agents = (agent for agent in self.workspace.registry.active().values() if not agent.may_be_human)
         facts = {agent.id: self._facts(agent, tasks, seen.get(agent.id)) for agent in agents}
-        found = {agent_id: stuck(known, self.clock(), patience or self.patience) for agent_id, known in facts.items()}
+        found = {agent_id: stuck(known, now, patience or self.patience) for agent_id, known in facts.items()}
         return {
             agent_id: what
             for agent_id, what in found.items()
-            if what is not None and not self._is_stopped(agent_id) and self._was_rung(agent_id, what)
+            if what is not None and not self._is_excused(agent_id, what)
         }
 
     def tell(self) -> list[Notification]:
@@ -77,19 +78,28 @@ class StuckAgents:
             if superior is not None:
                 yield stuck_notice(agent_id, found, superior.id, self.sentence(found))
 
-    def _facts(self, agent: Agent, tasks: Iterable[Task], pane: PaneLook | None) -> AgentFacts:
+    def _facts(self, agent: Agent, tasks: Sequence[Task], pane: PaneLook | None) -> AgentFacts:
         running = self.sessions.running(agent.id)
-        last = self.workspace.sessions.closed(agent.id, limit=1)
-        task = _work_of(agent.id, tasks)
+        task_id, task_since = _work_of(agent.id, tasks) or (None, None)
         return AgentFacts(
             alive=bool(running),
-            left=any(is_alive(session.pid, session.pid_started_at) for session in last),
-            active_at=self.sessions.last_activity(agent.id),
-            task_id=task.id if task else None,
-            task_since=(task.status_changed_at or task.created_at) if task else None,
+            left=pane is not None and self._has_left(agent.id),
+            active_at=self._active_at(agent.id),
+            task_id=task_id,
+            task_since=task_since,
             unread_since=min(self._readable(agent.id, running).values(), default=None),
             pane=pane,
         )
+
+    def _active_at(self, agent_id: str) -> datetime | None:
+        """The agent's last call, or later, when it was told to go on."""
+        told = self.derived.interrupts.newest_of_pausing(agent_id)
+        moments = (self.sessions.last_activity(agent_id), told.created_at if told is not None else None)
+        return max(filter(None, moments), default=None)
+
+    def _has_left(self, agent_id: str) -> bool:
+        last = self.workspace.sessions.closed(agent_id, limit=1)
+        return any(is_alive(session.pid, session.pid_started_at) for session in last)
 
     def _readable(self, agent_id: str, running: Iterable[AgentSession]) -> dict[str, datetime]:
         """What the agent has not read, and can read in a session that runs (without one: in a task session), by id."""
@@ -100,16 +110,25 @@ class StuckAgents:
         mail = [message for _, message in self.workspace.mailbox(agent_id).unread()]
         return {item.id: item.created_at for item in (*notices, *mail)}
 
-    def _is_stopped(self, agent_id: str) -> bool:
-        """Whether somebody has interrupted or paused the agent: then its silence was asked for."""
-        waiting = self.derived.waiting(agent_id)
-        return any(notice.interrupts for notice in waiting) or self.derived.pause_of(agent_id) is not None
+    def _is_excused(self, agent_id: str, found: Stuck) -> bool:
+        """What is looked at only of those that seem stuck: whether somebody has interrupted or paused the agent, so
+        that its silence was asked for, or it could not know that it is its turn."""
+        interrupted = any(notice.interrupts for notice in self.derived.waiting(agent_id))
+        if interrupted or self.derived.pause_of(agent_id) is not None:
+            return True
+        if found.cause == "silent":
+            return self._was_others_turn(agent_id)
+        return found.cause == "unanswered" and not self._was_rung(agent_id, found)
+
+    def _was_others_turn(self, agent_id: str) -> bool:
+        """Whether something that the agent has given to others was finished a moment ago."""
+        earliest = self.clock() - self.patience.silence
+        finished = self.workspace.tasks.closed(since=earliest)
+        return any(_has_handed_out(agent_id, task) and task.updated_at > earliest for task in finished)
 
     def _was_rung(self, agent_id: str, found: Stuck) -> bool:
-        """Whether who does not answer the doorbell has been rung long enough ago: whatever time a file says it is of.
-        For an agent without a server an attempt that did not get across is none."""
-        if found.cause != "unanswered":
-            return True
+        """Whether the agent was rung long enough ago: whatever time a file says it is of. For an agent without a server
+        an attempt that did not get across is none."""
         steps = self.workspace.delivery_log(agent_id).steps()
         readable = self._readable(agent_id, self.sessions.running(agent_id))
         tried = [
@@ -121,15 +140,16 @@ class StuckAgents:
         return any(at is not None and self.clock() - at >= self.patience.silence for at in tried)
 
 
-def _work_of(agent_id: str, tasks: Iterable[Task]) -> Task | None:
-    """The task that the agent has worked on for longest; none while others work on what it has given to them, for then
-    it waits for them to report."""
-    tasks = list(tasks)
-    if any(_is_handed_out(task, agent_id) for task in tasks):
-        return None
+def _work_of(agent_id: str, tasks: Sequence[Task]) -> tuple[str, datetime] | None:
+    """The id of the task that the agent has worked on for longest, and since when it is its turn: not while others
+    work on what it has given to them, and from the last change of that on, for it waits to hear of it."""
+    handed_out = [task for task in tasks if _has_handed_out(agent_id, task)]
     mine = [task for task in tasks if task.assignee_id == agent_id and task.status == "in_progress"]
-    return min(mine, key=lambda task: (task.status_changed_at or task.created_at, task.id), default=None)
+    if not mine or any(task.status in AT_WORK for task in handed_out):
+        return None
+    began_at, task_id = min((task.status_changed_at or task.created_at, task.id) for task in mine)
+    return task_id, max([began_at, *(task.updated_at for task in handed_out)])
 
 
-def _is_handed_out(task: Task, by: str) -> bool:
-    return task.created_by == by and task.assignee_id not in (None, by) and task.status in AT_WORK
+def _has_handed_out(agent_id: str, task: Task) -> bool:
+    return task.created_by == agent_id and task.assignee_id not in (None, agent_id)
