@@ -46,8 +46,10 @@ class Loops:
         """Tells both and their superior, once, if a message that was just stored is part of a loop. Never raises."""
         for message in messages:
             try:
-                if "broadcast_id" not in message.metadata and self._has_sent_its_share(message):
-                    self._examine(Exchange.of(message))
+                exchange = Exchange.of(message)
+                alone = "broadcast_id" not in message.metadata
+                if alone and self._has_sent_its_share(message) and not any(map(self._is_person, exchange.agents)):
+                    self._examine(exchange)
             except Refusal as refusal:
                 logger.warning("whether %s goes round in circles is not known: %s", message.sender_id, refusal)
 
@@ -65,7 +67,7 @@ class Loops:
         lacking = LOOP_MESSAGES - len(recent)
         before_next_look = OWN_SHARE if lacking <= 0 else (lacking + 1) // 2  # earlier there cannot be enough
         self._sent[exchange] = deque(list(self._sent.get(exchange, ()))[before_next_look:], OWN_SHARE)
-        if lacking <= 0 and not any(map(self._is_person, exchange.agents)):
+        if lacking <= 0:
             loop = loop_in(self._messages(exchange, EPOCH), self._changed_at(exchange))
             if loop is not None:
                 self._tell(exchange, loop)
