@@ -51,7 +51,9 @@ class Supervisor:
             return [self.services.texts.sentence(refusal)]
 
     def look_after_agents(self) -> list[str]:
-        """Tells superiors of agents that are stuck; returns which ones it has just told."""
+        """Tells superiors of agents that are stuck; returns which ones it has just told. After `down` it does not."""
+        if not self.is_wanted:
+            return []
         try:
             self.services.pane_looks.refresh(self.services.host_in_pane)
             told = self.services.stuck_agents.tell()

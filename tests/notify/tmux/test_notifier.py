@@ -142,6 +142,7 @@ def test_a_picker_gets_no_key(stage: Stage, seat: Seat) -> None:
     os.write(seat.keyboard, b"/model\n")
     comes_to(stage, seat, "picker")
     assert notifier().ring(agent(stage, seat), LINE) == Delivery("stored", "picker")
+    assert notifier().host(agent(stage, seat)) == (seat.host, "picker")
     assert not [event for event in Log(seat.log).read() if event["event"] == "key"]
 
 
@@ -279,6 +280,7 @@ def test_another_program_in_the_foreground_gets_nothing(stage: Stage, tmp_path: 
     runs(stage, pane, "cat")
     for host in (None, "claude", "plain", "shell", "gemini"):
         assert notifier(kept=kept).ring(replace(other, host=host), LINE) == Delivery("stored", "unknown_host")
+        assert notifier().host(replace(other, host=host)) is None
     assert kept == []
     stage.tmux("kill-pane", "-t", pane)
 
@@ -290,6 +292,10 @@ def test_an_unknown_screen_of_a_known_host_is_kept_and_gets_nothing(stage: Stage
     runs(stage, pane, "claude")
     assert notifier(kept=kept).ring(agent, LINE) == Delivery("stored", "unknown_screen")
     assert len(kept) == 1
+    host = "exec bash -c \"echo ' Select login method:'; exec -a claude cat\""
+    stage.tmux("respawn-pane", "-k", "-t", pane, host)
+    wait_until(lambda: notifier().host(agent) == ("claude", "login"), "its login screen is known")
+    assert notifier().ring(agent, LINE) == Delivery("stored", "login")
     stage.tmux("kill-pane", "-t", pane)
 
 
