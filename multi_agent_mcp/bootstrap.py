@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from multi_agent_mcp.config import Settings, read_environment, read_settings, session_names
 from multi_agent_mcp.domain import ids as names
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import ChannelReport
+from multi_agent_mcp.domain.stuck import Patience
 from multi_agent_mcp.errors import NoSuchSession
 from multi_agent_mcp.hooks.answers import Hooks
 from multi_agent_mcp.host_config import HostConfiguration, host_configuration, mcp_argument, mcp_environment
@@ -34,15 +36,18 @@ from multi_agent_mcp.services.mail.sending import Messages
 from multi_agent_mcp.services.mail.tracking import DeliveryTracking
 from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.notices.interrupts import Interrupts
+from multi_agent_mcp.services.notices.loops import Loops
 from multi_agent_mcp.services.notices.notifications import Notifications
 from multi_agent_mcp.services.notices.writing import NoticeWriter
 from multi_agent_mcp.services.operations import HasKinds, Operations
 from multi_agent_mcp.services.overview.dashboard import Dashboard
 from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
+from multi_agent_mcp.services.overview.pane_looks import LookAtPane, PaneLooks
 from multi_agent_mcp.services.overview.snapshot import Snapshots
+from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
 from multi_agent_mcp.services.overview.supervisor_lock import Supervision
 from multi_agent_mcp.services.overview.timeline import Timelines
-from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+from multi_agent_mcp.services.sessions.agent_sessions import ACTIVITY_WRITTEN_EVERY, Sessions
 from multi_agent_mcp.services.sessions.executions import Executions
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.tasks.approvals import Approvals
@@ -62,6 +67,9 @@ from multi_agent_mcp.store.journal import Journal
 from multi_agent_mcp.store.keys import KeyFile
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
 
 
 @dataclass(frozen=True)
@@ -112,7 +120,8 @@ class Services:
 
     @cached_property
     def sessions(self) -> Sessions:
-        return Sessions(self.workspace, self.executions, self.owner_waits, self.clock)
+        activity_written_every = min(ACTIVITY_WRITTEN_EVERY, self.patience.silence / 4)
+        return Sessions(self.workspace, self.executions, self.owner_waits, self.clock, activity_written_every)
 
     @cached_property
     def executions(self) -> Executions:
@@ -130,7 +139,13 @@ class Services:
 
     @cached_property
     def derived_notices(self) -> DerivedNotices:
-        return DerivedNotices(self.workspace, self.notice_writer, self.interrupts, self.clock)
+        return DerivedNotices(
+            self.workspace, self.notice_writer, self.interrupts, self.sessions.last_activity, self.clock
+        )
+
+    @cached_property
+    def loops(self) -> Loops:
+        return Loops(self.workspace, self.sessions, self.notice_writer, self.clock)
 
     @cached_property
     def board(self) -> Board:
@@ -216,6 +231,7 @@ class Services:
             self.doorbell,
             self.outbox,
             self.operations,
+            self.loops,
         )
 
     @cached_property
@@ -258,6 +274,7 @@ class Services:
             self.derived_notices,
             self.mail_search,
             self.tracking,
+            self.stuck_agents,
             self.clock,
         )
 
@@ -295,6 +312,27 @@ class Services:
     def missing_sessions(self) -> MissingSessions:
         return MissingSessions(
             self.workspace, self.agents, self.sessions, self.task_changes, self.delegations, self.clock
+        )
+
+    @property
+    def patience(self) -> Patience:
+        """How long an agent may be silent before it is stuck."""
+        return Patience(timedelta(minutes=self.settings.limits.stuck_minutes))
+
+    @cached_property
+    def pane_looks(self) -> PaneLooks:
+        return PaneLooks(self.workspace, self.sessions, self.clock)
+
+    @cached_property
+    def stuck_agents(self) -> StuckAgents:
+        return StuckAgents(
+            self.workspace,
+            self.sessions,
+            self.derived_notices,
+            self.pane_looks,
+            self.texts,
+            self.patience,
+            self.clock,
         )
 
     @cached_property
@@ -343,8 +381,8 @@ class Services:
         """What `{mcp_config}` adds to the environment of an agent's command; see `host_config.mcp_environment`."""
         return mcp_environment(self.workspace, agent)
 
-    def doctor(self, probe: Callable[[Agent], str | None]) -> Doctor:
-        """`probe` says why an agent's pane cannot be rung."""
+    def doctor(self, probe: Callable[[Agent], str | None], look_at: LookAtPane | None = None) -> Doctor:
+        """`probe` says why an agent's pane cannot be rung, `look_at` which host is there; None: asks tmux."""
         from multi_agent_mcp.notify.tmux.profiles import load_profiles  # only doctor needs it: servers start without
 
         profiles = load_profiles(self.root / "hosts").named.values()
@@ -356,10 +394,12 @@ class Services:
                 self.owner_waits,
                 self.missing_sessions,
                 self.derived_notices,
+                self.stuck_agents,
                 self.signatures,
                 self.operations,
                 self.people,
                 probe,
+                look_at or self.host_in_pane,
                 [profile.name for profile in profiles if not profile.never],
                 self.settings.notify_command,
             )
@@ -372,7 +412,15 @@ class Services:
 
     def screen(self, agent: Agent) -> str:
         """What the agent's pane shows: its host and `idle`, `busy`, `draft`, a dialog …, or why nobody can look."""
-        return pane_notifier(self.workspace, self.settings).screen(agent)
+        return self._pane_notifier.screen(agent)
+
+    @cached_property
+    def _pane_notifier(self) -> TmuxNotifier:
+        return pane_notifier(self.workspace, self.settings)
+
+    def host_in_pane(self, agent: Agent) -> tuple[str, str] | None:
+        """The host that a profile describes and that has the agent's pane, and the state of its screen."""
+        return self._pane_notifier.host(agent)
 
     def audit(self, tool: str, **facts: object) -> None:
         """Adds a line to `audit/{YYYYMMDD}.jsonl`, durably."""
