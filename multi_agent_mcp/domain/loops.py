@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,6 +19,8 @@ from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
 LOOP_SUSPECTED = "loop_suspected"
 LOOP_MESSAGES = 10
 LOOP_WINDOW = timedelta(minutes=10)
+LOOP_ANSWERS = 3
+"""As many of them each of the two has written: who only reports, however often, goes round with nobody."""
 _REPLY = re.compile(r"(re|aw)\s*:\s*", re.IGNORECASE)
 
 
@@ -51,18 +54,24 @@ class Loop:
 
 
 def loop_in(messages: Sequence[Message], changed_at: datetime | None) -> Loop | None:
-    """Whether these messages of one exchange, oldest first, end in a loop: `LOOP_MESSAGES` within `LOOP_WINDOW`, and
-    since they began no task of either has changed (the last time at `changed_at`)."""
+    """Whether these messages of one exchange, oldest first, end in a loop: `LOOP_MESSAGES` to and fro within
+    `LOOP_WINDOW`, and since they began no task of either has changed (the last time at `changed_at`)."""
     episode = list(messages)
     for index, (before, after) in enumerate(pairwise(messages), 1):
         if after.created_at - before.created_at > LOOP_WINDOW:
             episode = list(messages[index:])
     if changed_at is not None:
         episode = [message for message in episode if message.created_at > changed_at]
-    for first, last in zip(episode, episode[LOOP_MESSAGES - 1 :], strict=False):
-        if last.created_at - first.created_at <= LOOP_WINDOW:
+    for start, last in enumerate(episode[LOOP_MESSAGES - 1 :]):
+        some = episode[start : start + LOOP_MESSAGES]
+        if last.created_at - some[0].created_at <= LOOP_WINDOW and _goes_to_and_fro(some):
             return Loop(episode[0].id, episode[0].created_at, last.created_at)
     return None
+
+
+def _goes_to_and_fro(messages: Sequence[Message]) -> bool:
+    written = Counter(message.sender_id for message in messages)
+    return len(written) > 1 and min(written.values()) >= LOOP_ANSWERS
 
 
 def loop_notice(exchange: Exchange, loop: Loop, target_id: str, reason: str) -> Notification:

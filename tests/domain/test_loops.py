@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -15,7 +16,8 @@ START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 def exchange(*minutes: float) -> list[Message]:
     return [
-        Message(id=f"{number}", created_at=START + timedelta(minutes=minute)) for number, minute in enumerate(minutes)
+        Message(id=f"{number}", sender_id="ab"[number % 2], created_at=START + timedelta(minutes=minute))
+        for number, minute in enumerate(minutes)
     ]
 
 
@@ -38,6 +40,14 @@ def test_ten_messages_within_ten_minutes_without_a_task_changing_are_a_loop(
     changed_at = None if changed is None else START + timedelta(minutes=changed)
     loop = loop_in(exchange(*minutes), changed_at)
     assert (loop.message_id if loop else None) == first
+
+
+def test_who_gets_no_answers_is_in_no_loop() -> None:
+    messages = [replace(message, sender_id="a") for message in exchange(*range(10))]
+    assert loop_in(messages, None) is None
+    assert loop_in([*messages[:7], *exchange(*range(10))[7:]], None) is None
+    answers = [replace(message, sender_id="b") for message in messages[7:]]
+    assert loop_in([*messages[:7], *answers], None) is not None
 
 
 def test_what_they_write_about_is_the_conversation_or_the_subject_however_often_it_was_answered() -> None:

@@ -46,7 +46,6 @@ STATES = {
     "picker_provider": "picker",
     "picker_commands": "picker",
     "exited_dead_pane": "pane_dead",
-    "login": "login",
     "login_method": "login",
     "login_status": "login",
 }
