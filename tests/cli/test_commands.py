@@ -30,7 +30,7 @@ def test_a_task_is_added_moved_assigned_and_shown(ask: Ask, run: Run) -> None:
 def test_a_message_is_sent_from_standard_input_read_and_traced(ask: Ask, run: Run) -> None:
     sent = run("send", "admin", "-", "--subject", "Hello", input="two\nlines\n")
     message_id = sent.stdout.splitlines()[0]
-    assert sent.stdout.splitlines()[1].startswith("admin: stored")
+    assert sent.stdout.splitlines()[1].startswith("stored; admin was not rung: ")
     peeked = run("read", "admin", "--peek").stdout
     assert [line for line in peeked.splitlines() if line in ("   two", "   lines")] == ["   two", "   lines"]
     assert ask("unread", "admin")["unread_count"] == 1
