@@ -73,6 +73,8 @@ def test_watch_prints_the_session_once(run: Run, session: Path) -> None:
     assert shown.exit_code == 0
     assert shown.stdout.startswith("demo · no tasks\n")
     assert [line.split()[:2] for line in shown.stdout.splitlines() if "worker-a" in line] == [["worker-a", "off"]]
+    assert run("send", "admin", "hello").exit_code == 0
+    assert "hello" not in run("watch", "--once", "--messages", "0").stdout
 
 
 def test_init_keeps_what_is_there_and_refuses_a_team_without_a_session(run: Run, session: Path) -> None:
