@@ -337,6 +337,13 @@ class Services:
 
         return host_configuration(host, self.workspace, agent_id, directory)
 
+    def write_host_configuration(self, configuration: HostConfiguration) -> list[tuple[Path, Path | None]]:
+        """Merges it into the host's files, unless they serve another agent; see `HostConfiguration.write`."""
+        from multi_agent_mcp.host_config import backups
+
+        configuration.require_unused(own=self.path)
+        return configuration.write(backups(self.workspace))
+
     def mcp_argument(self, agent: Agent) -> str:
         """What `{mcp_config}` in an agent's command stands for; see `host_config.mcp_argument`."""
         from multi_agent_mcp.host_config import mcp_argument

@@ -23,7 +23,7 @@ def write_team(path: Path, name: str, language: str, agents: list[Agent]) -> Non
     """Writes a team.yaml with comments. Raises `StorageError`, also when there is one by now."""
     lines = [f"  - {{{', '.join(f'{key}: {_scalar(value)}' for key, value in agent.items())}}}" for agent in agents]
     text = people_texts()("team.file", session=json.dumps(name), language=language, agents="\n".join(lines))
-    apply_change(FileChange(path, None, text.encode()))
+    apply_change(FileChange(path, None, text.encode()), path.parent)
 
 
 def host_agents(admin: str | None, workers: str | None) -> list[Agent]:

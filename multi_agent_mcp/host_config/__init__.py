@@ -7,6 +7,7 @@ files.
 from multi_agent_mcp.host_config.configuration import (
     HOSTS,
     HostConfiguration,
+    backups,
     host_configuration,
     mcp_argument,
     program_name,
@@ -19,6 +20,7 @@ __all__ = [
     "PROGRAMS",
     "SERVER_NAME",
     "HostConfiguration",
+    "backups",
     "host_configuration",
     "mcp_argument",
     "program_name",

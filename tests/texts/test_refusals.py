@@ -231,7 +231,9 @@ def refused_commands(at: Stage) -> Iterator[Said]:
         patch.setenv("PATH", "")
         yield at.command("init", "--root", "new", "--team", "new.yaml", "--name", "x", session=False)
     Path(".mcp.json").write_text("[1")
-    yield at.command("host-config", "claude", "--agent", "admin", "--write")
+    yield at.command("host-config", "claude", "--agent", "admin", "--write", "--directory", ".")
+    at.services.write_host_configuration(at.services.host_configuration("claude", "admin", Path("shared")))
+    yield at.command("host-config", "claude", "--agent", "worker-a", "--write", "--directory", "shared")
 
 
 def judged(said: Said, language: str) -> list[str]:
