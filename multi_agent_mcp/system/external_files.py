@@ -62,7 +62,7 @@ def apply_change(change: FileChange, backups: Path) -> Path | None:
 
 
 def _backed_up(path: Path, backups: Path) -> Path:
-    """A copy named by the file's whole path; an earlier backup is never overwritten."""
+    """A private copy named by the file's path; an earlier backup is never overwritten."""
     make_directory(backups)
     name = str(path).strip("/").replace("/", "~")[-NAME_CHARACTERS:]
     number = 0
@@ -73,5 +73,4 @@ def _backed_up(path: Path, backups: Path) -> Path:
         except FileExistsError:
             number += 1
         else:
-            shutil.copystat(path, backup)
             return backup
