@@ -400,7 +400,7 @@ def test_doctor_explains_every_recipients_ladder_and_what_its_pane_shows(team: T
     assert {"rung": "tmux", "reason": None} in bells["worker-a"]["rungs"]
     assert {"rung": "tmux", "reason": "shell"} in bells["worker-b"]["rungs"]
     assert bells["admin"]["rungs"][0] == {"rung": "hook", "reason": "no_hook"}
-    assert "a shell would run what is typed" in team.run("doctor").stdout
+    assert "ペインはシェルなので" in team.run("doctor").stdout
 
 
 def test_prune_deletes_only_what_is_archived_and_only_when_told(team: Team) -> None:
