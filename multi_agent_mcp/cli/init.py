@@ -80,11 +80,12 @@ class Made:
         if update.left_out:
             yield texts("init.left_out", names=", ".join(update.left_out))
         if self.new_team:
-            commands = {agent.command for agent in self.agents.values()}
+            commands = {agent.command or "" for agent in self.agents.values()}
             for program in PROGRAMS.values():
                 if program.command in commands and not program.is_installed:
                     yield texts("init.not_installed", title=program.title, install=program.install)
-            yield texts("init.next")
+            is_scripted = any("{examples}" in command for command in commands)
+            yield texts("init.next_scripted" if is_scripted else "init.next")
 
 
 @click.command()

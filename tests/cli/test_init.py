@@ -91,7 +91,7 @@ def test_without_any_host_it_says_how_to_get_one_and_writes_nothing(run: Run, of
 
 def test_scripted_agents_need_no_host(run: Run, offer: Offer, project: Path) -> None:
     offer()
-    assert run("init", "--demo", "--name", "trial").exit_code == 0
+    assert "send-task admin" in run("init", "--demo", "--name", "trial").stdout.splitlines()[-1]
     agents = read_team(project / "team.yaml").agents
     assert [agent.host for agent in agents] == [None, "plain", "plain", "plain"]
     assert agents[0].command is None
