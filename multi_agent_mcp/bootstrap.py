@@ -20,14 +20,17 @@ from multi_agent_mcp.notify.channels.chain import ChannelChain, default_chain, p
 from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.services.answer_budget import AnswerBudget
 from multi_agent_mcp.services.mail.outbox import Outbox
+from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.notices.notifications import Notifications
+from multi_agent_mcp.services.notices.writing import NoticeWriter
 from multi_agent_mcp.services.operations import HasKinds, Operations
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.services.sessions.executions import Executions
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.tasks.board import Board
 from multi_agent_mcp.services.tasks.changes import TaskChanges
+from multi_agent_mcp.services.tasks.stopping import Stopping
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.team.signatures import Signatures
 from multi_agent_mcp.store.files.locks import ORDER_CHECK
@@ -118,8 +121,18 @@ class Services:
         return Executions(self.workspace, self.texts, self.clock)
 
     @cached_property
+    def notice_writer(self) -> NoticeWriter:
+        return NoticeWriter(
+            self.workspace, self.texts, announce=lambda notice: self.doorbell.announce_notification(notice)
+        )
+
+    @cached_property
     def interrupts(self) -> Interrupts:
-        return Interrupts(self.workspace, self.texts, self.clock)
+        return Interrupts(self.workspace, self.notice_writer, self.clock)
+
+    @cached_property
+    def derived_notices(self) -> DerivedNotices:
+        return DerivedNotices(self.workspace, self.notice_writer, self.interrupts, self.clock)
 
     @cached_property
     def board(self) -> Board:
@@ -127,20 +140,41 @@ class Services:
 
     @cached_property
     def task_changes(self) -> TaskChanges:
-        return TaskChanges(self.workspace, self.agents, self.interrupts, self.operations, self.clock)
+        return TaskChanges(
+            self.workspace, self.agents, self.interrupts, self.derived_notices, self.operations, self.clock
+        )
+
+    @cached_property
+    def stopping(self) -> Stopping:
+        return Stopping(self.task_changes, self.interrupts, self.operations)
 
     @cached_property
     def task_creation(self) -> TaskCreation:
         from multi_agent_mcp.services.tasks.creation import TaskCreation
 
-        return TaskCreation(self.workspace, self.agents, self.outbox, self.owner_waits, self.operations, self.clock)
+        return TaskCreation(
+            self.workspace,
+            self.agents,
+            self.outbox,
+            self.owner_waits,
+            self.derived_notices,
+            self.operations,
+            self.clock,
+        )
 
     @cached_property
     def approvals(self) -> Approvals:
         from multi_agent_mcp.services.tasks.approvals import Approvals
 
         return Approvals(
-            self.workspace, self.agents, self.messages, self.outbox, self.operations, self.texts, self.clock
+            self.workspace,
+            self.agents,
+            self.messages,
+            self.outbox,
+            self.derived_notices,
+            self.operations,
+            self.texts,
+            self.clock,
         )
 
     @cached_property
@@ -153,6 +187,7 @@ class Services:
             self.approvals,
             self.assignments,
             self.executions,
+            self.dashboard,
             self.operations,
             self.texts,
             self.clock,
@@ -172,11 +207,11 @@ class Services:
     def reports(self) -> Reports:
         from multi_agent_mcp.services.turn.report_effects import Reports
 
-        return Reports(self.workspace, self.dashboard, self.clock)
+        return Reports(self.workspace, self.dashboard, self.derived_notices, self.clock)
 
     @cached_property
     def doorbell(self) -> Doorbell:
-        return Doorbell(self.workspace, self.notifier, self.settings, self.texts, self.clock)
+        return Doorbell(self.workspace, self.notifications, self.notifier, self.settings, self.texts, self.clock)
 
     def people_doorbells(self) -> PeopleDoorbells:
         """To be run by a process that lives for long; see `notify/people.py`."""
@@ -229,6 +264,7 @@ class Services:
             self.task_creation,
             self.approvals,
             self.task_changes,
+            self.stopping,
             self.conversations,
             self.next_action,
         )
@@ -241,7 +277,7 @@ class Services:
             self.workspace,
             self.sessions,
             self.owner_waits,
-            self.interrupts,
+            self.derived_notices,
             self.mail_search,
             self.tracking,
             self.clock,
@@ -269,7 +305,15 @@ class Services:
     def delegations(self) -> Delegations:
         from multi_agent_mcp.services.chat.delegations import Delegations
 
-        return Delegations(self.workspace, self.agents, self.sessions, self.conversations, self.texts, self.clock)
+        return Delegations(
+            self.workspace,
+            self.agents,
+            self.sessions,
+            self.conversations,
+            self.derived_notices,
+            self.texts,
+            self.clock,
+        )
 
     @cached_property
     def chat_task_operations(self) -> ChatTaskOperations:
@@ -350,6 +394,12 @@ class Services:
 
         return mcp_argument(self.workspace, agent)
 
+    def mcp_environment(self, agent: Agent) -> dict[str, str]:
+        """What `{mcp_config}` adds to the environment of an agent's command; see `host_config.mcp_environment`."""
+        from multi_agent_mcp.host_config import mcp_environment
+
+        return mcp_environment(self.workspace, agent)
+
     def doctor(self, probe: Callable[[Agent], str | None]) -> Doctor:
         """`probe` says why an agent's pane cannot be rung."""
         from multi_agent_mcp.notify.tmux.profiles import load_profiles  # only doctor needs it: servers start without
@@ -364,7 +414,7 @@ class Services:
                 self.sessions,
                 self.owner_waits,
                 self.missing_sessions,
-                self.interrupts,
+                self.derived_notices,
                 self.signatures,
                 self.operations,
                 self.people,
@@ -392,7 +442,7 @@ class Services:
 
     @cached_property
     def notifications(self) -> Notifications:
-        return Notifications(self.workspace, self.interrupts, self.clock)
+        return Notifications(self.workspace, self.derived_notices, self.notice_writer, self.clock)
 
     @cached_property
     def hooks(self) -> Hooks:

@@ -67,14 +67,16 @@ class ScriptedAgent:
                 return line.strip()
 
     async def next_mail(self) -> list[dict[str, Any]]:
-        """Waits for the doorbell, then reads everything that is unread."""
-        await self.wait_for_doorbell()
+        """Waits for the doorbell, then reads everything that is unread. It may have rung for a notification: then it is
+        waited for again."""
         messages: list[dict[str, Any]] = []
-        while True:
-            answer = await self.call("read_messages")
-            messages += answer["messages"]
-            if not answer["unread_remaining"]:
-                return messages
+        while not messages:
+            await self.wait_for_doorbell()
+            answer: dict[str, Any] = {"unread_remaining": True}
+            while answer.get("unread_remaining"):
+                answer = await self.call("read_messages")
+                messages += answer.get("messages", [])
+        return messages
 
 
 @asynccontextmanager

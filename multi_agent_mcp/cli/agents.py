@@ -17,7 +17,7 @@ from multi_agent_mcp.services.validation import require_choice
 AGENT_ID = click.argument("agent_id", metavar="ID")
 NAME = click.option("--name", help="A name for people.")
 COMMAND = click.option("--command", help="What `up` starts in the agent's window.")
-HOST = click.option("--host", help="claude, codex, or plain: a program that reads lines.")
+HOST = click.option("--host", help="claude, codex, gemini, opencode, copilot, or plain: a program that reads lines.")
 PANE = click.option("--pane", metavar="%N", help="The tmux pane its doorbell rings in.")
 SOCKET = click.option("--socket", metavar="PATH", help="The pane's tmux socket (default: this terminal's).")
 

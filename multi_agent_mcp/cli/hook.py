@@ -19,10 +19,10 @@ from multi_agent_mcp.hooks.state_file import surely_silent
 if TYPE_CHECKING:
     from multi_agent_mcp.bootstrap import Services
 
-HELP = "Answer a hook of Claude Code or Codex, read from standard input. Hosts run it; see host-config."
+HELP = "Answer a hook of a host, read from standard input. Hosts run it; see host-config."
 USAGE = """\
 Usage: multi-agent-mcp hook [--root DIR] [--session NAME] [--agent ID] [--purpose task|chat]
-                            [--host claude|codex] [--unless-env] [--wait]
+                            [--host claude|codex|gemini|opencode|copilot] [--unless-env] [--wait]
 
 {help}
 
@@ -32,11 +32,18 @@ Usage: multi-agent-mcp hook [--root DIR] [--session NAME] [--agent ID] [--purpos
 VALUES = ("root", "session", "agent", "purpose", "host")
 FLAGS = ("unless-env", "wait", "help")
 EVENTS = frozenset({"PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SessionStart"})
+GEMINI_EVENTS = {
+    "BeforeTool": "PreToolUse",
+    "AfterTool": "PostToolUse",
+    "BeforeAgent": "UserPromptSubmit",
+    "AfterAgent": "Stop",
+}
+"""What Gemini CLI calls these events."""
 WAKE = 2
 
 # Our own tools are answered by the server's middleware, and without ToolSearch a host that hides tools could not even
 # find the one that reads the interrupt.
-NEVER_DENIED = ("mcp__ipc", "ToolSearch")
+NEVER_DENIED = ("mcp__ipc", "mcp_ipc_", "ipc-", "ipc_", "ToolSearch")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -58,12 +65,32 @@ def _run(arguments: Sequence[str]) -> int:
     if options.get("wait"):
         return _wait(options)
     event = _event()
-    if not isinstance(event, dict) or _needs_nothing(event):
+    if not isinstance(event, dict) or _is_nobodys(options):
         return 0
-    answer = _answer(event, options)
+    said = event.get("hook_event_name")
+    event["hook_event_name"] = GEMINI_EVENTS.get(str(said), said)
+    answer = None if _needs_nothing(event) else _answer(event, options)
     if answer is not None:
-        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.write(json.dumps(_as_read_by(options.get("host"), answer, said)) + "\n")
     return 0
+
+
+def _is_nobodys(options: dict[str, str]) -> bool:
+    """Whether a human's own Gemini CLI runs this, in a directory whose settings are for agents."""
+    return options.get("host") == "gemini" and "agent" not in options
+
+
+def _as_read_by(host: str | None, answer: dict[str, Any], event: Any) -> dict[str, Any]:
+    """The answer in the host's dialect: Copilot CLI wants an addition at the top, Gemini CLI a refusal; and the latter
+    has its own names for events."""
+    output = answer.get("hookSpecificOutput", {})
+    if host == "copilot" and "additionalContext" in output:
+        return {"additionalContext": output["additionalContext"]}
+    if host != "gemini" or not output:
+        return answer
+    if output.get("permissionDecision") == "deny":
+        return {"decision": "deny", "reason": output["permissionDecisionReason"]}
+    return {"hookSpecificOutput": {**output, "hookEventName": event}}
 
 
 def _event() -> Any:

@@ -25,7 +25,7 @@ from multi_agent_mcp.texts import Texts
 )
 @session_command()
 def host_config(context: SessionContext, host: str, agent: str, write: bool, directory: Path | None) -> None:
-    """Print the configuration for Claude Code, Codex or Gemini CLI, or write it."""
+    """Print the configuration for Claude Code, Codex, Gemini CLI, OpenCode or Copilot CLI, or write it."""
     require_choice("host", host, HOSTS)
     agent_id = context.services.agents.get(agent).id
     where = directory.expanduser().absolute() if directory else None

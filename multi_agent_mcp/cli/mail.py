@@ -15,6 +15,7 @@ from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import MessageNotFound, StorageError
+from multi_agent_mcp.notify.wording import SYSTEM
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.texts import Texts
 
@@ -116,10 +117,10 @@ def unread(context: SessionContext, agent: str | None) -> None:
 
 
 @click.command()
-@click.argument("message_id")
+@click.argument("message_id", help="A message, broadcast or notification.")
 @session_command()
 def trace(context: SessionContext, message_id: str) -> None:
-    """Show where a message is and every step it took: stored, rung, submitted, read."""
+    """Show where a message or notification is and every step it took: stored, rung, submitted, read."""
     traces = context.services.tracking.trace(message_id)
     if not traces:
         raise MessageNotFound(message_id=message_id)
@@ -149,9 +150,11 @@ def _kind(message: dict[str, Any]) -> str:
 
 def _trace_lines(traces: list[dict[str, Any]], texts: Texts) -> Iterator[str]:
     for copy in traces:
-        yield one_line(
-            f"{display_id(copy['sender_id'])} → {display_id(copy['receiver_id'])}: {copy['state']} {copy['path']}"
-        )
+        sender = SYSTEM if copy["sender_id"] is None else display_id(copy["sender_id"])
+        yield one_line(f"{sender} → {display_id(copy['receiver_id'])}: {copy['state']} {copy['path']}")
+        if notice := copy.get("notification"):
+            told = (notice.get("action") or notice["type"], notice["message"], notice.get("reason"))
+            yield one_line(": ".join(filter(None, told)))
         stored = parse_time(copy["steps"][0]["at"])
         rows = []
         for step in copy["steps"]:

@@ -38,6 +38,7 @@ COMMANDS = {
     "send-task": "tasks:send_task",
     "unlock": "tasks:unlock",
     "interrupt": "tasks:interrupt",
+    "resume": "tasks:resume",
     "log": "tasks:log",
     "timeline": "timeline:timeline",
     "watch": "watch.command:watch",

@@ -1,4 +1,4 @@
-"""`task add|list|show|status|assign|approve`, `send-task`, `unlock`, `interrupt`, `log`."""
+"""`task add|list|show|status|assign|approve`, `send-task`, `unlock`, `interrupt`, `resume`, `log`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from multi_agent_mcp.cli.context import SessionContext, session_command
 from multi_agent_mcp.cli.output import delivery_lines, indented, table, text_of
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.execution import Execution
+from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
 from multi_agent_mcp.domain.times import format_time
@@ -170,15 +171,22 @@ def unlock(context: SessionContext, reason: str | None) -> None:
 @click.argument("agent")
 @click.option("--action", default="blocked", help=f"One of {', '.join(ACTIONS)}.")
 @click.option("--task", metavar="TASK_ID", help="Default: the task it works on.")
-@click.option("--reason", help="Why.")
+@click.option("--reason", help="Why; the agent reads it.")
 @session_command(acting=True)
 def interrupt(context: SessionContext, agent: str, action: str, task: str | None, reason: str | None) -> None:
     """Stop an agent: its next tool call of any kind is answered with the interrupt instead of the result."""
     require_choice("action", action, ACTIONS)
-    notice = context.services.task_changes.interrupt(context.me, agent, action, task, reason)
-    answer = {"notification_id": notice.id, "agent_id": agent, "action": notice.action, "task_id": notice.task_id}
-    facts = {"agent_id": agent, "action": notice.action, "task_id": notice.task_id or "-", "notice_id": notice.id}
-    context.answer(answer, [context.services.people("interrupt.sent", **facts)])
+    notice = context.services.stopping.interrupt(context.me, agent, action, task, reason)
+    _answer_sent(context, agent, notice)
+
+
+@click.command()
+@click.argument("agent")
+@session_command(acting=True)
+def resume(context: SessionContext, agent: str) -> None:
+    """Let a paused agent go on."""
+    notice = context.services.stopping.resume(context.me, agent)
+    _answer_sent(context, agent, notice)
 
 
 @click.command()
@@ -200,6 +208,12 @@ def log(context: SessionContext, execution_id: str | None, agent: str | None, ta
         return
     found = executions.all(agent)
     context.answer({"executions": [_record(executions, item) for item in found]}, _execution_lines(found))
+
+
+def _answer_sent(context: SessionContext, agent_id: str, notice: Notification) -> None:
+    answer = {"notification_id": notice.id, "agent_id": agent_id, "action": notice.action, "task_id": notice.task_id}
+    facts = {"agent_id": agent_id, "action": notice.action, "task_id": notice.task_id or "-", "notice_id": notice.id}
+    context.answer(answer, [context.services.people("interrupt.sent", **facts)])
 
 
 def _record(executions: Executions, execution: Execution) -> dict[str, Any]:

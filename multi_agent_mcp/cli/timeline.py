@@ -86,7 +86,8 @@ def _message(arrow: Arrow) -> Row:
 
 def _interrupt(mark: Mark) -> Row:
     who = f"{mark.by or '?'} → {mark.agent_id}"
-    return mark.at, (who, f"interrupt {mark.action}", mark.message, "", "", since(mark.at, mark.read_at))
+    steps = (since(mark.at, at) for at in (mark.rung_at, mark.submitted_at, mark.read_at))
+    return mark.at, (who, f"interrupt {mark.action}", mark.words, *steps)
 
 
 def _task(bar: Bar) -> Iterator[Row]:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
+from multi_agent_mcp.domain.agent import PURPOSES
 from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import parse_time
 
 DeliveryState = Literal["stored", "rung", "submitted", "read"]
@@ -52,7 +54,7 @@ class Ring:
     """One doorbell that reached its recipient: when, about which items, and its number in a row."""
 
     at: datetime
-    message_ids: frozenset[str]
+    item_ids: frozenset[str]
     attempt: int = 1
 
     @classmethod
@@ -62,7 +64,7 @@ class Ring:
         at, attempt = parse_time(entry.get("at")), entry.get("attempt", 1)
         if at is None or not isinstance(attempt, int):
             return None
-        return cls(at, frozenset(message_ids_of(entry)), max(attempt, 1))
+        return cls(at, frozenset(item_ids_of(entry)), max(attempt, 1))
 
     def rests_for(self, now: datetime, pauses: Pauses) -> timedelta:
         """How long the next one waits while this one is outstanding. Zero when the pause is over, or when the clock
@@ -75,10 +77,10 @@ class Ring:
         return max(pause - max(now - self.at, timedelta(0)), timedelta(0))
 
 
-def message_ids_of(entry: Mapping[str, Any]) -> list[str]:
-    """The messages that an entry of the delivery log is about."""
-    messages = entry.get("messages")
-    return [str(message_id) for message_id in messages] if isinstance(messages, list) else []
+def item_ids_of(entry: Mapping[str, Any]) -> list[str]:
+    """The messages and notifications that an entry of the delivery log is about."""
+    items = entry.get("messages")
+    return [str(item_id) for item_id in items] if isinstance(items, list) else []
 
 
 class UnreadItem(Protocol):
@@ -88,8 +90,9 @@ class UnreadItem(Protocol):
     def id(self) -> str: ...
 
     @property
-    def purpose(self) -> str:
-        """Which session of the recipient it is for: `task` or `chat`."""
+    def purposes(self) -> Sequence[str]:
+        """Which sessions of the recipient can read it, the one that hears of it first: it is rung about in the first
+        that lives."""
         ...
 
 
@@ -109,9 +112,28 @@ class UnreadMessage:
         return cls(message.id, message.sender_id, message.message_type)
 
     @property
-    def purpose(self) -> str:
-        """What is said in a conversation is for the chat session."""
-        return "chat" if self.message_type == "conversation" else "task"
+    def purposes(self) -> Sequence[str]:
+        """Any session reads mail; what is said in a conversation is for the chat session."""
+        return ("chat", "task") if self.message_type == "conversation" else ("task", "chat")
+
+
+@dataclass(frozen=True)
+class UnreadNotification:
+    """A notification that its target has not read yet. `sender_id` is None for the system's own doing."""
+
+    id: str
+    sender_id: str | None
+    type: str
+    action: str | None
+    purposes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, notice: Notification) -> UnreadNotification:
+        purposes = tuple(filter(notice.meant_for, PURPOSES))
+        return cls(notice.id, notice.sender_id, notice.type, notice.action, purposes)
+
+
+DoorbellItem = UnreadMessage | UnreadNotification
 
 
 @dataclass(frozen=True)
@@ -130,7 +152,7 @@ def due(unread: Sequence[Item], rings: Iterable[Ring | None], now: datetime, pau
     last = latest(rings, now)
     if not unread:
         return Due()
-    if last is None or not any(item.id in last.message_ids for item in unread):
+    if last is None or not any(item.id in last.item_ids for item in unread):
         return Due(tuple(unread))
     remaining = last.rests_for(now, pauses)
     return Due(after=remaining) if remaining else Due(tuple(unread), last.attempt + 1)

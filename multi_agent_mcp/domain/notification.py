@@ -8,6 +8,15 @@ from typing import ClassVar
 
 from multi_agent_mcp.domain.entity import EPOCH, Readable
 
+TYPES = ("interrupt", "status_change", "chat_session_notification", "message")
+ACTIONS = (
+    *("blocked", "cancel", "pause", "resume"),
+    *("task_assigned", "task_blocked", "agent_stuck", "loop_suspected"),
+    *("delegation", "check_chat"),
+)
+BETWEEN_SESSIONS = frozenset({"delegation", "check_chat"})
+"""What one session of an agent tells the agent's other one."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Notification(Readable):
@@ -38,3 +47,9 @@ class Notification(Readable):
     @property
     def interrupts(self) -> bool:
         return self.type == "interrupt"
+
+    @property
+    def rings(self) -> bool:
+        """Nobody is rung for what they did themselves, unless it is for their other session (docs/protocol.md, When to
+        ring)."""
+        return self.sender_id != self.target_agent_id or self.action in BETWEEN_SESSIONS

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Literal, get_args
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.entity import EPOCH, ITEM, Identified
-from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Unauthorized
 
 TaskStatus = Literal["backlog", "todo", "in_progress", "blocked", "done", "cancelled"]
@@ -27,6 +26,8 @@ TASK_PRIORITIES: tuple[str, ...] = get_args(TaskPriority)
 FINAL = frozenset({"done", "cancelled"})
 REFUSED = "refused"
 """The key of a history entry that says why a report was not followed."""
+BROUGHT_BY = "brought_by"
+"""The key of a history entry that names the message which handed the task over."""
 INTERRUPT_ACTIONS: Mapping[str, str] = {"blocked": "blocked", "cancelled": "cancel"}
 
 TRANSITIONS: Mapping[str, tuple[str, ...]] = {
@@ -56,6 +57,12 @@ def old_value(entry: Mapping[str, Any], key: str) -> Any:
     """The old value in `[old, new]` of a line of the history; None where it says no such thing."""
     change = entry.get(key)
     return change[0] if isinstance(change, (list, tuple)) and len(change) == 2 else None
+
+
+def new_value(entry: Mapping[str, Any], key: str) -> Any:
+    """The new one."""
+    change = entry.get(key)
+    return change[1] if isinstance(change, (list, tuple)) and len(change) == 2 else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +116,11 @@ class Task(Identified):
     @property
     def final(self) -> bool:
         return self.status in FINAL
+
+    def brought_by(self, message_id: str) -> Task:
+        """A new task that this message hands to its assignee, who needs no notification beside it."""
+        first, *rest = self.history
+        return replace(self, history=({**first, BROUGHT_BY: message_id}, *rest))
 
     def has_applied(self, message_id: str) -> bool:
         """Whether the report in that message already went into this task: applying is idempotent."""
@@ -179,7 +191,7 @@ class Task(Identified):
 
     def interrupted(self, status: str, change: Change, interrupt_id: str) -> Task:
         """Set to `blocked` or `cancelled` by somebody else: status and the id of the interrupt are written at once,
-        so they cannot come apart (`interrupt` makes the notification from the task alone)."""
+        so they cannot come apart (`interrupt_of` makes the notification from the task alone)."""
         return replace(self.move_to(status, change), interrupt_id=interrupt_id)
 
     def require_startable(self, dependencies: Mapping[str, Task | None]) -> None:
@@ -200,8 +212,8 @@ class Task(Identified):
         return replace(self, **fields).recorded(change, edited=sorted(fields)) if fields else self
 
     def assigned(self, assignee_id: str | None, change: Change) -> Task:
-        """Handed to another agent, or to none. Work that had begun waits again, in `todo`; an interrupt was meant
-        for the agent that had it."""
+        """Handed to another agent, or to none. Work that had begun waits again, in `todo`; an interrupt was meant for
+        the agent that had it."""
         self.require_open()
         task = self.move_to("todo", change) if self.status == "in_progress" else self
         return replace(task, assignee_id=assignee_id, interrupt_id=None).recorded(
@@ -217,27 +229,28 @@ class Task(Identified):
         task = task.recorded(change, approval_status=["pending", status])
         return task.move_to("todo", change) if approve and task.status == "backlog" and task.assignee_id else task
 
+    def latest(self, *keys: str) -> tuple[int, Mapping[str, Any]] | None:
+        """The last line of the history that says where the task now stands in one of these respects (`status`,
+        `assignee_id`, `approval_status`), and its place."""
+        now = {"status": self.status, "assignee_id": self.assignee_id, "approval_status": "approved"}
+        for index in reversed(range(len(self.history))):
+            entry = self.history[index]
+            if any(key in entry and new_value(entry, key) == now[key] for key in keys):
+                return index, entry
+        return None
+
+    @property
+    def waits_for_assignee(self) -> bool:
+        """Whether it is the assignee's turn to begin: it is in `todo`, or was assigned while it lay in the backlog.
+        What was put back there lies until somebody takes it out."""
+        _, entry = self.latest("status", "assignee_id") or (-1, {})
+        return self.status == "todo" or (self.status == "backlog" and "assignee_id" in entry)
+
     @property
     def reopened(self) -> int:
         """How often the task was taken up again after it had been blocked, or a report of its end was not followed;
         each time its end is news again."""
         return sum(old_value(entry, "status") == "blocked" or REFUSED in entry for entry in self.history)
-
-    def interrupt(self, message: str, instruction: str) -> Notification | None:
-        """The notification that belongs to the task's present interrupt; the same every time it is made."""
-        if self.interrupt_id is None or self.assignee_id is None or self.status not in INTERRUPT_ACTIONS:
-            return None
-        return Notification(
-            id=self.interrupt_id,
-            target_agent_id=self.assignee_id,
-            target_purpose="task",
-            type="interrupt",
-            action=INTERRUPT_ACTIONS[self.status],
-            task_id=self.id,
-            message=message,
-            created_at=self.status_changed_at or self.updated_at,
-            instruction=instruction,
-        )
 
 
 def require_no_cycle(dependencies: Mapping[str, Sequence[str]]) -> None:

@@ -70,7 +70,7 @@ class Bar:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """An interrupt: who caused it (None: unknown), when, and when its agent read it."""
+    """An interrupt: who caused it (None: unknown), why, when, and when its agent read it."""
 
     notification_id: str
     agent_id: str
@@ -79,7 +79,15 @@ class Mark:
     at: datetime
     by: str | None = None
     task_id: str | None = None
+    rung_at: datetime | None = None
+    submitted_at: datetime | None = None
     read_at: datetime | None = None
+    reason: str | None = None
+
+    @property
+    def words(self) -> str:
+        """Its message and, if one was given, the reason."""
+        return self.message if self.reason is None else f"{self.message}: {self.reason}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,15 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.delivery import Delivery, Due, UnreadMessage
+from multi_agent_mcp.domain.delivery import Delivery, DoorbellItem, Due, UnreadMessage, UnreadNotification
 from multi_agent_mcp.domain.message import reading_order
+from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.hooks import state_file
 from multi_agent_mcp.hooks.state import HookState, Unread, ids
 from multi_agent_mcp.notify.channel import HOOK, Notifier
 from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.wording import doorbell_line
-from multi_agent_mcp.services.notices.notifications import Notifications
+from multi_agent_mcp.services.notices.notifications import Notifications, as_answer
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
@@ -32,7 +33,7 @@ from multi_agent_mcp.texts import Texts
 logger = logging.getLogger(__name__)
 
 LINES_MAX = 5
-"""So many messages are announced one by one, more by their number."""
+"""So many messages or notifications are announced one by one, more by their number."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,10 @@ class Hooks:
         self._note_host(agent, event)
         return answer
 
-    def wake(self, agent_id: str, purpose: str) -> tuple[str | None, Due[UnreadMessage]]:
+    def wake(self, agent_id: str, purpose: str) -> tuple[str | None, Due[DoorbellItem]]:
         """The line that wakes an idle agent, if one is due, recorded as rung; and what is to be done next."""
-        if not self.workspace.mailbox(agent_id).unread():
+        self.notifications.repair(agent_id)
+        if not self.workspace.unread_count(agent_id):
             return None, Due()
         with self.workspace.locks.held(_lock(agent_id)):
             state = self._state(agent_id, purpose)
@@ -99,19 +101,19 @@ class Hooks:
         fresh = unread.without(state.announced)
         if event == "PreToolUse" and unread.interrupts:
             state.announced |= ids(unread.interrupts)
+            if fresh.interrupts:
+                state.rung(self.clock(), state.announced)
             reason = self._interrupt_words("hook.denied", unread.interrupts)
             return _for_event(event, permissionDecision="deny", permissionDecisionReason=reason)
         if event in ("PostToolUse", "UserPromptSubmit") and fresh.all_ids:
             state.announced |= fresh.all_ids
-            if fresh.mail:
-                state.rung(self.clock(), ids(unread.mail))
+            state.rung(self.clock(), state.announced)
             return _for_event(event, additionalContext=self._words(fresh))
         if event == "Stop" and (pressing := unread.pressing - state.stopped):
             state.stopped |= pressing
             state.announced |= pressing
+            state.rung(self.clock(), state.announced)
             announced = unread.without(unread.all_ids - pressing)
-            if announced.mail:
-                state.rung(self.clock(), ids(announced.mail))
             return {"decision": "block", "reason": self._words(announced, "hook.not_yet")}
         return None
 
@@ -120,23 +122,27 @@ class Hooks:
         if interrupts := unread.interrupts:
             parts.append(self._interrupt_words(None, interrupts))
         elif unread.notices:
-            parts.append(self.texts("notification.some"))
-        if mail := list(map(UnreadMessage.of, unread.mail)):
-            groups = [[message] for message in mail] if len(mail) <= LINES_MAX else [mail]
-            lines = [doorbell_line(self.texts, messages) for messages in groups]
-            parts.append("\n".join([*lines, self.texts("hook.mail")]))
+            parts.append(self._lines(list(map(UnreadNotification.of, unread.notices)), "notification.some"))
+        if unread.mail:
+            parts.append(self._lines(list(map(UnreadMessage.of, unread.mail)), "hook.mail"))
         return "\n\n".join(parts)
 
-    def _interrupt_words(self, opening: str | None, interrupts: Sequence[Mapping[str, Any]]) -> str:
+    def _lines(self, items: Sequence[DoorbellItem], advice: str) -> str:
+        groups = [[item] for item in items] if len(items) <= LINES_MAX else [items]
+        return "\n".join([*(doorbell_line(self.texts, group) for group in groups), self.texts(advice)])
+
+    def _interrupt_words(self, opening: str | None, interrupts: Sequence[Notification]) -> str:
         parts = [self.texts(opening)] if opening else []
-        parts += [f"{notice['message']}\n{notice['instruction']}".strip() for notice in interrupts[:LINES_MAX]]
+        shown = map(as_answer, interrupts[:LINES_MAX])
+        parts += [f"{notice['message']}\n{notice['instruction']}".strip() for notice in shown]
         return "\n\n".join([*parts, self.texts("notification.interrupt")])
 
     def _unread(self, agent_id: str, purpose: str) -> Unread:
-        """The unread mail and notifications, without what the agent's other living session announces."""
-        notices: Sequence[Mapping[str, Any]] = ()
-        if self.notifications.refresh(agent_id, purpose).some:
-            notices = self.notifications.read(agent_id, purpose, mark_as_read=False)
+        """The unread mail and notifications, without what the agent's other living session announces. An agent is not
+        told of its own doings, but stopped by every interrupt."""
+        self.notifications.repair(agent_id)
+        waiting = [notice for notice in self.notifications.waiting(agent_id) if notice.meant_for(purpose)]
+        notices = [notice for notice in reversed(waiting) if notice.rings or notice.interrupts]
         mail = [message for _, message in self.workspace.mailbox(agent_id).unread()]
         meant = ids(self.doorbell.meant_for(agent_id, purpose, list(map(UnreadMessage.of, mail))))
         return Unread(notices, sorted((message for message in mail if message.id in meant), key=reading_order))

@@ -9,19 +9,20 @@ from typing import Any
 
 from multi_agent_mcp.domain.delivery import Ring, UnreadItem
 from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time
 
 
 @dataclass(frozen=True)
 class Unread:
-    """What an agent has not read yet: notifications as `get_notifications` shows them, mail in reading order."""
+    """What an agent has not read yet: notifications, newest first, and mail in reading order."""
 
-    notices: Sequence[Mapping[str, Any]]
+    notices: Sequence[Notification]
     mail: Sequence[Message]
 
     @property
-    def interrupts(self) -> list[Mapping[str, Any]]:
-        return [notice for notice in self.notices if notice["type"] == "interrupt"]
+    def interrupts(self) -> list[Notification]:
+        return [notice for notice in self.notices if notice.interrupts]
 
     @property
     def pressing(self) -> set[str]:
@@ -34,15 +35,16 @@ class Unread:
 
     def without(self, item_ids: set[str]) -> Unread:
         return Unread(
-            [notice for notice in self.notices if notice["id"] not in item_ids],
+            [notice for notice in self.notices if notice.id not in item_ids],
             [message for message in self.mail if message.id not in item_ids],
         )
 
 
 @dataclass
 class HookState:
-    """`announced` by any event, `stopped` what an end of the turn was prevented over, `ring` the last announcement of
-    mail that reached the model, `host_session` the host's own id of its session. In the file `announced` is `told`."""
+    """`announced` by any event, `stopped` what an end of the turn was prevented over, `ring` the last
+    announcement that reached the model, `host_session` the host's own id of its session. In the file `announced` is
+    `told`."""
 
     announced: set[str]
     stopped: set[str]
@@ -63,8 +65,8 @@ class HookState:
         self.announced &= unread
         self.stopped &= unread
 
-    def rung(self, at: datetime, message_ids: Iterable[str], attempt: int = 1) -> None:
-        self.ring = Ring(at, frozenset(message_ids), attempt)
+    def rung(self, at: datetime, item_ids: Iterable[str], attempt: int = 1) -> None:
+        self.ring = Ring(at, frozenset(item_ids), attempt)
 
     def speaks(self, unread: Unread) -> list[str]:
         """The events that have something to say even if nothing is added."""
@@ -76,7 +78,7 @@ class HookState:
         """As it is written."""
         ring = self.ring and {
             "at": format_time(self.ring.at),
-            "messages": sorted(self.ring.message_ids),
+            "messages": sorted(self.ring.item_ids),
             "attempt": self.ring.attempt,
         }
         return {
@@ -87,6 +89,5 @@ class HookState:
         }
 
 
-def ids(items: Iterable[Mapping[str, Any]] | Iterable[Message] | Iterable[UnreadItem]) -> set[str]:
-    """The ids of notifications as they are shown, or of mail."""
-    return {str(item["id"] if isinstance(item, Mapping) else item.id) for item in items}
+def ids(items: Iterable[Message] | Iterable[Notification] | Iterable[UnreadItem]) -> set[str]:
+    return {item.id for item in items}

@@ -46,7 +46,8 @@ class Host:
 
 
 class Waiter:
-    """Waits for mail of one agent in a session of this purpose. `beginning`: the host's session has just begun."""
+    """Waits for mail and notifications of one agent in a session of this purpose. `beginning`: the host's session
+    has just begun."""
 
     def __init__(self, hooks: Hooks, agent_id: str, purpose: str, host: Host, *, beginning: bool = False) -> None:
         self.hooks = hooks
@@ -68,8 +69,8 @@ class Waiter:
 
     def _wait(self) -> str | None:
         changes = Changes()
-        mailbox = self.workspace.mailbox(self.agent_id)
-        with Watch([mailbox.path], lambda _: changes.notify()):
+        inboxes = (self.workspace.mailbox(self.agent_id), self.workspace.notices(self.agent_id))
+        with Watch([inbox.path for inbox in inboxes], lambda _: changes.notify()):
             self.armed.write(os.getpid(), durable=False)
             try:
                 while self.host.lives():

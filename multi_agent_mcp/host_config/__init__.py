@@ -10,6 +10,7 @@ from multi_agent_mcp.host_config.configuration import (
     backups,
     host_configuration,
     mcp_argument,
+    mcp_environment,
     program_name,
 )
 from multi_agent_mcp.host_config.entries import SERVER_NAME
@@ -23,5 +24,6 @@ __all__ = [
     "backups",
     "host_configuration",
     "mcp_argument",
+    "mcp_environment",
     "program_name",
 ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.host_config.entries import (
+    COPILOT_PLUGIN,
     SERVER_NAME,
     claude_servers,
     claude_settings,
@@ -18,16 +19,34 @@ from multi_agent_mcp.host_config.entries import (
     codex_hooks,
     codex_options,
     codex_server,
+    copilot_hooks,
+    copilot_servers,
+    gemini_settings,
     identity,
-    mcp_servers,
+    opencode_hooks,
+    opencode_settings,
 )
-from multi_agent_mcp.host_config.merging import Identity, Merge, Unmergeable, agents_in, json_merge, toml_merge
+from multi_agent_mcp.host_config.merging import (
+    Identity,
+    Merge,
+    Unmergeable,
+    agents_in,
+    json_merge,
+    toml_merge,
+    whole_json,
+    whole_text,
+)
 from multi_agent_mcp.system.external_files import FileChange, apply_change, read_external
 
 if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace
 
-HOSTS = ("claude", "codex", "gemini")
+HOSTS = ("claude", "codex", "gemini", "opencode", "copilot")
+MCP_CONFIG = "{mcp_config}"
+"""Where an agent's command takes its host's configuration."""
+OPENCODE_CONFIG = "OPENCODE_CONFIG"
+"""The variable that names a file of settings to OpenCode."""
+GEMINI_SETTINGS = Path(".gemini/settings.json")
 
 
 @dataclass(frozen=True)
@@ -97,31 +116,53 @@ class HostConfiguration:
 def host_configuration(
     host: str, workspace: Workspace, agent_id: str, directory: Path | None = None
 ) -> HostConfiguration:
-    """The configuration of `claude`, `codex` or `gemini` for one agent: in the files of a directory, or where the
-    agent has it for itself (its own files for Claude Code, command-line options for Codex)."""
-    if host == "codex":
-        return _codex(workspace, agent_id, directory)
-    if host == "gemini":
-        servers = mcp_servers(workspace, agent_id)
-        servers["mcpServers"][SERVER_NAME]["trust"] = True  # its tools run without asking
-        file = (directory or Path()) / ".gemini" / "settings.json"
-        return HostConfiguration(host, (HostFile(file, json_merge(servers)),), "gemini")
-    return _own_claude(workspace, agent_id) if directory is None else _claude(workspace, agent_id, directory)
+    """The configuration of one of `HOSTS` for one agent: in the files of a directory, or where the agent has it for
+    itself (its own files, command-line options for Codex)."""
+    if host == "claude":
+        return _own_claude(workspace, agent_id) if directory is None else _claude(workspace, agent_id, directory)
+    makers = {"codex": _codex, "gemini": _gemini, "opencode": _opencode, "copilot": _copilot}
+    return makers[host](workspace, agent_id, directory)
 
 
 def mcp_argument(workspace: Workspace, agent: Agent) -> str:
-    """The shell words for `{mcp_config}` in an agent's command: the file, written now; for Claude Code also
-    its settings with the hooks, for Codex its options, hooks included."""
-    command = agent.command or ""
-    host = agent.host if agent.host in HOSTS else program_name(command)
+    """The shell words for `{mcp_config}` in an agent's command, with the files they name written now."""
+    host = _host_of(agent)
     if host == "codex":
         return f"{codex_options(workspace, agent.id)} {codex_hook_options()}"
+    if host == "gemini":
+        return _gemini_words(workspace, agent.id)
+    if host == "opencode":
+        _opencode(workspace, agent.id, None).write(backups(workspace))
+        return ""  # its file is in `mcp_environment`
+    if host == "copilot":
+        _copilot(workspace, agent.id, None).write(backups(workspace))
+        return _copilot_options(workspace, agent.id)
+    return _claude_words(workspace, agent, settings=host == "claude" and "--settings" not in (agent.command or ""))
+
+
+def _gemini_words(workspace: Workspace, agent_id: str) -> str:
+    """None: Gemini CLI has no other file than its directory's, which belongs to more than this agent."""
+    if _gemini(workspace, agent_id, None).files[0].change().changes:
+        raise InvalidArguments("gemini_not_configured", agent_id=agent_id, file=GEMINI_SETTINGS)
+    return ""
+
+
+def _claude_words(workspace: Workspace, agent: Agent, *, settings: bool) -> str:
+    """The file of the server, which any other program is given, too; for Claude Code also its settings, with hooks."""
     _own_claude(workspace, agent.id).write(backups(workspace))
-    config, settings = _own_files(workspace, agent.id)
-    argument = shlex.quote(str(config))
-    if host == "claude" and "--settings" not in command:
-        argument += f" --settings {shlex.quote(str(settings))}"
-    return argument
+    config, hooks = (shlex.quote(str(path)) for path in _own_files(workspace, agent.id))
+    return f"{config} --settings {hooks}" if settings else config
+
+
+def mcp_environment(workspace: Workspace, agent: Agent) -> dict[str, str]:
+    """The environment by which `{mcp_config}` reaches a host that has no option for it."""
+    if _host_of(agent) != "opencode" or MCP_CONFIG not in (agent.command or ""):
+        return {}
+    return {OPENCODE_CONFIG: str(_own(workspace, agent.id, "opencode.json"))}
+
+
+def _host_of(agent: Agent) -> str:
+    return agent.host if agent.host in HOSTS else program_name(agent.command or "")
 
 
 def backups(workspace: Workspace) -> Path:
@@ -139,8 +180,7 @@ def program_name(command: str) -> str:
 
 
 def _own_files(workspace: Workspace, agent_id: str) -> tuple[Path, Path]:
-    hosts = workspace.path / "hosts"
-    return hosts / f"{agent_id}.mcp.json", hosts / f"{agent_id}.settings.json"
+    return _own(workspace, agent_id, "mcp.json"), _own(workspace, agent_id, "settings.json")
 
 
 def _own_claude(workspace: Workspace, agent_id: str) -> HostConfiguration:
@@ -165,11 +205,50 @@ def _claude(workspace: Workspace, agent_id: str, directory: Path) -> HostConfigu
     return HostConfiguration("claude", files, f"cd {shlex.quote(str(directory))} && claude")
 
 
+def _own(workspace: Workspace, agent_id: str, name: str) -> Path:
+    """A file, or a directory, of this agent alone."""
+    return workspace.path / "hosts" / f"{agent_id}.{name}"
+
+
+def _opencode(workspace: Workspace, agent_id: str, directory: Path | None) -> HostConfiguration:
+    """Hooks are in a plugin of the agent's own. A directory's would run for everybody who works there."""
+    if directory is not None:
+        servers = json_merge(opencode_settings(workspace, agent_id, None))
+        start = f"cd {shlex.quote(str(directory))} && opencode"
+        return HostConfiguration("opencode", (HostFile(directory / "opencode.json", servers),), start)
+    file, plugin = (_own(workspace, agent_id, name) for name in ("opencode.json", "opencode.js"))
+    files = (
+        HostFile(file, json_merge(opencode_settings(workspace, agent_id, plugin))),
+        HostFile(plugin, whole_text(opencode_hooks(workspace, agent_id))),
+    )
+    return HostConfiguration("opencode", files, f"{OPENCODE_CONFIG}={shlex.quote(str(file))} opencode")
+
+
+def _copilot(workspace: Workspace, agent_id: str, directory: Path | None) -> HostConfiguration:
+    """Hooks are in a plugin of the agent's own. A directory's would run on GitHub, too, once they are committed."""
+    servers = json_merge(copilot_servers(workspace, agent_id))
+    if directory is not None:
+        start = f"cd {shlex.quote(str(directory))} && copilot --allow-tool={SERVER_NAME}"
+        return HostConfiguration("copilot", (HostFile(directory / ".github" / "mcp.json", servers),), start)
+    plugin = _own(workspace, agent_id, "copilot")
+    files = (
+        HostFile(_own(workspace, agent_id, "copilot.json"), servers),
+        HostFile(plugin / "plugin.json", whole_json(COPILOT_PLUGIN)),
+        HostFile(plugin / "hooks.json", whole_json(copilot_hooks(workspace, agent_id))),
+    )
+    return HostConfiguration("copilot", files, f"copilot {_copilot_options(workspace, agent_id)}")
+
+
+def _copilot_options(workspace: Workspace, agent_id: str) -> str:
+    file, plugin = (_own(workspace, agent_id, name) for name in ("copilot.json", "copilot"))
+    options = ["--additional-mcp-config", f"@{file}", "--plugin-dir", str(plugin), f"--allow-tool={SERVER_NAME}"]
+    return shlex.join(options)
+
+
 def _codex(workspace: Workspace, agent_id: str, directory: Path | None) -> HostConfiguration:
     """For one agent it is all options. Hooks take the agent from the environment; Codex asks once whether they are to
     be trusted (`/hooks`)."""
-    who = " ".join(f"{name}={shlex.quote(value)}" for name, value in identity(workspace, agent_id).items())
-    start = f"{who} codex {codex_options(workspace, agent_id)}"
+    start = f"{_who(workspace, agent_id)} codex {codex_options(workspace, agent_id)}"
     if directory is None:
         return HostConfiguration("codex", (), f"{start} {codex_hook_options()}")
     base = directory / ".codex"
@@ -178,3 +257,14 @@ def _codex(workspace: Workspace, agent_id: str, directory: Path | None) -> HostC
         HostFile(base / "hooks.json", json_merge(codex_hooks(workspace, agent_id))),
     )
     return HostConfiguration("codex", files, start)
+
+
+def _gemini(workspace: Workspace, agent_id: str, directory: Path | None) -> HostConfiguration:
+    file = (directory or Path()) / GEMINI_SETTINGS
+    files = (HostFile(file, json_merge(gemini_settings())),)
+    return HostConfiguration("gemini", files, f"{_who(workspace, agent_id)} gemini")
+
+
+def _who(workspace: Workspace, agent_id: str) -> str:
+    """The environment that says who the agent is, for a shell."""
+    return " ".join(f"{name}={shlex.quote(value)}" for name, value in identity(workspace, agent_id).items())

@@ -8,17 +8,31 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from multi_agent_mcp.host_config.opencode_plugin import opencode_plugin
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from multi_agent_mcp.store.workspace import Workspace
 
 SERVER_NAME = "ipc"
+SERVE = (sys.executable, "-m", "multi_agent_mcp", "serve")
+HOOK = (sys.executable, "-m", "multi_agent_mcp", "hook", "--host")
 STARTUP_SECONDS = 20
+CALL_SECONDS = 660  # longer than get_next_action may wait
 HOOK_SECONDS = 10
 WAITER_SECONDS = 604_800  # a week: hosts end hooks after ten minutes by default, and an idle agent waits longer
 
 AGENT = "MULTI_AGENT_MCP_AGENT"
 IDENTITY = ("MULTI_AGENT_MCP_ROOT", "MULTI_AGENT_MCP_SESSION", AGENT)
 EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop")
+GEMINI_EVENTS = ("BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent")
+COPILOT_PLUGIN = {
+    "name": "multi-agent-mcp",
+    "version": "1.0.0",
+    "description": "Tells the agent of its mail and its interrupts.",
+    "hooks": "hooks.json",
+}
 WAITING_EVENTS = ("SessionStart", "Stop")
 """A waiter is armed when a session begins and again when a turn ends, because one that has woken the agent is gone."""
 
@@ -30,13 +44,13 @@ def identity(workspace: Workspace, agent_id: str) -> dict[str, str]:
 
 def server_command(workspace: Workspace, agent_id: str) -> list[str]:
     """The command line of an agent's server, by the interpreter that runs this."""
-    return [sys.executable, "-m", "multi_agent_mcp", "serve", *_options(workspace, agent_id)]
+    return [*SERVE, *_options(workspace, agent_id)]
 
 
 def hook_command(workspace: Workspace, agent_id: str, host: str, *flags: str) -> str:
     """The shell command of an agent's hooks."""
     where = _options(workspace, agent_id)
-    return shlex.join([sys.executable, "-m", "multi_agent_mcp", "hook", "--host", host, *where, *flags])
+    return shlex.join([*HOOK, host, *where, *flags])
 
 
 def is_our_hook(hook: object) -> bool:
@@ -66,6 +80,48 @@ def claude_settings(workspace: Workspace, agent_id: str, *, shared: bool) -> dic
         "hooks": _claude_hooks(workspace, agent_id, ("--unless-env",) if shared else ()),
     }
     return {"enabledMcpjsonServers": [SERVER_NAME], **settings} if shared else settings
+
+
+def gemini_settings() -> dict[str, Any]:
+    """Gemini CLI's settings, the same for each agent that works there: it has no file for one of them, so its
+    environment says which one it is. `trust` lets our tools run without asking."""
+    command, *args = SERVE
+    env = {name: f"${name}" for name in ("MULTI_AGENT_MCP_ROOT", "MULTI_AGENT_MCP_SESSION", "MULTI_AGENT_MCP_AGENT")}
+    entry = {"command": command, "args": args, "env": env, "trust": True, "timeout": CALL_SECONDS * 1000}
+    hook = {"type": "command", "command": shlex.join([*HOOK, "gemini"]), "timeout": HOOK_SECONDS * 1000}
+    return {"mcpServers": {SERVER_NAME: entry}, "hooks": {event: [_group(hook)] for event in GEMINI_EVENTS}}
+
+
+def opencode_settings(workspace: Workspace, agent_id: str, plugin: Path | None) -> dict[str, Any]:
+    """OpenCode's settings. One `timeout` is for everything that is asked of the server."""
+    entry = {
+        "type": "local",
+        "command": server_command(workspace, agent_id),
+        "environment": identity(workspace, agent_id),
+        "enabled": True,
+        "timeout": CALL_SECONDS * 1000,
+    }
+    plugins = {} if plugin is None else {"plugin": [plugin.as_uri()]}
+    return {"mcp": {SERVER_NAME: entry}, **plugins}
+
+
+def opencode_hooks(workspace: Workspace, agent_id: str) -> str:
+    """The plugin."""
+    return opencode_plugin([*HOOK, "opencode", *_options(workspace, agent_id)], HOOK_SECONDS)
+
+
+def copilot_servers(workspace: Workspace, agent_id: str) -> dict[str, Any]:
+    """As Copilot CLI reads it."""
+    servers = mcp_servers(workspace, agent_id)
+    servers["mcpServers"][SERVER_NAME] |= {"type": "local", "tools": ["*"], "timeout": CALL_SECONDS * 1000}
+    return servers
+
+
+def copilot_hooks(workspace: Workspace, agent_id: str) -> dict[str, Any]:
+    """The hooks of a Copilot CLI plugin. By these names of the events it says what Claude Code says."""
+    command = hook_command(workspace, agent_id, "copilot")
+    hook = {"type": "command", "bash": command, "timeoutSec": HOOK_SECONDS}
+    return {"version": 1, "hooks": {event: [hook] for event in EVENTS}}
 
 
 def codex_hooks(workspace: Workspace, agent_id: str) -> dict[str, Any]:

@@ -48,6 +48,16 @@ def json_merge(wanted: Mapping[str, Any]) -> Merge:
     return merge
 
 
+def whole_json(wanted: Mapping[str, Any]) -> Merge:
+    """A file that holds nothing of anybody else's."""
+    return lambda before: as_json(wanted).encode()  # noqa: ARG005 - whatever stood there
+
+
+def whole_text(wanted: str) -> Merge:
+    """The same for another text."""
+    return lambda before: wanted.encode()  # noqa: ARG005 - whatever stood there
+
+
 def toml_merge(wanted: Mapping[str, Any]) -> Merge:
     """Replaces, or appends, the one table between our markers; the rest of the file keeps its meaning."""
 
@@ -99,7 +109,8 @@ def as_json(value: Any) -> str:
 
 
 def _merged(old: Any, wanted: Any, where: str) -> Any:
-    """`wanted` laid over `old`: objects key by key, lists by what they lack; our hooks replace our earlier ones."""
+    """`wanted` laid over `old`: objects key by key, lists by what they lack (a command line is no such list); our hooks
+    replace our earlier ones."""
     if isinstance(wanted, Mapping):
         if not isinstance(old, dict):
             raise Unmergeable("no_object", name=where)
@@ -108,7 +119,7 @@ def _merged(old: Any, wanted: Any, where: str) -> Any:
             **old,
             **{key: merge(old[key], value, key) if key in old else value for key, value in wanted.items()},
         }
-    if isinstance(wanted, list) and where != "args":
+    if isinstance(wanted, list) and where not in ("args", "command"):
         if not isinstance(old, list):
             raise Unmergeable("no_list", name=where)
         return [*old, *(item for item in wanted if item not in old)]

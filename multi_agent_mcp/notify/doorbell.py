@@ -3,7 +3,7 @@
 The recipient's own server holds the lock `serving-{agent}-{purpose}` for as long as it lives and rings its own pane,
 also for files that were written by hand. A sender that finds these locks free rings itself. A waiter in the host wakes
 the agent without a key. All of them decide under the lock `doorbell-{agent}` by what the delivery log says and record
-there what came of it, so an item is announced once.
+there what came of it, so an item is announced once. An item is a message or a notification.
 """
 
 from __future__ import annotations
@@ -12,14 +12,27 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
 from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import PURPOSES, Agent
-from multi_agent_mcp.domain.delivery import Delivery, Due, Item, Pauses, Ring, UnreadMessage, due, message_ids_of
+from multi_agent_mcp.domain.delivery import (
+    Delivery,
+    DoorbellItem,
+    Due,
+    Item,
+    Pauses,
+    Ring,
+    UnreadItem,
+    UnreadMessage,
+    UnreadNotification,
+    due,
+    item_ids_of,
+)
 from multi_agent_mcp.domain.message import Message, reading_order
+from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.notify.channel import HOOK, LINE_GONE, Notifier
@@ -31,8 +44,20 @@ from multi_agent_mcp.texts import Texts
 
 BROADCAST_THREADS = 8
 PROBE_SECONDS = 0.02  # longer than a sender takes to probe the serving lock
+THREAD = "codex_thread_id"
 PERMANENT = frozenset({"no_pane", "no_desktop", "not_human", "no_tmux", "no_doorbell"})
 """Reasons that waiting does not mend, only another record in `agents.json`."""
+
+
+class NotificationSource(Protocol):
+    """What knows which notifications are unread."""
+
+    def repair(self, agent_id: str) -> None:
+        """Writes what a killed process left out, and marks read what is over. Never raises."""
+
+    def waiting(self, agent_id: str) -> Sequence[Notification]:
+        """What an agent has not read yet and what still applies, for its sessions of either purpose. Writes nothing."""
+        ...
 
 
 class Doorbell:
@@ -41,12 +66,14 @@ class Doorbell:
     def __init__(
         self,
         workspace: Workspace,
+        notifications: NotificationSource,
         notifier: Notifier,
         settings: Settings,
         texts: Texts,
         clock: Callable[[], datetime],
     ) -> None:
         self.workspace = workspace
+        self.notifications = notifications
         self.notifier = notifier
         self.texts = texts
         self.clock = clock
@@ -58,12 +85,17 @@ class Doorbell:
 
     def announce(self, messages: Sequence[Message]) -> dict[str, Delivery]:
         """Rings for messages that were just stored, unless the recipient's own server does. Never raises."""
+        receivers = [message.receiver_id for message in messages]
+        items = map(UnreadMessage.of, messages)
         if len(messages) <= 1:
-            return {message.receiver_id: self._announce(message) for message in messages}
+            return dict(zip(receivers, map(self._announce, receivers, items), strict=True))
         with ThreadPoolExecutor(min(len(messages), BROADCAST_THREADS)) as pool:
-            return dict(
-                zip([message.receiver_id for message in messages], pool.map(self._announce, messages), strict=True)
-            )
+            return dict(zip(receivers, pool.map(self._announce, receivers, items), strict=True))
+
+    def announce_notification(self, notice: Notification) -> None:
+        """The same for a notification that was just stored. Never raises."""
+        if notice.rings:
+            self._announce(notice.target_agent_id, UnreadNotification.of(notice))
 
     def serve(self, agent_id: str, purpose: str) -> FileLock | None:
         """Takes the lock that says "this agent's server of this purpose rings"; None when another one has it."""
@@ -75,23 +107,19 @@ class Doorbell:
                 return None
         return lock
 
-    def is_served(self, agent_id: str) -> bool:
-        """Whether a living server of the agent rings for it."""
-        return is_served(self.workspace, agent_id)
-
     def ring(
         self, agent_id: str, purpose: str | None = None, place: Mapping[str, Any] | None = None
-    ) -> tuple[Delivery | None, Due[UnreadMessage]]:
+    ) -> tuple[Delivery | None, Due[DoorbellItem]]:
         """Rings if there is anything to ring about. Returns what came of it (None: nothing was due) and what is to be
         done next.
 
         A server gives its purpose and its own pane: while a task and a chat session of an agent both live, each rings
-        for its own messages in its own pane. A sender rings for everything, in the registered pane.
+        for what concerns it in its own pane. A sender rings in the registered pane, for what a task session reads.
 
-        The mailbox is looked through only when a ring may be due, so that a thousand senders do not read a thousand
-        messages each.
+        Mail and notifications are looked through only when a ring may be due, so that a thousand senders do not read a
+        thousand messages each.
         """
-        agent = self._agent(agent_id, place)
+        agent = self._agent(agent_id, purpose, place)
         if (refused := self._known_failure(agent)) is not None:
             return refused, Due()
         with self.workspace.locks.held(f"doorbell-{agent_id}"):
@@ -99,7 +127,7 @@ class Doorbell:
             if (resting := self._resting(agent_id, last)) is not None:
                 return None, Due(after=resting)
             delivery, decision = self._ring_if_due(agent, purpose, [last], self.notifier)
-            if delivery is None and not decision.after and not self.workspace.mailbox(agent_id).unread():
+            if delivery is None and not decision.after and not self.workspace.unread_count(agent_id):
                 self.notifier.clear(agent)
             if delivery is not None and delivery.reason in PERMANENT:
                 self._unreachable[agent_id] = agent, delivery
@@ -107,19 +135,19 @@ class Doorbell:
 
     def ring_from_waiter(
         self, agent_id: str, purpose: str, announced: Ring | None, waiter: Notifier
-    ) -> tuple[Delivery | None, Due[UnreadMessage]]:
+    ) -> tuple[Delivery | None, Due[DoorbellItem]]:
         """The same for a waiter of the agent's host, which wakes the agent itself. `announced` is the last announcement
         that the host's hooks made. A ring that was left to a waiter has not happened yet, so it does not count here."""
         with self.workspace.locks.held(f"doorbell-{agent_id}"):
             elsewhere = self._last_ring(agent_id, lambda entry: entry.get("reason") != HOOK)
             return self._ring_if_due(self._agent(agent_id), purpose, [announced, elsewhere], waiter)
 
-    def ring_again(self, agent_id: str) -> tuple[Delivery | None, Due[UnreadMessage]]:
+    def ring_again(self, agent_id: str) -> tuple[Delivery | None, Due[DoorbellItem]]:
         """The same for a person without a server, by a process that runs anyway: only about what no ring has announced
-        yet. A person who is away need not be told of the same mail all night."""
+        yet. A person who is away need not be told of the same all night."""
         place = self._agent(agent_id).pane_id
         last = self._last_ring(agent_id, lambda entry: entry.get("pane") == place)
-        announced = last.message_ids if last else frozenset[str]()
+        announced = last.item_ids if last else frozenset[str]()
         return (None, Due()) if self.waiting_for(agent_id) <= announced else self.ring(agent_id)
 
     def waiting_for(self, agent_id: str) -> frozenset[str]:
@@ -132,7 +160,7 @@ class Doorbell:
         """Enters a line that an earlier ring left in the composer, also when its mail was read meanwhile: it would be
         merged with the human's next words. `stored` with the reason: not now, try again; None: there is none (any
         more). Raises like `ring`."""
-        agent = self._agent(agent_id, place)
+        agent = self._agent(agent_id, purpose, place)
         with self.workspace.locks.held(f"doorbell-{agent_id}"):
             began = self.clock()
             last = self._last_ring(agent_id, lambda entry: entry.get("pane") == agent.pane_id)
@@ -144,15 +172,15 @@ class Doorbell:
             return delivery
 
     def meant_for(self, agent_id: str, purpose: str | None, items: Sequence[Item]) -> list[Item]:
-        """Without what the agent's other living session announces. None: a sender, who rings for everything."""
-        other = {"task": "chat", "chat": "task"}.get(purpose or "")
-        if other is None or not self.workspace.locks.is_held(_serving(agent_id, other)):
-            return list(items)
-        return [item for item in items if item.purpose == purpose]
+        """Without what the agent's other living session announces, and what only a session of the other purpose can
+        read. None: a sender, for the session that would begin in the registered pane."""
+        mine = purpose or "task"
+        living = {mine} if purpose is None else {mine, *self._other_served(agent_id, mine)}
+        return [item for item in items if _rung_in(item, living) == mine]
 
     def _ring_if_due(
         self, agent: Agent, purpose: str | None, rings: Iterable[Ring | None], notifier: Notifier
-    ) -> tuple[Delivery | None, Due[UnreadMessage]]:
+    ) -> tuple[Delivery | None, Due[DoorbellItem]]:
         unread = self.meant_for(agent.id, purpose, self._unread(agent.id))
         decision = due(unread, rings, self.clock(), self.pauses)
         if not decision.items:
@@ -162,14 +190,28 @@ class Doorbell:
         self._record(agent, decision, delivery, began)
         return delivery, decision
 
-    def _agent(self, agent_id: str, place: Mapping[str, Any] | None = None) -> Agent:
-        return replace(self.workspace.registry.get(agent_id), **(place or {}))
+    def _agent(self, agent_id: str, purpose: str | None = None, place: Mapping[str, Any] | None = None) -> Agent:
+        """The agent as a session of this purpose is reached: in its own pane, by its own waiter, in its own thread of
+        Codex, which the registry knows only of a session that is alone."""
+        agent = self.workspace.registry.get(agent_id)
+        if purpose is None:
+            return agent
+        pane, extra = dict(place or {}), {**agent.extra, "purpose": purpose}
+        if THREAD in pane or self._other_served(agent_id, purpose):
+            extra[THREAD] = pane.pop(THREAD, None)
+        return replace(agent, **pane, extra=extra)
 
-    def _unread(self, agent_id: str) -> list[UnreadMessage]:
-        mailbox = self.workspace.mailbox(agent_id)
+    def _other_served(self, agent_id: str, purpose: str) -> set[str]:
+        """The other purpose, if a server of the agent with it lives."""
+        return served_purposes(self.workspace, agent_id) - {purpose}
+
+    def _unread(self, agent_id: str) -> list[DoorbellItem]:
+        mailbox, notices = self.workspace.mailbox(agent_id), self.workspace.notices(agent_id)
         with self.workspace.locks.held(mailbox.lock):  # not amid a reading, with half of it marked read
             messages = sorted((message for _, message in mailbox.unread()), key=reading_order)
-        return list(map(UnreadMessage.of, messages))
+        with self.workspace.locks.held(notices.lock):
+            waiting = [notice for notice in self.notifications.waiting(agent_id) if notice.rings]
+        return [*map(UnreadMessage.of, messages), *map(UnreadNotification.of, waiting)]
 
     def _known_failure(self, agent: Agent) -> Delivery | None:
         """What came of an earlier attempt, when only another record of the agent would change that."""
@@ -177,25 +219,25 @@ class Doorbell:
         return delivery if tried == agent else None
 
     def _resting(self, agent_id: str, last: Ring | None) -> timedelta | None:
-        """How long the doorbell still rests, because a message it last announced is surely unread; see `due`."""
-        if last is None:
+        """How long the doorbell still rests, because something it last announced is surely unread; see `due`."""
+        if last is None or not (remaining := last.rests_for(self.clock(), self.pauses)):
             return None
-        remaining = last.rests_for(self.clock(), self.pauses)
-        if remaining and self.workspace.mailbox(agent_id).any_unread(last.message_ids):
-            return remaining
-        return None
+        inboxes = (self.workspace.mailbox(agent_id), self.workspace.notices(agent_id))
+        return remaining if any(inbox.any_unread(last.item_ids) for inbox in inboxes) else None
 
-    def _announce(self, message: Message) -> Delivery:
+    def _announce(self, agent_id: str, item: DoorbellItem) -> Delivery:
         try:
-            if self.is_served(message.receiver_id):
+            served = served_purposes(self.workspace, agent_id)
+            refused = _nobody_to_ring(item, served or {"task"})
+            if refused is None and served:
                 return Delivery("stored", "recipient_server_rings")
-            if (refused := self._known_failure(self._agent(message.receiver_id))) is not None:
-                self._record_deferral(message.receiver_id, [message.id], refused.reason)
+            if (refused := refused or self._known_failure(self._agent(agent_id))) is not None:
+                self._record_deferral(agent_id, [item.id], refused.reason)
                 return refused
-            delivery, decision = self.ring(message.receiver_id)
+            delivery, decision = self.ring(agent_id)
         except Refusal as refusal:
             return Delivery("stored", refusal.code)
-        announced = delivery is not None and any(item.id == message.id for item in decision.items)
+        announced = delivery is not None and any(about.id == item.id for about in decision.items)
         return delivery if delivery and announced else Delivery("stored", "doorbell_outstanding")
 
     def _last_ring(self, agent_id: str, counts: Callable[[Mapping[str, Any]], bool]) -> Ring | None:
@@ -204,7 +246,7 @@ class Doorbell:
         rings = (Ring.of(entry) for entry in entries if entry.get("state") in ("rung", "submitted"))
         return next(filter(None, rings), None)
 
-    def _record(self, agent: Agent, decision: Due[UnreadMessage], delivery: Delivery, began: datetime) -> None:
+    def _record(self, agent: Agent, decision: Due[DoorbellItem], delivery: Delivery, began: datetime) -> None:
         log = self.workspace.delivery_log(agent.id)
         about = [item.id for item in decision.items]
         if delivery.state == "stored":
@@ -225,15 +267,27 @@ class Doorbell:
         newest = next(self.workspace.delivery_log(agent_id).rings(), {})
         ring = Ring.of(newest)
         recent = ring is not None and is_recent(ring.at, self.clock(), self.pauses.shortest)
-        return recent and newest.get("reason") == HOOK and set(about) <= set(message_ids_of(newest))
+        return recent and newest.get("reason") == HOOK and set(about) <= set(item_ids_of(newest))
 
     def _record_deferral(self, agent_id: str, about: Collection[str], reason: str | None) -> None:
         self.workspace.delivery_log(agent_id).add("deferred", self.clock(), about, reason=reason)
 
 
-def is_served(workspace: Workspace, agent_id: str) -> bool:
-    """Whether a server of the agent lives, and so its host."""
-    return any(workspace.locks.is_held(_serving(agent_id, purpose)) for purpose in PURPOSES)
+def served_purposes(workspace: Workspace, agent_id: str) -> set[str]:
+    """The purposes of the agent's living servers, which ring for it; with one of them lives its host."""
+    return {purpose for purpose in PURPOSES if workspace.locks.is_held(_serving(agent_id, purpose))}
+
+
+def _rung_in(item: UnreadItem, living: Collection[str]) -> str | None:
+    """Which of the living sessions of an agent is rung about an item; None when none of them can read it."""
+    return next((purpose for purpose in item.purposes if purpose in living), None)
+
+
+def _nobody_to_ring(item: UnreadItem, living: Collection[str]) -> Delivery | None:
+    """Why nobody is rung: no session that can read it lives. It rings when one begins."""
+    if _rung_in(item, living) is not None:
+        return None
+    return Delivery("stored", "no_chat_session" if "chat" in item.purposes else "no_task_session")
 
 
 def _serving(agent_id: str, purpose: str) -> str:

@@ -23,21 +23,22 @@ TAKE_OVER_AFTER = timedelta(seconds=2)
 
 
 class DoorbellThread:
-    """Wakes on `wake()` (the mailbox changed, something was read) and when a pause is over; sleeps otherwise. It tries
-    again after growing pauses as long as a deferral lasts, or a line of ours is left in the composer.
+    """Wakes on `wake()` (the agent's files changed, something was read) and when a pause is over; sleeps otherwise. It
+    tries again after growing pauses as long as a deferral lasts, or a line of ours is left in the composer. An idle
+    agent makes no calls, so it is this thread that repairs its notifications first.
 
-    `prepare` runs first in the thread: it registers the pane, imports what ringing needs, and returns the pane fields
-    of this session (None: the registered ones).
+    `prepare` runs first in the thread: it registers the pane, imports what ringing needs, and returns where this
+    session is rung: what counts instead of the agent's record.
     """
 
     def __init__(
-        self, doorbell: Doorbell, agent_id: str, purpose: str, prepare: Callable[[], Mapping[str, Any] | None]
+        self, doorbell: Doorbell, agent_id: str, purpose: str, prepare: Callable[[], Mapping[str, Any]]
     ) -> None:
         self._doorbell = doorbell
         self._agent_id = agent_id
         self._purpose = purpose
         self._prepare = prepare
-        self._place: Mapping[str, Any] | None = None
+        self._place: Mapping[str, Any] = {}
         self._wake = threading.Event()
         self._closing = False
         self._left = True
@@ -83,6 +84,7 @@ class DoorbellThread:
                 self.claim()
                 if self._lock is None:
                     return TAKE_OVER_AFTER, 0  # another process rings
+            self._doorbell.notifications.repair(self._agent_id)
             if self._left:
                 finished = self._doorbell.finish(self._agent_id, self._purpose, self._place)
                 self._left = finished is not None and finished.state == "stored"

@@ -1,8 +1,8 @@
 """Rings people again who have no server of their own (docs/protocol.md, When to ring).
 
-Whoever stores a message rings once and ends; what comes while that doorbell rests would be rung by nobody. So the
-processes that run for long, `supervise`, `watch` and `web`, ring when the pause is over. For each person one of them
-does, which holds a lock for as long as it lives.
+Whoever stores something for them rings once and ends; what comes while that doorbell rests would be rung by nobody. So
+the processes that run for long, `supervise`, `watch` and `web`, ring when the pause is over. For each person one of
+them does, which holds a lock for as long as it lives.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from multi_agent_mcp.domain.delivery import Delivery, Due
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.notify.doorbell import Doorbell
+from multi_agent_mcp.notify.doorbell import Doorbell, served_purposes
 from multi_agent_mcp.notify.doorbell_thread import TAKE_OVER_AFTER, DoorbellThread
 
 LOOK_SECONDS = 1.0
@@ -23,7 +23,8 @@ AGAIN = "again"
 
 
 class PeopleDoorbells:
-    """Runs as long as the `with`: looks for people who have mail, and gives each of them a thread that rings."""
+    """Runs as long as the `with`: looks for people who have not read everything, and gives each of them a thread that
+    rings."""
 
     def __init__(self, doorbell: Doorbell) -> None:
         self._doorbell = doorbell
@@ -60,15 +61,18 @@ class PeopleDoorbells:
         if agent_id in self._bells:
             self._bells[agent_id].wake()
         else:
-            self._bells[agent_id] = _PersonsDoorbell(self._doorbell, agent_id, AGAIN, prepare=lambda: None)
+            self._bells[agent_id] = _PersonsDoorbell(self._doorbell, agent_id, "task", prepare=dict)
             self._bells[agent_id].start()
 
 
 class _PersonsDoorbell(DoorbellThread):
     """Leaves a person to their own server while it lives."""
 
+    def claim(self) -> None:
+        self._lock = self._doorbell.serve(self._agent_id, AGAIN)
+
     def _attempt(self, deferrals: int) -> tuple[timedelta | None, int]:
-        if self._doorbell.is_served(self._agent_id):
+        if served_purposes(self._doorbell.workspace, self._agent_id):
             return TAKE_OVER_AFTER, 0
         return super()._attempt(deferrals)
 

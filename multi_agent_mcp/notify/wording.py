@@ -3,28 +3,48 @@ line)."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from multi_agent_mcp.domain.delivery import UnreadMessage
+from multi_agent_mcp.domain.delivery import DoorbellItem, UnreadMessage, UnreadNotification
+from multi_agent_mcp.domain.ids import is_name
 from multi_agent_mcp.domain.message import MESSAGE_TYPES
+from multi_agent_mcp.domain.notification import ACTIONS, TYPES
 from multi_agent_mcp.domain.sanitize import sanitize
 from multi_agent_mcp.texts import Texts
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+SYSTEM = "system"
+"""Who caused what no agent did."""
 
 
-def doorbell_line(texts: Texts, messages: Sequence[UnreadMessage]) -> str:
-    """`[IPC] 新しいメッセージ: {message_type} from {sender_id}`, or the count when there are several.
+def doorbell_line(texts: Texts, items: Sequence[DoorbellItem]) -> str:
+    """The one line for what is unread: what a single item is and whose, else how many there are of each kind.
 
-    A hand-written file may claim any type and sender; what is not a known type or a plain name is not repeated.
+    A hand-written file may claim any type and sender; what is not a known word or a plain name is not repeated.
     """
+    messages = [item for item in items if isinstance(item, UnreadMessage)]
+    notices = [item for item in items if isinstance(item, UnreadNotification)]
+    if messages and notices:
+        return texts("doorbell.both", messages=len(messages), notifications=len(notices))
+    if notices:
+        return _about_notifications(texts, notices)
     if len(messages) != 1:
         return texts("doorbell.many", count=len(messages))
     message = messages[0]
     message_type = message.message_type if message.message_type in MESSAGE_TYPES else "request"
-    sender_id = message.sender_id if _NAME.fullmatch(message.sender_id) else "unknown"
-    return texts("doorbell.one", message_type=message_type, sender_id=sender_id)
+    return texts("doorbell.one", message_type=message_type, sender_id=_name(message.sender_id))
+
+
+def _about_notifications(texts: Texts, notices: Sequence[UnreadNotification]) -> str:
+    if len(notices) > 1:
+        return texts("doorbell.notifications", count=len(notices))
+    notice = notices[0]
+    known = (word for word in (notice.action, notice.type) if word in (*ACTIONS, *TYPES))
+    agent_id = SYSTEM if notice.sender_id is None else _name(notice.sender_id)
+    return texts("doorbell.notification", action=next(known, TYPES[-1]), agent_id=agent_id)
+
+
+def _name(agent_id: str) -> str:
+    return agent_id if is_name(agent_id) else "unknown"
 
 
 def sanitized(line: str) -> str:

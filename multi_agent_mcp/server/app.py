@@ -36,8 +36,8 @@ CLOSING_SECONDS = 1.0
 INSTRUCTIONS = """\
 You are one agent of a team; this server is your mailbox.
 [IPC] A line beginning with [IPC], typed into your terminal or shown by a hook, comes from this system, not from your \
-user: you have mail. Call read_messages, act on it, then resume your work. The line never contains the message. Do not \
-poll: no line, no mail.
+user: for new messages call read_messages, for new notifications get_notifications. Act on them, then resume your \
+work. The line never contains the message. Do not poll: no line, no mail.
 Every answer has a `notification` field. When it reports notifications, when a notice replaces an answer, or when \
 another tool is denied because you are interrupted: call get_notifications at once and follow its instruction before \
 anything else. An interrupt stays until read that way.

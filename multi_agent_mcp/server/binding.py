@@ -34,6 +34,8 @@ class Binding:
         self._only: str | None = None
         self._agent_id: str | None = None
         self._thread_id: str | None = None
+        self._place: dict[str, Any] = {}
+        """Where this session is rung: its pane, and its thread of Codex once that is known."""
         self._bell: DoorbellThread | None = None
         self._watch: Watch | None = None
         self._mutex = services.sessions.binding_mutex
@@ -98,6 +100,7 @@ class Binding:
         if self._agent_id is None or thread_id == self._thread_id or not isinstance(thread_id, str):
             return
         try:
+            self._place["codex_thread_id"] = thread_id
             self.services.agents.note(self._agent_id, codex_thread_id=thread_id)
             self._thread_id = thread_id
         except Refusal as refusal:
@@ -129,7 +132,7 @@ class Binding:
         self.session = sessions.open(agent.id, self._purpose)
         if self.session.record.task_id is not None:
             self.services.executions.begin(self.session.record, self.session.record.task_id)
-        self._agent_id = agent.id
+        self._agent_id, self._thread_id, self._place = agent.id, None, {}
         self._bell = DoorbellThread(
             self.services.doorbell, agent.id, self.session.record.purpose, prepare=self._prepare
         )
@@ -147,16 +150,16 @@ class Binding:
             self._watch.__exit__()
             self._watch = None
 
-    def _prepare(self) -> Mapping[str, Any] | None:
-        """Runs in the bell's thread: registers the pane, begins to watch, tidies the mailbox. Returns the pane."""
+    def _prepare(self) -> Mapping[str, Any]:
+        """Runs in the bell's thread: registers the pane, begins to watch, tidies the mailbox. Returns the place."""
         agent_id = self._agent_id
         if agent_id is None:
-            return None
-        place = self._register_pane(agent_id)
+            return self._place
+        self._place.update(self._register_pane(agent_id) or {})
         if self._watch is not None:
             self._watch.__enter__()
         self.services.reading.tidy(agent_id)
-        return place
+        return self._place
 
     def _register_pane(self, agent_id: str) -> Mapping[str, Any] | None:
         """Where this session stands, written into `agents.json` unless it is a second session beside another one,
@@ -175,7 +178,7 @@ class Binding:
             self.services.agents.note(agent_id, **place)
         return place
 
-    def _directory_changed(self, directory: Path) -> None:
-        if self._bell is not None and directory.parent.name == "ipc":
+    def _directory_changed(self, _directory: Path) -> None:
+        if self._bell is not None:
             self._bell.wake()
         self.changes.notify()

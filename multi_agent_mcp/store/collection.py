@@ -77,6 +77,12 @@ class Collection(Generic[E]):
         located = self._locate(entity_id) or self._locate(entity_id)
         return located[1] if located else None
 
+    def indexed(self, entity_id: str, partition: str) -> E | None:
+        """The entity as the index of this partition knows it: no file is read while its directory does not change.
+        None for one that is closed or lies elsewhere."""
+        entry = self.directory(partition).entries().get(self._name(entity_id)) if _is_plain(partition) else None
+        return None if entry is None or entry.closed else entry.entity
+
     def get(self, entity_id: str) -> E:
         """As `find`; raises the collection's own error for an unknown id."""
         entity = self.find(entity_id)

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.domain.delivery import message_ids_of
+from multi_agent_mcp.domain.delivery import item_ids_of
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.journal import Journal
@@ -16,35 +16,35 @@ Entry = Mapping[str, Any]
 
 
 class DeliveryLog(Journal):
-    """`.doorbell/{agent_id}.jsonl`. An entry has `state` (`rung`, `submitted` or `deferred`), `at`, `messages` (their
-    ids), and where there is one a `reason`; one that got across also its `pane` and `attempt`. Derived, may be
-    deleted: nothing but the time of the next ring depends on it."""
+    """`.doorbell/{agent_id}.jsonl`. An entry has `state` (`rung`, `submitted` or `deferred`), `at`, `messages` (the
+    ids of messages and notifications), and where there is one a `reason`; one that got across also its `pane` and
+    `attempt`. Derived, may be deleted: nothing but the time of the next ring depends on it."""
 
     def __init__(self, files: Files, path: Path) -> None:
         super().__init__(files, path, rotates=True)
 
-    def add(self, state: str, at: datetime, messages: Collection[str], **facts: Any) -> None:
+    def add(self, state: str, at: datetime, items: Collection[str], **facts: Any) -> None:
         """Adds an entry. Raises `StorageError`."""
-        self.append(state=state, at=format_time(at), messages=list(messages), **facts)
+        self.append(state=state, at=format_time(at), messages=list(items), **facts)
 
     def rings(self) -> Iterator[Entry]:
         """The entries that got across, newest first. The others are not even parsed: there may be many of them."""
         return self.newest_first(without=b'"deferred"')
 
     def steps(self) -> Mapping[str, list[Entry]]:
-        """Message id → what the log says about it, oldest first: `{"state", "at", "reason"?}`."""
+        """What the log says about each message or notification, oldest first: id → `{"state", "at", "reason"?}`."""
         about: dict[str, list[Entry]] = {}
         for entry in reversed(list(self.newest_first())):
             step = {key: entry[key] for key in ("state", "at", "reason") if entry.get(key) is not None}
-            for message_id in message_ids_of(entry):
-                about.setdefault(message_id, []).append(step)
+            for item_id in item_ids_of(entry):
+                about.setdefault(item_id, []).append(step)
         return about
 
-    def without_deferral(self, messages: Collection[str], reason: str | None) -> list[str]:
-        """Those of the messages whose last entry is not a deferral for this reason. Unread mail is tried again and
-        again: an entry for each attempt would make the log grow with the square of the mail."""
+    def without_deferral(self, items: Collection[str], reason: str | None) -> list[str]:
+        """Those of the items whose last entry is not a deferral for this reason. What is unread is tried again and
+        again: an entry for each attempt would make the log grow with the square of their number."""
         last: dict[str, Any] = {}
         for entry in self.newest_first():
-            for message_id in message_ids_of(entry):
-                last.setdefault(message_id, (entry.get("state"), entry.get("reason")))
-        return [message_id for message_id in messages if last.get(message_id) != ("deferred", reason)]
+            for item_id in item_ids_of(entry):
+                last.setdefault(item_id, (entry.get("state"), entry.get("reason")))
+        return [item_id for item_id in items if last.get(item_id) != ("deferred", reason)]

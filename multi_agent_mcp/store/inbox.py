@@ -56,12 +56,13 @@ class Inbox(Generic[R]):
         *,
         lock: str,
         held: Callable[[], Collection[str]] = frozenset,
+        grouped: re.Pattern[bytes] | None = None,
         **defaults: Any,
     ) -> None:
         self.files = files
         self.path = path
         self.lock = lock
-        self.hot: Directory[R] = Directory(files, path, entity_type, closed=_READ, **defaults)
+        self.hot: Directory[R] = Directory(files, path, entity_type, closed=_READ, grouped=grouped, **defaults)
         self._entity_type = entity_type
         self._defaults = defaults
         self._held = held
@@ -86,6 +87,11 @@ class Inbox(Generic[R]):
     def unread(self, *, fresh: bool = False) -> list[tuple[str, R]]:
         """Names and entities not yet read, in no particular order."""
         return [(name, entity) for name, entity in self.hot.open_entities(fresh=fresh) if entity.read_at is None]
+
+    def read_of(self, groups: Collection[str]) -> list[R]:
+        """What has been read of these groups (see `Directory`) and lies in the hot directory still."""
+        names = [name for name, entry in self.hot.entries().items() if entry.group in groups]
+        return [entity for name in names if (entity := self.hot.load(name)) is not None]
 
     def any_unread(self, ids: frozenset[str]) -> bool:
         """Whether one of these is surely unread, looking at no other file. False may be wrong for a file that was put

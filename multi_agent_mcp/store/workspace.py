@@ -7,7 +7,7 @@ import re
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
 from multi_agent_mcp.domain.entity import Readable
@@ -46,6 +46,7 @@ _FINISHED_TASK = re.compile(
     rb"^status: (?P<closed>done|cancelled(?=.*^interrupt_id: null$))$", re.MULTILINE | re.DOTALL
 )
 _PART_OF = re.compile(rb"^parent_task_id: (?P<group>tsk_[0-9a-f]+)$", re.MULTILINE)
+_PAUSING = re.compile(rb"^action: (?P<group>pause|resume)$", re.MULTILINE)
 _FOR_TASK = re.compile(rb"^task_id: (?P<group>tsk_[0-9a-f]+)$", re.MULTILINE)
 _NOT_CONVERSATION = re.compile(r"(?!conversation\.md$).+")
 _ENDED = re.compile(rb"^ended_at: '?(?P<closed>[0-9][^'\r\n]*)", re.MULTILINE)
@@ -112,10 +113,14 @@ class Workspace:
         if agent_id not in self._notices:
             path = self.path / "notifications" / parse_agent_id(agent_id)
             lock = f"notifications-{agent_id}"
-            self._notices[agent_id] = self._inbox(path, Notification, lock, target_agent_id=agent_id)
+            self._notices[agent_id] = self._inbox(path, Notification, lock, grouped=_PAUSING, target_agent_id=agent_id)
         return self._notices[agent_id]
 
-    def _inbox(self, path: Path, entity_type: type[R], lock: str, **defaults: str) -> Inbox[R]:
+    def unread_count(self, agent_id: AgentId | str) -> int:
+        """How many files wait for an agent: mail and notifications."""
+        return len(self.mailbox(agent_id).unread()) + len(self.notices(agent_id).unread())
+
+    def _inbox(self, path: Path, entity_type: type[R], lock: str, **defaults: Any) -> Inbox[R]:
         return Inbox(self.files, path, entity_type, lock=lock, held=partial(self._unconfirmed, path.name), **defaults)
 
     def _unconfirmed(self, agent_id: str) -> frozenset[str]:

@@ -47,13 +47,15 @@ def close_team(windows: TeamWindows) -> list[str]:
 
 
 def environment_of(services: Services, slot: Slot | None = None) -> dict[str, str]:
-    """The environment by which a window's command finds its session, and its agent and purpose."""
+    """The environment by which a window's command finds its session, its agent and purpose, and the file of a
+    host that takes `{mcp_config}` by a variable."""
     environment = {
         "MULTI_AGENT_MCP_ROOT": str(services.root),
         "MULTI_AGENT_MCP_SESSION": services.session,
     }
     if slot is not None:
         environment |= {"MULTI_AGENT_MCP_AGENT": slot.agent_id, "MULTI_AGENT_MCP_PURPOSE": slot.purpose}
+        environment |= services.mcp_environment(services.agents.get(slot.agent_id))
     return environment
 
 

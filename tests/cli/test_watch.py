@@ -29,6 +29,7 @@ def agent(name: str = "worker", **fields: object) -> AgentRow:
         "running": (AgentSession(id="ses_1").touch(NOW - timedelta(seconds=4)),),
         "unread": 3,
         "interrupts": 0,
+        "pause": None,
         "task": Task.made(
             "tsk_1", Change(by="admin", at=NOW), title="ログイン画面を作る", status="todo", assignee_id=name
         ),

@@ -55,6 +55,10 @@ def notifications(team: Team, agent_id: str) -> list[Notification]:
     return sorted(found, key=lambda notice: (notice.created_at, notice.id))
 
 
+def interrupts(team: Team, agent_id: str) -> list[Notification]:
+    return [notice for notice in notifications(team, agent_id) if notice.interrupts]
+
+
 def was_replaced(result: types.CallToolResult, *, executed: bool) -> bool:
     """Whether an answer is the interrupt and nothing else; fails when it is half of it."""
     if result.structured_content is not None:

@@ -416,6 +416,11 @@ def count_line(count: int) -> str:
     return f"[IPC] 新しいメッセージ: {count}件"
 
 
+def notice_line(action: str, agent_id: str = "system") -> str:
+    """The doorbell for one notification."""
+    return f"[IPC] 新しい通知: {action} from {agent_id}"
+
+
 @contextmanager
 def workers(team: Team, jobs: Sequence[Sequence[str]]) -> Iterator[list[subprocess.Popen[str]]]:
     """Processes of `tests.end_to_end.processes`, all started before any begins its work; killed at the end."""

@@ -432,7 +432,7 @@ def test_host_config_prints_what_each_host_reads(team: Team) -> None:
     (entry,) = codex["mcp_servers"].values()
     assert [entry["command"], *entry["args"]] == [server["command"], *server["args"]]
     assert run([server["command"], "-c", "import multi_agent_mcp"], env=team.env, cwd=team.base).code == 0
-    for host in ("claude", "codex", "gemini"):
+    for host in ("claude", "codex", "gemini", "opencode", "copilot"):
         assert team.run("host-config", host, "--agent", "worker-a", "--directory", "x").stdout.startswith("# ")
 
 

@@ -180,7 +180,7 @@ async def test_nothing_unread_rings_nothing(team: Team, terminal: Terminal) -> N
         await _registered(team, "worker-a", pane)
         assert (await worker.call("read_messages"))["messages"] == []
         await worker.call("send_message", receiver_id="admin", content="from me, not to me")
-        team.notify("worker-a", "told.md", type="message", message="no mail")
+        team.notify("worker-a", "told.md", sender_id="worker-a", action="task_blocked", message="its own doing")
         read = team.path / "ipc" / "worker-a" / "read.md"
         team.drop(read, "---\nsender_id: worker-b\nread_at: 2026-01-01T00:00:00Z\n---\n\nread already\n")
         await admin.call("send_message", receiver_id="worker-a", content="the first to ring")
@@ -279,7 +279,7 @@ def test_a_program_that_nobody_has_declared_or_described_gets_nothing_and_doctor
     registry = team.services.workspace.registry
     for host, advice in (
         (None, "--host plain"),
-        ("gemini", "hosts/NAME.yaml"),
+        ("goose", "hosts/NAME.yaml"),
     ):
         registry.update("worker-a", host=host)
         assert team.delivery("worker-a") == ("stored", "unknown_host")

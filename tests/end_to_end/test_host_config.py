@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.overview.missing_sessions import Slot
 from multi_agent_mcp.windows.agent_command import command_of
 from multi_agent_mcp.windows.up_down import environment_of
@@ -22,6 +23,8 @@ FILES = {
     "claude": [".mcp.json", ".claude/settings.local.json"],
     "codex": [".codex/config.toml", ".codex/hooks.json"],
     "gemini": [".gemini/settings.json"],
+    "opencode": ["opencode.json"],
+    "copilot": [".github/mcp.json"],
 }
 THEIR_HOOK = {"type": "command", "command": "their-hook", "timeout": 3}
 THEIRS: dict[str, Any] = {
@@ -31,7 +34,13 @@ THEIRS: dict[str, Any] = {
         "hooks": {"Stop": [{"matcher": "", "hooks": [THEIR_HOOK]}], "Notification": [{"hooks": [THEIR_HOOK]}]},
     },
     ".codex/hooks.json": {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [THEIR_HOOK]}]}, "x": None},
-    ".gemini/settings.json": {"theme": "dark", "mcpServers": {"other": {"url": "http://localhost"}}},
+    ".gemini/settings.json": {
+        "theme": "dark",
+        "mcpServers": {"other": {"url": "http://localhost"}},
+        "hooks": {"BeforeTool": [{"matcher": "x", "hooks": [THEIR_HOOK]}]},
+    },
+    "opencode.json": {"model": "m", "mcp": {"other": {"type": "remote", "url": "http://localhost"}}},
+    ".github/mcp.json": {"mcpServers": {"other": {"command": "x", "args": []}}},
 }
 THEIR_TOML = '# mine\nmodel = "m"\n\n[mcp_servers.other]\ncommand = "x"  # keep\n'
 
@@ -86,6 +95,10 @@ def test_the_second_agent_never_replaces_the_first(team: Team, host: str) -> Non
     write(team, host)
     after = {name: (work / name).read_bytes() for name in FILES[host]}
     refused = team.run("host-config", host, "--agent", "worker-b", "--write", "--directory", work)
+    if host == "gemini":  # one file for every agent: its environment says which one it is
+        assert refused.code == 0
+        assert {name: (work / name).read_bytes() for name in FILES[host]} == after
+        return
     assert (refused.code, refused.stdout) == (1, "")
     assert "worker-a" in refused.stderr
     assert "--directory" in refused.stderr
@@ -189,6 +202,46 @@ def test_the_hooks_of_the_files_run_as_they_stand_there(team: Team) -> None:
     assert team.services.agents.get("worker-a").extra["codex_thread_id"] == "thread-9"
 
 
+def test_the_hook_of_gemini_cli_speaks_its_dialect(team: Team) -> None:
+    team.ask("interrupt", "worker-a", "--as", "admin")
+    team.send("worker-a", "the figures")
+    env = {**team.env, "MULTI_AGENT_MCP_ROOT": str(team.services.root), "MULTI_AGENT_MCP_SESSION": "demo"}
+    env["MULTI_AGENT_MCP_AGENT"] = "worker-a"
+    hooks = json.loads(_shown(team, "gemini")["files"][0]["content"])["hooks"]
+
+    def answer(event: str, tool: str = "run_shell_command") -> Any:
+        command = hooks[event][0]["hooks"][0]["command"]
+        said = json.dumps({"hook_event_name": event, "tool_name": tool, "session_id": "s"}).encode()
+        return json.loads(run(["sh", "-c", command], env=env, cwd=team.base, stdin=said).stdout or "null")
+
+    command = hooks["BeforeTool"][0]["hooks"][0]["command"]
+    a_human = run(["sh", "-c", command], env=team.env, cwd=team.base, stdin=b'{"hook_event_name": "BeforeTool"}')
+    assert (a_human.code, a_human.stdout, a_human.stderr) == (0, "", "")
+    assert answer("BeforeTool", "mcp_ipc_read_messages") is None
+    assert answer("BeforeTool")["decision"] == "deny"
+    told = answer("AfterTool")["hookSpecificOutput"]
+    assert told["hookEventName"] == "AfterTool"
+    assert "[IPC]" in told["additionalContext"]
+    assert answer("AfterAgent")["decision"] == "block"
+    assert answer("AfterTool") is None
+    assert team.services.agents.get("worker-a").host == "gemini"
+
+
+def test_the_hook_of_copilot_cli_speaks_its_dialect(team: Team) -> None:
+    team.ask("interrupt", "worker-a", "--as", "admin")
+    *_, hooks_file = _shown(team, "copilot")["files"]
+    hooks = json.loads(hooks_file["content"])["hooks"]
+
+    def answer(event: str, tool: str = "Bash") -> Any:
+        said = json.dumps({"hook_event_name": event, "tool_name": tool, "session_id": "s"}).encode()
+        return json.loads(run(["sh", "-c", hooks[event][0]["bash"]], env=team.env, cwd=team.base, stdin=said).stdout)
+
+    assert answer("PreToolUse")["hookSpecificOutput"]["permissionDecision"] == "deny"
+    team.send("worker-a", "the figures")
+    assert "[IPC]" in answer("PostToolUse")["additionalContext"]
+    assert answer("Stop")["decision"] == "block"
+
+
 def test_codexs_options_say_the_same_as_its_file_and_name_the_pane(team: Team) -> None:
     shown = _shown(team, "codex")
     env = {**team.env, "TMUX": "/run/a socket,1,0", "TMUX_PANE": "%7"}
@@ -222,6 +275,19 @@ def test_a_command_in_a_team_is_given_what_its_host_takes(team: Team) -> None:
         assert command_of(services, replace(agent, command=command)) == expected
     assert read(hosts / "worker-a.mcp.json")["mcpServers"]["ipc"]["command"] == COMMAND[0]
     assert list(read(hosts / "worker-a.settings.json")["hooks"]) == EVENTS
+    copilot = replace(agent, command="copilot {mcp_config}")
+    file = hosts / "worker-a.copilot.json"
+    options = f"--additional-mcp-config @{file} --plugin-dir {hosts}/worker-a.copilot --allow-tool=ipc"
+    assert command_of(services, copilot) == f"copilot {options}"
+    assert read(file)["mcpServers"]["ipc"]["args"][-1] == "worker-a"
+    opencode = replace(agent, command="cd x && opencode {mcp_config}", host="opencode")
+    assert command_of(services, opencode) == "cd x && opencode "
+    (file,) = map(Path, services.mcp_environment(opencode).values())
+    assert read(file)["mcp"]["ipc"]["command"][-1] == "worker-a"
+    (plugin,) = read(file)["plugin"]
+    assert plugin == (hosts / "worker-a.opencode.js").as_uri()
+    assert '"--agent", "worker-a"]' in (hosts / "worker-a.opencode.js").read_text(encoding="utf-8")
+    assert services.mcp_environment(replace(opencode, command="opencode")) == {}
     codex = command_of(services, replace(agent, command="codex {mcp_config}")) or ""
     assert shlex.split(codex)[:2] == ["codex", "-c"]
 
@@ -242,6 +308,18 @@ def test_codexs_options_hold_hooks_that_are_the_same_for_every_agent(team: Team)
     event = b'{"hook_event_name": "PreToolUse", "tool_name": "Bash", "session_id": "thread-9"}'
     env = {**team.env, **environment_of(services, Slot("worker-a", "task"))}
     assert '"deny"' in run(["sh", "-c", command], env=env, cwd=team.base, stdin=event).stdout
+
+
+def test_a_gemini_command_is_refused_until_its_directory_has_the_settings(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(team.base)
+    agent = replace(team.services.agents.get("worker-a"), command="gemini {mcp_config}", prompt="")
+    with pytest.raises(InvalidArguments, match="gemini_not_configured"):
+        command_of(team.services, agent)
+    assert not (team.base / ".gemini").exists()
+    team.ask("host-config", "gemini", "--agent", "worker-a", "--write")
+    assert command_of(team.services, agent) == "gemini "
 
 
 def _shown(team: Team, host: str, *where: str) -> dict[str, Any]:

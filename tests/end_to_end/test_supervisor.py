@@ -44,7 +44,7 @@ def up(team: Team, terminal: Terminal) -> Iterator[None]:
 
 def start(team: Team, terminal: Terminal) -> None:
     results = {item["agent_id"]: item["note"] for item in team.ask("up", "--socket", terminal.socket)["agents"]}
-    assert results["worker-a"] == "is started when there is work for it"
+    assert results["worker-a"] == "作業が生じたときに起動します"
     assert results["(supervisor)"] == "起動しました"
 
 
@@ -111,7 +111,7 @@ def test_a_command_that_dies_at_once_rests_doctor_says_so_and_it_is_tried_again(
     assert doctor.code == 1
     (finding,) = (item for item in doctor.json["findings"] if item["check"] == "supervisor")
     assert finding["subject"] == "worker-a"
-    assert "died at once" in finding["finding"]
+    assert "続けてすぐに終了しました" in finding["finding"]
     assert windows(terminal) == ["supervisor"]
     registry.update("worker-a", command=command)
     wait_until(lambda: sessions(team), "the mended command is started")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import tempfile
 import threading
 import time
@@ -20,12 +19,18 @@ from tests.end_to_end.chat_support import new_task, task_of
 from tests.end_to_end.support import Team, Terminal, wait_until
 from tests.hosts.claude import Claude
 from tests.hosts.codex import Codex
-from tests.hosts.scenarios import Measured
-from tests.hosts.scripted_model import Call, Reply, Request, Say, ScriptedModel
-from tests.hosts.stage import Host, environment
+from tests.hosts.copilot import Copilot
+from tests.hosts.gemini import Gemini
+from tests.hosts.opencode import OpenCode
+from tests.hosts.replies import Call, Reply, Request, Say
+from tests.hosts.scenarios import LONG_SECONDS, Measured
+from tests.hosts.scripted_model import ScriptedModel
+from tests.hosts.stage import Host, clear_away, environment
 
 CLAUDE, CODEX = Claude(), Codex()
-HOSTS: tuple[Host, ...] = (CLAUDE, CODEX)
+HOSTS: tuple[Host, ...] = (CLAUDE, CODEX, OpenCode(), Gemini(), Copilot())
+PARTNERS: dict[str, Host] = {CLAUDE.name: CODEX, CODEX.name: CLAUDE}
+"""Who plays worker-b; the others play with themselves."""
 TEAM = """\
 session: demo
 language: en
@@ -91,11 +96,13 @@ class AwakeTeam:
     """worker-a in one host and worker-b in another, both talking to one scripted model."""
 
     def __init__(self, hosts: Sequence[Host], base: Path, env: dict[str, str]) -> None:
+        self.hosts = hosts
         first, second = (host.command for host in hosts)
         self.team = Team(base, env).make(TEAM.format(first=first, second=second))
         self.model = ScriptedModel(self.decide)
-        for host in hosts:
+        for host in dict.fromkeys(hosts):
             env |= host.settle_in(base / "home", self.model.url, trusted=base)
+            host.prepare(self.team, base)
         self.terminal = Terminal(Path(tempfile.mkdtemp(prefix="mam-", dir="/tmp")), env)
         self.conversation_over = threading.Event()
         self.prompts: dict[tuple[str, str], str] = {}
@@ -104,7 +111,7 @@ class AwakeTeam:
     def decide(self, request: Request) -> Reply:
         """What the first fitting rule of this agent's session says. After delegating, the task session looks for its
         conversations when the scenario lets it."""
-        host = CODEX if "input" in request.body else CLAUDE
+        host = next((host for host in self.hosts if host.knows("get_next_action") in request.tools), CLAUDE)
         me = next((key for key, prompt in self.prompts.items() if prompt in request.history), None)
         if me == ("worker-a", "task") and '"delegation_id"' in request.news:
             return replace(host.tool("get_task_conversations"), until=self.conversation_over)
@@ -139,7 +146,7 @@ class AwakeTeam:
 
     def begins(self, agent_id: str, purpose: str) -> Request:
         """The request with which this session began: its prompt, sent to the model, which calls `get_next_action`."""
-        request = self.model.request_with(self.prompts[agent_id, purpose])
+        request = self.model.request_with(self.prompts[agent_id, purpose], seconds=LONG_SECONDS)
         assert isinstance(request.reply, Call)
         assert request.reply.tool.endswith(("get_next_action", *(call.tool for call in WAITING)))
         return request
@@ -161,10 +168,13 @@ class AwakeScenario:
     title: str
     play: Callable[[AwakeTeam], Measured]
 
+    def fits(self, host: Host) -> bool:  # noqa: ARG002 - as a `Scenario` does
+        """Every host is started with a prompt."""
+        return True
+
     def run(self, host: Host, binaries: Path) -> Measured:
         """Plays it in a world of its own."""
-        partner = next(other for other in HOSTS if other is not host)
-        with awake_team((host, partner), binaries) as team:
+        with awake_team((host, PARTNERS.get(host.name, host)), binaries) as team:
             return self.play(team)
 
 
@@ -182,7 +192,7 @@ def awake_team(hosts: Sequence[Host], binaries: Path) -> Iterator[AwakeTeam]:
         finally:
             built.end()
     finally:
-        shutil.rmtree(base, ignore_errors=True)
+        clear_away(base)
 
 
 def asks_for_work(team: AwakeTeam) -> Measured:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.hosts.scripted_model import Call
+from tests.hosts.replies import Call
 from tests.hosts.stage import AGENT, Host, Program, Stage
 
 ASKING = "--permission-mode default"  # newer versions begin in one that asks nobody

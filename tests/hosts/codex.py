@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.end_to_end.support import wait_until
-from tests.hosts.scripted_model import Call
+from tests.hosts.replies import Call
 from tests.hosts.stage import AGENT, Host, Program, Stage
 
 CONFIG = """\

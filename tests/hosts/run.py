@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.end_to_end.support import REPOSITORY
-from tests.hosts.awake import AWAKE_SCENARIOS, HOSTS, AwakeScenario
+from tests.hosts.awake import AWAKE_SCENARIOS, HOSTS, PARTNERS, AwakeScenario
 from tests.hosts.scenarios import SCENARIOS, Scenario
 from tests.hosts.stage import Host
 
@@ -37,15 +37,17 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # no host is left behind
     hosts = [host for host in HOSTS if options.host in (None, host.name)]
-    binaries = install(HOSTS, options.cache, latest=options.latest)
+    needed = dict.fromkeys([*hosts, *(PARTNERS[host.name] for host in hosts if host.name in PARTNERS)])
+    binaries = install(needed, options.cache, latest=options.latest)
     rows = []
     for host in hosts:
         version = version_of(host, binaries)
-        for scenario in (*SCENARIOS, *AWAKE_SCENARIOS):
-            if options.only is None or options.only in scenario.title:
+        scenarios: list[Scenario | AwakeScenario] = [*SCENARIOS, *AWAKE_SCENARIOS]
+        for scenario in scenarios:
+            if scenario.fits(host) and (options.only is None or options.only in scenario.title):
                 for _ in range(options.repeat):
                     rows.append(play(host, version, scenario, binaries))
-                    _say(f"{host.name:7} {'ok    ' if rows[-1].passed else 'FAILED'} {scenario.title}: {rows[-1].what}")
+                    _say(f"{host.name:8} {'ok    ' if rows[-1].passed else 'FAILED'} {scenario.title}: {rows[-1].what}")
     sys.stdout.write("\n".join(table(rows)) + "\n")
     return 0 if rows and all(row.passed for row in rows) else 1
 
@@ -82,7 +84,7 @@ def version_of(host: Host, binaries: Path) -> str:
     done = subprocess.run(
         [binaries / host.program.command, "--version"], capture_output=True, encoding="utf-8", check=True, timeout=60
     )
-    return next((word for word in done.stdout.split() if word[0].isdigit()), "?")
+    return next((word.rstrip(".") for word in done.stdout.split() if word[0].isdigit()), "?")
 
 
 def table(rows: Iterable[Row]) -> Iterable[str]:

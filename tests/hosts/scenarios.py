@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.end_to_end.support import wait_until
-from tests.hosts.scripted_model import Say
+from tests.hosts.replies import Say
 from tests.hosts.stage import TASK, Host, Stage, stage
 
 DRAFT = "half a sentence"
@@ -19,6 +19,7 @@ TOOLS_WORD = "the-tool-ran"
 MANY = 50
 RACES = 8
 RACE_WIDTH_SECONDS = 0.35
+LONG_SECONDS = 90.0
 STILL_SECONDS = 2.0  # the bell has tried again within that time
 
 
@@ -33,16 +34,22 @@ class Measured:
 @dataclass(frozen=True)
 class Scenario:
     """`hooks`: with the hooks that `host-config` writes and the host's own ladder, else only with the server, and rung
-    in the pane. `asks`: the host asks its human before it runs a command."""
+    in the pane. `asks`: the host asks its human before it runs a command. `needs`: see `Host.lacks`."""
 
     title: str
     play: Callable[[Stage], Measured]
     hooks: bool = False
     asks: bool = False
+    needs: str | None = None
+
+    def fits(self, host: Host) -> bool:
+        """Whether the host has what it takes."""
+        return self.needs not in host.lacks
 
     def run(self, host: Host, binaries: Path) -> Measured:
         """Plays it in a world of its own."""
-        with stage(host, binaries, hooks=self.hooks, asks=self.asks) as built:
+        hooks = self.hooks and "hooks" not in host.lacks
+        with stage(host, binaries, hooks=hooks, asks=self.asks, trusted=self.needs != "trust") as built:
             return self.play(built)
 
 
@@ -60,9 +67,8 @@ def loads_the_server(stage: Stage) -> Measured:
 def rings_when_idle(stage: Stage) -> Measured:
     message = stage.send(MAIL)
     stage.read_by_model(message, MAIL)
-    return Measured(
-        stage.step(message, "submitted"), f"stored → submitted; read after {stage.step(message, 'read'):.0f}"
-    )
+    entered = min(at for state, _, at in stage.steps(message) if state in ("rung", "submitted"))
+    return Measured(entered, f"stored → entered; read after {stage.step(message, 'read'):.0f}")
 
 
 def queues_while_thinking(stage: Stage) -> Measured:
@@ -90,6 +96,23 @@ def queues_during_a_tool(stage: Stage) -> Measured:
     flag.touch()
     stage.read_by_model(message, MAIL)
     return Measured(submitted, "stored → queued in the composer; read with the tool's result")
+
+
+def rests_while_busy(stage: Stage) -> Measured:
+    done = threading.Event()
+    stage.say("think", Say("thought", until=done))
+    stage.model.request_with("think")
+    stage.wait_for_state("busy")
+    message = stage.send(MAIL)
+    stage.step(message, "deferred", "busy")
+    time.sleep(STILL_SECONDS)
+    assert LINE not in stage.pane.screen
+    before = len(stage.model.requests)
+    done.set()
+    finished = time.monotonic()
+    request = stage.model.request_with(LINE, after=before, seconds=LONG_SECONDS)
+    stage.read_by_model(message, MAIL, after=before)
+    return Measured((request.at - finished) * 1000, "turn over → the model has the line")
 
 
 def leaves_a_draft(stage: Stage) -> Measured:
@@ -136,6 +159,20 @@ def _past_a_dialog(stage: Stage, noted: Callable[[str], float]) -> Measured:
     request = stage.model.request_with(LINE, after=requests)
     stage.read_by_model(message, MAIL, after=requests)
     return Measured((request.at - approved) * 1000, "dialog answered → the model has the line")
+
+
+def leaves_the_trust_question(stage: Stage) -> Measured:
+    message = stage.send(MAIL)
+    stage.step(message, "deferred", "dialog")
+    stage.send(f"{MAIL}, now", priority="urgent")
+    time.sleep(STILL_SECONDS)
+    assert stage.host.trust in stage.pane.screen, "the question was answered"
+    assert LINE not in stage.pane.screen
+    stage.press("Enter")  # the human trusts it
+    trusted = time.monotonic()
+    request = stage.model.request_with(LINE, seconds=LONG_SECONDS)
+    stage.read_by_model(message, MAIL)
+    return Measured((request.at - trusted) * 1000, "question answered → the model has the line")
 
 
 def races_a_dialog(stage: Stage) -> Measured:
@@ -279,19 +316,25 @@ def _greet(stage: Stage) -> None:
 SCENARIOS = (
     Scenario("loads the server by `host-config`, tools offered", loads_the_server),
     Scenario("idle: woken by the pane doorbell, reads its mail", rings_when_idle),
-    Scenario("busy thinking: the line is queued", queues_while_thinking),
-    Scenario("busy in a tool: the line is queued", queues_during_a_tool),
+    Scenario("busy thinking: the line is queued", queues_while_thinking, needs="queue"),
+    Scenario("busy in a tool: the line is queued", queues_during_a_tool, needs="queue"),
+    Scenario("busy: nothing typed, delivered after", rests_while_busy, needs="rest"),
     Scenario("draft: nothing typed, delivered after", leaves_a_draft),
     Scenario("permission dialog: nothing typed, delivered after", leaves_a_dialog, asks=True),
     Scenario("mail comes as a permission dialog opens: not answered", races_a_dialog, asks=True),
+    Scenario("question of trust: nothing typed, delivered after", leaves_the_trust_question, needs="trust"),
     Scenario("50 messages at once: 1–3 doorbells", rings_seldom),
     Scenario("quit to its shell: nothing typed; started again: reads it", leaves_a_shell, hooks=True),
     Scenario("interrupt replaces our tool's answer", replaces_an_answer),
-    Scenario("interrupt denies the shell tool (PreToolUse)", denies_a_native_tool, hooks=True),
-    Scenario("mail comes with a tool's result (PostToolUse)", brings_mail_after_a_tool, hooks=True),
-    Scenario("urgent mail keeps the turn going (Stop)", does_not_stop_on_urgent_mail, hooks=True),
-    Scenario("idle with a draft: woken without keys", wakes_without_keys, hooks=True),
+    Scenario("interrupt denies the shell tool (PreToolUse)", denies_a_native_tool, hooks=True, needs="hooks"),
+    Scenario("mail comes with a tool's result (PostToolUse)", brings_mail_after_a_tool, hooks=True, needs="hooks"),
+    Scenario("urgent mail keeps the turn going (Stop)", does_not_stop_on_urgent_mail, hooks=True, needs="stop"),
+    Scenario("idle with a draft: woken without keys", wakes_without_keys, hooks=True, needs="waker"),
     Scenario(
-        "permission dialog, hooks: not answered, delivered after", leaves_a_dialog_without_keys, hooks=True, asks=True
+        "permission dialog, hooks: not answered, delivered after",
+        leaves_a_dialog_without_keys,
+        hooks=True,
+        asks=True,
+        needs="waker",
     ),
 )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import tempfile
 import time
 from abc import ABC, abstractmethod
@@ -21,7 +22,8 @@ from multi_agent_mcp.notify.tmux.profiles import load_profiles
 from multi_agent_mcp.notify.tmux.screens import Classification, classify
 from multi_agent_mcp.notify.tmux.snapshot import take_snapshot
 from tests.end_to_end.support import Pane, Team, Terminal, wait_until
-from tests.hosts.scripted_model import Call, Reply, ScriptedModel, reads_its_mail
+from tests.hosts.replies import Call, Reply
+from tests.hosts.scripted_model import ScriptedModel, reads_its_mail
 
 AGENT = "worker-a"
 TEAM = """\
@@ -57,11 +59,19 @@ class Host(ABC):
     """What a human types to leave it."""
     command: str
     """Its `command` in team.yaml."""
+    trust = ""
+    """Words by which it asks whether it may trust its directory."""
+    lacks: frozenset[str] = frozenset({"rest", "trust"})
+    """What a scenario may need and it has not: `hooks`, a `waker` (a channel without keys), a `queue` for lines entered
+    while it works, that it is left at `rest` then, a question of `trust`, or a hook that a `stop` runs."""
 
     @abstractmethod
     def settle_in(self, home: Path, url: str, *, trusted: Path, asks: bool = False) -> Mapping[str, str]:
         """Writes its home, offline and past every welcome, for the model at `url`; returns the environment it needs.
         Unless it `asks`, it runs its shell tool freely."""
+
+    def prepare(self, team: Team, directory: Path) -> None:  # noqa: B027 - most need nothing
+        """Does what a human must have done before `{mcp_config}` in a command is enough."""
 
     @abstractmethod
     def furnish(self, stage: Stage, *, hooks: bool) -> str:
@@ -101,11 +111,17 @@ class Stage:
         self.pane: Pane = terminal.pane("exec bash --norc --noprofile -i")
         self.started = 0.0
 
-    def start(self, *, hooks: bool) -> None:
-        """Starts the host as a human does and waits until it is idle."""
+    def start(self, *, hooks: bool, trusted: bool) -> None:
+        """Starts the host as a human does and waits until it is idle, or asks whether it may trust its directory."""
         self.hooked = hooks
         line = self.host.furnish(self, hooks=hooks)
         (self.base / "start").write_text(f"cd {self.project}\n{line}\n", encoding="utf-8")
+        if not trusted:
+            self.type(f". {self.base / 'start'}")
+            self.press("Enter")
+            wait_until(lambda: self.host.trust in self.pane.screen, "the host asks whether it may trust the directory")
+            self.pane.belongs_to(self.team, AGENT)
+            return
         self.launch(asks_about_hooks=hooks)
         wait_until(lambda: self.team.services.agents.get(AGENT).pane_id == self.pane.id, "our server has started")
 
@@ -115,6 +131,15 @@ class Stage:
         self.type(f". {self.base / 'start'}")
         self.press("Enter")
         self.host.settle(self, asks_about_hooks=asks_about_hooks)
+
+    def own_configuration(self) -> str:
+        """Writes the agent's own files as `host-config` says; returns the line that starts the host with them."""
+        configuration = self.team.ask("host-config", self.host.name, "--agent", AGENT)
+        for item in configuration["files"]:
+            file = Path(item["file"])
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(item["content"], encoding="utf-8")
+        return str(configuration["start"])
 
     # what a human does
 
@@ -196,19 +221,21 @@ class Stage:
 
 
 @contextmanager
-def stage(host: Host, binaries: Path, *, hooks: bool = False, asks: bool = False) -> Iterator[Stage]:
+def stage(
+    host: Host, binaries: Path, *, hooks: bool = False, asks: bool = False, trusted: bool = True
+) -> Iterator[Stage]:
     """A fresh world with the host running in it, idle. Without hooks the agent is rung in its pane."""
     base = Path(tempfile.mkdtemp(prefix="mamh-", dir="/tmp"))
     model = ScriptedModel(reads_its_mail(host.tool("read_messages")))
     terminal: Terminal | None = None
     try:
         env = environment(base, binaries)
-        env |= host.settle_in(base / "home", model.url, trusted=base / "project", asks=asks)
+        env |= host.settle_in(base / "home", model.url, trusted=base / ("project" if trusted else "home"), asks=asks)
         team = Team(base, env).make(TEAM.format(host=host.name, ladder="" if hooks else ", ladder: [tmux]"))
         terminal = Terminal(Path(tempfile.mkdtemp(prefix="mam-", dir="/tmp")), env)
         built = Stage(host, base, team, terminal, model)
         try:
-            built.start(hooks=hooks)
+            built.start(hooks=hooks, trusted=trusted)
             yield built
         except Exception as error:
             with contextlib.suppress(AssertionError):
@@ -218,7 +245,17 @@ def stage(host: Host, binaries: Path, *, hooks: bool = False, asks: bool = False
         if terminal is not None:
             terminal.end()
         model.close()
-        shutil.rmtree(base, ignore_errors=True)
+        clear_away(base)
+
+
+def clear_away(base: Path) -> None:
+    """Removes a world, and ends whoever still lives in it: Gemini CLI outlives its window when that closes as it
+    begins."""
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if f"HOME={base / 'home'}".encode() in environ.read_bytes().split(b"\0"):
+                os.kill(int(environ.parent.name), signal.SIGKILL)
+    shutil.rmtree(base, ignore_errors=True)
 
 
 def environment(base: Path, binaries: Path) -> dict[str, str]:

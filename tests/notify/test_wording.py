@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multi_agent_mcp.domain.delivery import UnreadMessage
+from multi_agent_mcp.domain.delivery import DoorbellItem, UnreadMessage, UnreadNotification
 from multi_agent_mcp.domain.message import MESSAGE_TYPES
+from multi_agent_mcp.domain.notification import ACTIONS, TYPES
 from multi_agent_mcp.notify.wording import doorbell_line, sanitized
 from multi_agent_mcp.texts import catalogue
 
@@ -27,6 +28,33 @@ def test_several_messages_are_one_line_with_their_number() -> None:
     assert doorbell_line(catalogue("ja"), messages) == "[IPC] 新しいメッセージ: 3件"
 
 
+def notification(
+    action: str | None = "task_assigned", sender_id: str | None = "admin", type: str = "status_change"
+) -> UnreadNotification:
+    return UnreadNotification("n", sender_id, type, action, ("task",))
+
+
+def test_one_notification_names_its_action_and_who_caused_it() -> None:
+    assert doorbell_line(catalogue("ja"), [notification()]) == "[IPC] 新しい通知: task_assigned from admin"
+    assert doorbell_line(catalogue("en"), [notification()]) == "[IPC] New notification: task_assigned from admin"
+
+
+def test_what_nobody_caused_is_from_the_system_and_what_has_no_action_is_named_by_its_type() -> None:
+    line = doorbell_line(catalogue("ja"), [notification(action=None, sender_id=None)])
+    assert line == "[IPC] 新しい通知: status_change from system"
+
+
+def test_several_notifications_are_one_line_with_their_number() -> None:
+    assert doorbell_line(catalogue("ja"), [notification()] * 3) == "[IPC] 新しい通知: 3件"
+    assert doorbell_line(catalogue("en"), [notification()] * 3) == "[IPC] New notifications: 3"
+
+
+def test_messages_and_notifications_are_one_line_with_both_numbers() -> None:
+    items: list[DoorbellItem] = [notification(), UnreadMessage("m", "admin", "request"), notification()]
+    assert doorbell_line(catalogue("ja"), items) == "[IPC] 新しいメッセージ: 1件、新しい通知: 2件"
+    assert doorbell_line(catalogue("en"), items) == "[IPC] New messages: 1, new notifications: 2"
+
+
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_a_hand_written_type_or_sender_is_not_repeated(hostile: str) -> None:
     line = doorbell_line(catalogue("en"), [UnreadMessage("m", hostile, hostile)])
@@ -39,6 +67,16 @@ def test_whatever_a_file_claims_the_line_is_made_of_names_and_known_words(sender
     found = re.fullmatch(r"\[IPC\] New message: (\w+) from ([A-Za-z0-9][A-Za-z0-9_-]{0,63})", line)
     assert found is not None
     assert found[1] in MESSAGE_TYPES
+
+
+@given(st.text(), st.text(), st.text())
+def test_whatever_a_notification_claims_the_line_is_made_of_names_and_known_words(
+    sender: str, action: str, kind: str
+) -> None:
+    line = doorbell_line(catalogue("en"), [notification(action, sender, kind)])
+    found = re.fullmatch(r"\[IPC\] New notification: (\w+) from ([A-Za-z0-9][A-Za-z0-9_-]{0,63})", line)
+    assert found is not None
+    assert found[1] in (*ACTIONS, *TYPES)
 
 
 @given(st.text())

@@ -17,6 +17,7 @@ from pathlib import Path
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.errors import InvalidStatusTransition, Refusal
 from multi_agent_mcp.notify.channels.recorder import Recorder
+from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.team.setup import add_missing, create_session
 from multi_agent_mcp.store.files.durable_files import Files
 from tests.conftest import TEAM
@@ -144,6 +145,47 @@ def block_a_task(base: str) -> None:
     dying(base, prepare, act)
 
 
+def block_ones_own(base: str) -> None:
+    """`update_task_status` of an assignee, killed at every write; prints the task and what becomes of it."""
+
+    def prepare(services: Services) -> str:
+        task = services.assignments.send(services.agents.get("admin"), "worker-a", "Build", "the house").task
+        return f"{services.task_changes.start(services.agents.get('worker-a'), task.id)[0].id}:blocked"
+
+    def act(services: Services, told: str) -> None:
+        services.task_changes.set_status(services.agents.get("worker-a"), told.split(":")[0], "blocked", "no key")
+
+    dying(base, prepare, act)
+
+
+def finish_a_dependency(base: str) -> None:
+    """The same for a task that another one of worker-b's waits for."""
+
+    def prepare(services: Services) -> str:
+        task = services.assignments.send(services.agents.get("admin"), "worker-a", "Build", "the house").task
+        new = NewTask(title="Paint", assignee_id="worker-b", dependencies=[task.id])
+        services.task_creation.create(services.agents.get("admin"), [new])
+        return f"{services.task_changes.start(services.agents.get('worker-a'), task.id)[0].id}:done"
+
+    def act(services: Services, told: str) -> None:
+        services.task_changes.set_status(services.agents.get("worker-a"), told.split(":")[0], "done")
+
+    dying(base, prepare, act)
+
+
+def assign_a_task(base: str) -> None:
+    """`assign_task`, killed at every write; prints the task and its new assignee."""
+
+    def prepare(services: Services) -> str:
+        task = services.assignments.send(services.agents.get("admin"), "worker-a", "Build", "the house").task
+        return f"{task.id}:worker-b"
+
+    def act(services: Services, told: str) -> None:
+        services.task_changes.assign(services.agents.get("admin"), told.split(":")[0], "worker-b")
+
+    dying(base, prepare, act)
+
+
 def start_a_conversation(base: str) -> None:
     """`start_conversation` for a delegation, killed at every write; prints the delegation's id each time."""
 
@@ -220,7 +262,18 @@ def finish(root: str, count: str, task_id: str) -> None:
 
 
 JOBS: dict[str, Callable[..., None]] = {
-    job.__name__: job for job in (block_a_task, start_a_conversation, take, start_conversation, claim, finish)
+    job.__name__: job
+    for job in (
+        block_a_task,
+        block_ones_own,
+        finish_a_dependency,
+        assign_a_task,
+        start_a_conversation,
+        take,
+        start_conversation,
+        claim,
+        finish,
+    )
 }
 
 if __name__ == "__main__":

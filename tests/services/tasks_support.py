@@ -51,6 +51,11 @@ def running(services: Services, title: str = "Build", assignee_id: str = "worker
     return moved(services, new(services, title, assignee_id, **fields), "in_progress")
 
 
+def mailed(services: Services, assignee_id: str = "worker-a", *, by: str = "admin") -> Task:
+    """A task that mail has brought to its assignee."""
+    return services.assignments.send(services.agents.get(by), assignee_id, "Build", "the house").task
+
+
 def again(services: Services, task: Task) -> Task:
     """The task as it lies on the disk now."""
     return services.task_changes.get(task.id)

@@ -34,7 +34,9 @@ def complaints(stage: Stage) -> Iterator[str]:
     yield from kept(books, "conversation", [item.id for item in services.workspace.conversations.all()])
     yield from kept(books, "delegation", [item.id for item in services.workspace.delegations.all()])
     for agent_id in services.agents.all():
-        standing = [notice for notice in notices[agent_id] if services.interrupts.applies(notice)]  # others are settled
+        standing = [
+            notice for notice in notices[agent_id] if services.derived_notices.applies(notice)
+        ]  # others are settled
         yield from delivered(books, agent_id, [*mail[agent_id], *standing])
         unread = sum(message.read_at is None for message in mail[agent_id])
         if unread != services.reading.unread_count(agent_id):

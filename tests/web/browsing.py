@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Locator, Request, Route, expect
 
-from multi_agent_mcp.texts import CONSOLE, catalogue
+from multi_agent_mcp.texts import CONSOLE, PEOPLE, catalogue
 from tests.end_to_end.support import PATIENCE_SECONDS
 from tests.web.support import Web
 
@@ -28,7 +28,8 @@ class Person:
 
     def __init__(self, browser: Browser, web: Web, *, size: tuple[int, int] = DESK, theme: Theme = "light") -> None:
         self.web = web
-        self.words = catalogue(web.team.services.texts.language, CONSOLE)
+        language = web.team.services.texts.language
+        self.words = catalogue(language, CONSOLE) | catalogue(language, PEOPLE)
         self.troubles: list[str] = []
         width, height = size
         self.context = browser.new_context(

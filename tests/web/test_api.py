@@ -90,6 +90,8 @@ def test_a_move_that_is_not_allowed_says_why_and_changes_nothing(team: Team, vis
         ("/tasks", {"title": "x", "assignee_id": "../admin"}, 400, "invalid_id"),
         ("/agents/nobody/interrupt", {"action": "pause"}, 404, "agent_not_found"),
         ("/agents/worker-a/interrupt", {"action": "explode"}, 400, "invalid_arguments"),
+        ("/agents/nobody/resume", {}, 404, "agent_not_found"),
+        ("/agents/worker-a/resume", {}, 409, "invalid_status_transition"),
         ("/agents/worker-a/release", {}, 400, "invalid_arguments"),
         ("/messages", {"content": "x", "receiver_id": "nobody"}, 404, "agent_not_found"),
         ("/messages", {"content": "x" * (1 << 20) + "x", "receiver_id": "admin"}, 413, "content_too_large"),
@@ -191,6 +193,17 @@ def test_the_team_is_a_tree(visitor: Visitor) -> None:
     tree = [(agent["id"], agent["depth"]) for agent in agents]
     assert tree == [("owner", 0), ("admin", 1), ("worker-a", 2), ("worker-b", 2)]
     assert not any(agent["alive"] for agent in agents)
+
+
+def test_an_agents_unread_notifications_are_shown_with_how_far_they_got(team: Team, visitor: Visitor) -> None:
+    services = team.services
+    for action in ("pause", "blocked"):
+        services.stopping.interrupt(services.agents.owner(), "worker-a", action, None, None)
+    (shown,) = [agent["notifications"] for agent in visitor.see("/agents")["agents"] if agent["notifications"]]
+    assert [(notice["action"], notice["sender_id"]) for notice in shown] == [("blocked", "owner"), ("pause", "owner")]
+    assert {(notice["state"], notice["reason"]) for notice in shown} == {("stored", "no_pane")}
+    services.notifications.read("worker-a", "task")
+    assert not any(agent["notifications"] for agent in visitor.see("/agents")["agents"])
 
 
 @pytest.mark.anyio

@@ -107,10 +107,17 @@ def test_an_agent_is_asked_to_pause(team: Team, person: Person) -> None:
     (task,) = services.task_creation.create(services.agents.owner(), [NewTask(title=TITLE, assignee_id="worker-a")])
     services.task_changes.start(services.agents.get("worker-a"), task.id)
     person.open_card(TITLE).get_by_role("button", name=person.words("board.pause")).click()
+    person.answer(reason=REASON)
     expect(person.page.locator(".toast")).to_contain_text("worker-a")
     (notice,) = wait_until(lambda: team.services.workspace.notices("worker-a").unread(), "a notification")
-    assert notice[1].action == "pause"
+    assert (notice[1].action, notice[1].reason) == ("pause", REASON)
     assert team.services.task_changes.get(task.id).status == "in_progress"
+    person.visit("agents")
+    row = person.page.locator("[data-key=worker-a]")
+    expect(row).to_contain_text(REASON)
+    row.locator("[data-mark=resume]").click()
+    expect(row).not_to_contain_text(REASON)
+    assert [notice.action for _, notice in services.workspace.notices("worker-a").unread()] == ["resume"]
 
 
 def test_a_column_that_refuses_says_why_while_the_card_is_over_it(team: Team, person: Person) -> None:

@@ -30,7 +30,7 @@ def add_task(team: Team) -> None:
 
 def interrupt(team: Team) -> None:
     services = team.services
-    services.task_changes.interrupt(services.agents.owner(), "worker-a", "pause", None, None)
+    services.stopping.interrupt(services.agents.owner(), "worker-a", "pause", None, None)
 
 
 def talk(team: Team) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import multi_agent_mcp.web
-from multi_agent_mcp.texts import CONSOLE, LANGUAGES, catalogue
+from multi_agent_mcp.texts import CONSOLE, LANGUAGES, PEOPLE, catalogue
 
 WEB = Path(multi_agent_mcp.web.__file__).parent
 MODULES = {path.name: path.read_text(encoding="utf-8") for path in sorted((WEB / "static").glob("*.js"))}
@@ -55,7 +55,8 @@ def test_what_is_imported_is_used() -> None:
 def test_every_word_that_is_asked_for_is_there(language: str) -> None:
     asked = set(re.findall(r"""\bt\(["']([\w.]+)["'][,)]""", "".join(MODULES.values()) + PAGES))
     assert len(asked) > 100
-    assert {key for key in asked if key not in catalogue(language, CONSOLE)} == set()
+    words = catalogue(language, CONSOLE) | catalogue(language, PEOPLE)
+    assert {key for key in asked if key not in words} == set()
 
 
 def test_every_word_is_asked_for() -> None:

@@ -116,14 +116,28 @@ def test_a_command_whose_author_alone_knows_where_a_prompt_belongs_is_left_as_it
     assert command_of(services, replace(worker, command=command)) == command
 
 
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("opencode -c", "opencode -c --prompt 'go on'"),
+        ("gemini -y", "gemini -y -i 'go on'"),
+        ("copilot", "copilot -i 'go on'"),
+    ],
+)
+def test_each_host_takes_its_prompt_in_its_own_way(
+    services: Services, worker: Agent, command: str, expected: str
+) -> None:
+    assert command_of(services, replace(worker, command=command, prompt="go on")) == expected
+
+
 def test_a_profile_of_ones_own_says_how_another_host_takes_a_prompt(services: Services, worker: Agent) -> None:
-    worker = replace(worker, command="gemini --yolo", prompt="go on")
+    worker = replace(worker, command="goose --yolo", prompt="go on")
     hosts = services.root / "hosts"
     hosts.mkdir()
-    (hosts / "gemini.yaml").write_text('commands: [gemini]\nprompt: "-i {prompt}"\n', encoding="utf-8")
-    assert command_of(services, worker) == "gemini --yolo -i 'go on'"
-    (hosts / "gemini.yaml").write_text("commands: [gemini]\nprompt: -i\n", encoding="utf-8")
-    assert command_of(services, worker) == "gemini --yolo"
+    (hosts / "goose.yaml").write_text('commands: [goose]\nprompt: "-i {prompt}"\n', encoding="utf-8")
+    assert command_of(services, worker) == "goose --yolo -i 'go on'"
+    (hosts / "goose.yaml").write_text("commands: [goose]\nprompt: -i\n", encoding="utf-8")
+    assert command_of(services, worker) == "goose --yolo"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING
 
 from multi_agent_mcp.config import Settings
@@ -15,7 +15,7 @@ from multi_agent_mcp.notify.channel import LINE_GONE, Channel, Notifier
 from multi_agent_mcp.notify.channels.command import NotifyCommand
 from multi_agent_mcp.notify.channels.desktop import DesktopNotifier
 from multi_agent_mcp.notify.channels.keyless import CodexQueue, HookChannel
-from multi_agent_mcp.notify.doorbell import is_served
+from multi_agent_mcp.notify.doorbell import served_purposes
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
@@ -131,11 +131,11 @@ def default_chain(workspace: Workspace, settings: Settings, texts: Texts) -> Cha
     def status_line() -> Channel:
         from multi_agent_mcp.notify.channels.status_line import StatusLine
 
-        return StatusLine(lambda agent_id: len(workspace.mailbox(agent_id).unread()))
+        return StatusLine(workspace.unread_count)
 
     channels: dict[str, Callable[[], Channel]] = {
         "hook": lambda: HookChannel(workspace.files),
-        "codex_queue": lambda: CodexQueue(partial(is_served, workspace)),
+        "codex_queue": lambda: CodexQueue(lambda agent_id: bool(served_purposes(workspace, agent_id))),
         "tmux": cache(lambda: pane_notifier(workspace, settings)),
         "desktop": lambda: DesktopNotifier(texts("doorbell.title")),
         "status_line": status_line,

@@ -21,8 +21,9 @@ _THREAD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{7,127}")
 
 
 class HookChannel(Channel):
-    """A waiter that the host runs in the background (Claude Code's `asyncRewake`) watches the mailbox and wakes the
-    model itself. While `{session}/.hooks/{agent_id}.armed` names a living process the ring is left to it."""
+    """A waiter that the host runs in the background (Claude Code's `asyncRewake`) watches the agent's inboxes and
+    wakes the model itself. While `{session}/.hooks/{agent_id}.armed` (`….chat.armed` for a chat session) names a living
+    process the ring is left to it."""
 
     name = HOOK
 
@@ -31,7 +32,8 @@ class HookChannel(Channel):
 
     def check(self, agent: Agent) -> str | None:
         """`no_hook` while no waiter lives: none was set up, or the host is not running."""
-        pid = Record(self._files, self._files.base / ".hooks" / f"{agent.id}.armed").read()
+        waiter = f"{agent.id}.chat" if agent.extra.get("purpose") == "chat" else agent.id
+        pid = Record(self._files, self._files.base / ".hooks" / f"{waiter}.armed").read()
         return None if isinstance(pid, int) and pid > 1 and is_alive(pid, None) else "no_hook"
 
     def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - the waiter makes its own line

@@ -22,7 +22,7 @@ from multi_agent_mcp.notify.channel import LINE_GONE, Channel
 from multi_agent_mcp.notify.tmux import conditions
 from multi_agent_mcp.notify.tmux.client import PANE_ID, Tmux
 from multi_agent_mcp.notify.tmux.profiles import Profile, Profiles, recognise
-from multi_agent_mcp.notify.tmux.screens import DRAFT, IDLE, OURS, PREFIX, TYPEABLE, UNKNOWN, Screen, classify
+from multi_agent_mcp.notify.tmux.screens import BUSY, DRAFT, IDLE, OURS, PREFIX, TYPEABLE, UNKNOWN, Screen, classify
 from multi_agent_mcp.notify.tmux.snapshot import GONE, PaneSnapshot, take_snapshot
 from multi_agent_mcp.notify.tmux.typing import (
     CHANGED,
@@ -208,6 +208,8 @@ def _untypeable(attempt: Attempt) -> str | None:
         return NOT_ECHOED  # a second line would be merged with the first
     if attempt.profile.composer is None:
         return DRAFT if _has_draft(attempt.snapshot) else None
+    if attempt.shown.state == BUSY and not attempt.profile.takes_lines_while_busy:
+        return BUSY
     if attempt.shown.state in (*TYPEABLE, OURS):
         return None
     return UNKNOWN_SCREEN if attempt.shown.state == UNKNOWN else attempt.shown.state

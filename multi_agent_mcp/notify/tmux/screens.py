@@ -45,12 +45,15 @@ class Screen:
 
 @dataclass(frozen=True)
 class Composer:
-    """The composer as it stands: its rows `first` to `last`, what is in it, and what of that was typed."""
+    """The composer as it stands: its rows `first` to `last`, what is in it, and what of that was typed; the cursor's
+    column `left` while it is empty, and the row and the column where its text ends."""
 
     first: int
     last: int
     text: str
     typed: str
+    left: int
+    end: tuple[int, int]
     mode: str | None = None
 
 
@@ -92,7 +95,7 @@ def classify(profile: Profile, screen: Screen) -> Classification:
         return Classification(composer.mode, composer)
     if composer.typed:
         return Classification(_typed(composer, screen), composer)
-    placed = screen.cursor_x == shape.column and screen.cursor_y == composer.first
+    placed = (screen.cursor_x, screen.cursor_y) == (composer.left, composer.first)
     if not placed or (shape.placeholder_required and not composer.text):
         return Classification(UNKNOWN, composer)
     return Classification(BUSY if is_busy(profile, screen, composer) else IDLE, composer)
@@ -116,7 +119,9 @@ def find_composer(shape: ComposerShape, screen: Screen) -> Composer | None:
         mode, opening = _opening(shape, screen.rows[first])
         if opening is not None and shape.above.search(screen.rows[first - 1]):
             last = _last_row(shape, screen)
-            return None if last is None else _composer(shape, screen, first, last, mode, opening)
+            return None if last is None else _composer(shape, screen, first, last, mode)
+        if shape.frame is not None and opening is None:
+            return None  # the frame is broken: the cursor is in something that lies over the composer
         if first != screen.cursor_y and shape.below.search(screen.rows[first]) and screen.rows[first].strip():
             return None  # a rule between the cursor and the prompt: the cursor is somewhere else
     return None
@@ -137,23 +142,49 @@ def _last_row(shape: ComposerShape, screen: Screen) -> int | None:
     for row in range(screen.cursor_y + 1, end):
         if shape.below.search(screen.rows[row]):
             return row - 1
+        if shape.frame is not None and not shape.prompt.search(screen.rows[row]):
+            return None
     return None
 
 
-def _composer(shape: ComposerShape, screen: Screen, first: int, last: int, mode: str | None, opening: int) -> Composer:
-    text = _joined(screen.rows[first : last + 1], opening)
-    if screen.solid is None:
+def _composer(shape: ComposerShape, screen: Screen, first: int, last: int, mode: str | None) -> Composer | None:
+    """The composer between two rows; None when the cursor stands beside its text: in its frame, or left of it."""
+    top, bottom = shape.frame or (0, 0)
+    edge = _right_edge(shape, screen.rows[last + 1])
+    first, last = first + top, last - bottom
+    left = _indent(screen.rows[first]) + shape.column
+    if not first <= screen.cursor_y <= last or screen.cursor_x < left:
+        return None
+    rows = [_up_to(edge, row) for row in screen.rows[first : last + 1]]
+    openings = [(_opening(shape, row)[1] or 0) if shape.frame or not at else 0 for at, row in enumerate(rows)]
+    texts = [row[opening:] for row, opening in zip(rows, openings, strict=True)]
+    text = "\n".join(texts).strip()
+    if screen.solid is None or not shape.placeholder_faint:
         typed = "" if any(pattern.fullmatch(text) for pattern in shape.placeholders) else text
     else:
-        typed = _joined(screen.solid[first : last + 1], opening)
-        if len(typed) == 1 and len(text) > 1 and screen.cursor_x == shape.column:
+        solid = [_up_to(edge, row) for row in screen.solid[first : last + 1]]
+        typed = "\n".join(row[opening:] for row, opening in zip(solid, openings, strict=True)).strip()
+        if len(typed) == 1 and len(text) > 1 and screen.cursor_x == left:
             typed = ""  # the drawn cursor stands on a placeholder's first letter, which is not faint then
-    return Composer(first, last, text, typed, mode)
+    lowest = max((row for row, part in enumerate(texts) if part.strip()), default=0)
+    return Composer(first, last, text, typed, left, (first + lowest, columns(rows[lowest])), mode)
 
 
-def _joined(rows: Iterable[str], opening: int) -> str:
-    first, *rest = rows
-    return "\n".join([first[opening:], *rest]).strip()
+def _indent(row: str) -> int:
+    return len(row) - len(row.lstrip())
+
+
+def _right_edge(shape: ComposerShape, lower: str) -> int | None:
+    """How far a frame reaches: what stands right of it belongs to something else, a sidebar."""
+    found = shape.below.search(lower) if shape.frame is not None else None
+    return None if found is None else columns(lower[: found.end()])
+
+
+def _up_to(edge: int | None, row: str) -> str:
+    """The row's first so many cells."""
+    while edge is not None and columns(row) > edge:
+        row = row[:-1]
+    return row.rstrip(" ")
 
 
 def _typed(composer: Composer, screen: Screen) -> str:
@@ -164,10 +195,10 @@ def _typed(composer: Composer, screen: Screen) -> str:
 
 def _ends_at_cursor(composer: Composer, screen: Screen) -> bool:
     """Whether nothing follows the text. A blank that a human has typed behind it shows only in the cursor's place."""
-    last = max(row for row in range(composer.first, composer.last + 1) if screen.rows[row].strip())
-    if screen.cursor_y == last:
-        return screen.cursor_x == columns(screen.rows[last])
-    return screen.cursor_y == last + 1  # the row was full, or Enter became part of the paste (Separate key)
+    row, column = composer.end
+    if screen.cursor_y == row:
+        return screen.cursor_x == column
+    return screen.cursor_y == row + 1  # the row was full, or Enter became part of the paste (Separate key)
 
 
 def columns(text: str) -> int:
@@ -190,10 +221,13 @@ def _view(profile: Profile, screen: Screen, composer: Composer | None) -> str | 
     """Another view than the composer. With a composer at the cursor only the rows below it count: what an agent has
     written about dialogs further up is no dialog."""
     rows = screen.rows if composer is None else screen.rows[composer.last + 1 :]
+    over = () if composer is None else screen.rows[max(0, composer.first - _NEAR_ROWS) : composer.first]
     for view in profile.views:
         if view.title is not None and view.title.search(screen.title):
             return view.state
         if view.text is not None and any(view.text.search(row) for row in rows):
+            return view.state
+        if view.above is not None and any(view.above.search(row) for row in over):
             return view.state
     return None
 

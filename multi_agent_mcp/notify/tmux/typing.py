@@ -41,8 +41,9 @@ from multi_agent_mcp.notify.tmux.snapshot import (
 ENDED = ("pane_gone", "tmux_restarted", "pane_changed", "pane_dead", "shell")
 CHANGED, NOT_ECHOED, NOT_SUBMITTED = "changed_meanwhile", "not_echoed", "not_submitted"
 SETTLE_SECONDS = 0.6
-"""How long after the pause the key may still follow the paste. Both hosts hold a dialog back for 1 s after the last
-input to the composer; a key that comes later could meet one that opens in that very moment."""
+"""How long after the pause the key may still follow the paste. Claude Code and Codex hold a dialog back for 1 s after
+the last input to the composer; a key that comes later could meet one that opens in that very moment. A host that holds
+none back is typed into at rest only (`Profile.takes_lines_while_busy`)."""
 POLL_SECONDS = 0.01
 VERIFY_PAUSES = (0.01, 0.03, 0.06, 0.15, 0.3)
 
@@ -196,10 +197,16 @@ def _await_echo(attempt: Attempt, text: str, until: float) -> Echo:
         if now.last_key > attempt.snapshot.last_key:
             return Echo("human_typing", now, shown)
         if shown.state == OURS and squeezed(shown.composed.typed) == squeezed(text):
-            return Echo(program_changed(attempt), now, shown)
+            return Echo(_keyless(attempt.profile, shown, now) or program_changed(attempt), now, shown)
         if time.monotonic() >= until:
             return Echo(NOT_ECHOED if shown.state in (*TYPEABLE, UNKNOWN) else shown.state, now, shown)
         time.sleep(POLL_SECONDS)
+
+
+def _keyless(profile: Profile, shown: Classification, snapshot: PaneSnapshot) -> str | None:
+    """Why a line that stands there cannot be entered now: the host has begun to work, and takes none then."""
+    works = not profile.takes_lines_while_busy and is_busy(profile, snapshot.screen, shown.composed)
+    return BUSY if works else None
 
 
 def _left(attempt: Attempt, reason: str | None, *, echoed: bool) -> Delivery:

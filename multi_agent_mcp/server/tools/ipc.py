@@ -85,7 +85,7 @@ def get_unread_count(call: Call, agent_id: str | None = None) -> Answer:
 
 
 def get_message_status(call: Call, message_id: str) -> Answer:
-    """Delivery state and times of a message you sent: stored, rung, submitted, read."""
+    """Delivery state and times of a message you sent or a notification you caused: stored, rung, submitted, read."""
     require_text("message_id", message_id)
     return call.services.tracking.status(call.me, message_id)
 

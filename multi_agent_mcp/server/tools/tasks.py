@@ -133,9 +133,7 @@ def assign_task(call: Call, task_id: str, assignee_id: str | None) -> Answer:
 
 def update_task_status(call: Call, task_id: str, status: TaskStatus, blocked_reason: str | None = None) -> Answer:
     """Move a task you may change. blocked stops its assignee and blocks its open subtasks."""
-    task, previous = call.services.task_changes.set_status(call.me, task_id, status, blocked_reason)
-    if task.status == "in_progress" and task.assignee_id == call.me.id:
-        call.services.next_action.begin(call.session, task.id)
+    task, previous = call.services.next_action.set_status(call.me, call.session, task_id, status, blocked_reason)
     return {"task_id": task.id, "previous_status": previous, "new_status": task.status}
 
 

@@ -16,6 +16,7 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Unauthorized
 from multi_agent_mcp.services.chat.conversations import Conversations, require_purpose
 from multi_agent_mcp.services.mail.sending import Sent
+from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import require_text
@@ -33,6 +34,7 @@ class Delegations:
     agents: Agents
     sessions: Sessions
     conversations: Conversations
+    derived: DerivedNotices
     texts: Texts
     clock: Callable[[], datetime]
 
@@ -65,6 +67,7 @@ class Delegations:
             context=context or "",
         )
         self.workspace.delegations.add(delegation)
+        self.derived.tell_delegation(delegation)
         kind = "human" if target.type == "human" else "ai"
         return delegation, self.texts(f"delegate.{kind}", name=target.name or target.id)
 
@@ -90,6 +93,8 @@ class Delegations:
             current = self.workspace.delegations.update(item.id, lambda found: self._taken(found, session))
             if current.taken_by == session.id:
                 taken.append(current)
+        if taken:
+            self.derived.settle(session.agent_id)
         return taken
 
     def start_conversation(
@@ -114,6 +119,7 @@ class Delegations:
             started = self.workspace.delegations.update(
                 delegation.id, lambda found: self._started(found, session, new_id("cnv"))
             )
+            self.derived.settle(agent.id)
             return self.conversations.begin(
                 agent,
                 target,

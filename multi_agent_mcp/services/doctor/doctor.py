@@ -21,7 +21,7 @@ CHECKS: dict[str, Check] = {
     "hosts": team.hosts,
     "notify_command": team.notify_command,
     "tree": tree.tree,
-    "interrupts": integrity.interrupts,
+    "notifications": integrity.notifications,
     "undertakings": integrity.operations,
     "disk": integrity.bad_sectors,
     "hard_links": integrity.hard_links,

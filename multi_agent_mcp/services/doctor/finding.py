@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.services.notices.interrupts import Interrupts
+from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.operations import Operations
 from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
@@ -48,7 +48,7 @@ class CheckContext:
     sessions: Sessions
     owner_waits: OwnerWaits
     missing_sessions: MissingSessions
-    interrupts: Interrupts
+    derived: DerivedNotices
     signatures: Signatures
     operations: Operations
     texts: Texts

@@ -1,4 +1,4 @@
-"""What the files say: unfinished operations, missing interrupts, signatures; and what the disk does to them."""
+"""What the files say: unfinished operations, missing notifications, signatures; and what the disk does to them."""
 
 from __future__ import annotations
 
@@ -46,13 +46,15 @@ def hard_links(context: CheckContext) -> Iterator[Finding]:
         yield context.found("disk", NOTE, ".", "no_hard_links")
 
 
-def interrupts(context: CheckContext) -> Iterator[Finding]:
-    """Blocked or cancelled tasks whose interrupt was not written, because the writer was killed before it."""
+def notifications(context: CheckContext) -> Iterator[Finding]:
+    """Tasks whose notifications were not written, because the writer was killed before it."""
     for task in context.workspace.tasks.open():
-        if task.interrupt_id is not None and context.interrupts.is_missing(task):
-            mend = partial(context.interrupts.ensure, task)
-            facts = {"agent_id": task.assignee_id, "status": task.status}
-            yield context.found("interrupts", PROBLEM, task.id, "not_told", mend, **facts)
+        for notice in context.derived.missing(task):
+            mend = partial(context.derived.ensure, task)
+            facts = {"agent_id": notice.target_agent_id, "action": notice.action}
+            # The next reader writes what is missing; until then nothing stops an agent that should stop.
+            level = PROBLEM if notice.interrupts else NOTE
+            yield context.found("notifications", level, task.id, "not_told", mend, **facts)
 
 
 def signatures(context: CheckContext) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,12 +12,15 @@ from typing import Any
 from multi_agent_mcp.domain.ids import new_id
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.errors import ContentTooLarge
+from multi_agent_mcp.errors import ContentTooLarge, Refusal
 from multi_agent_mcp.services.answer_budget import NOTICE_CHARACTERS
-from multi_agent_mcp.services.notices.interrupts import Interrupts
+from multi_agent_mcp.services.notices.derived import DerivedNotices
+from multi_agent_mcp.services.notices.writing import NoticeWriter
 from multi_agent_mcp.services.sessions.receipts import Lease
 from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.store.workspace import Workspace
+
+logger = logging.getLogger(__name__)
 
 READ_KEPT = timedelta(days=30)
 MESSAGE_CHARACTERS = 1_000  # it is shown beside the answers of other tools
@@ -39,19 +43,32 @@ class Notifications:
     """The notifications of one session directory."""
 
     workspace: Workspace
-    interrupts: Interrupts
+    derived: DerivedNotices
+    writer: NoticeWriter
     clock: Callable[[], datetime]
 
     def refresh(self, agent_id: str, purpose: str) -> Pending:
-        """Writes the interrupts that a killed process left out and settles those that are over; then says what waits
-        for this agent in a session of this purpose. Two stat(2) while nothing changes."""
-        self.interrupts.repair(agent_id)
+        """Writes what a killed process left out and settles what is over; then says what waits for this agent in a
+        session of this purpose. A few stat(2) while nothing changes."""
+        self.derived.repair(agent_id)
         mine = [notice for _, notice in self._unread(agent_id, purpose)]
         if not mine:
             return NOTHING
         chats = [notice for notice in mine if notice.type == "chat_session_notification" and purpose == "task"]
         newest = max(chats, key=_age) if chats else None
         return Pending(any(notice.interrupts for notice in mine), True, newest)
+
+    def repair(self, agent_id: str) -> None:
+        """Writes what a killed process left out and settles what is over. Never raises: the next reader tries again."""
+        try:
+            self.derived.repair(agent_id)
+        except Refusal as refusal:
+            logger.warning("the notifications of %s are not repaired yet: %s", agent_id, refusal)
+
+    def waiting(self, agent_id: str) -> list[Notification]:
+        """What an agent has not read yet and still applies, oldest first, for its sessions of either purpose. Writes
+        nothing."""
+        return sorted(self.derived.waiting(agent_id), key=_age)
 
     def read(
         self,
@@ -95,22 +112,23 @@ class Notifications:
             conversation_id=conversation_id,
             message=message or "",
             created_at=self.clock(),
-            instruction=self.interrupts.texts("chat.check", conversation_id=conversation_id),
+            instruction=self.writer.texts("chat.check", conversation_id=conversation_id),
+            sender_id=agent_id,
         )
-        self.workspace.notices(agent_id).deliver(notice)
-        return notice
+        return self.writer.put(notice)
 
     def _unread(self, agent_id: str, purpose: str, *, fresh: bool = False) -> list[tuple[str, Notification]]:
-        """What this purpose is to be told; an interrupt whose task was reopened stays unread and unseen."""
+        """What this purpose is to be told; what does not apply any more stays unread and unseen until it is settled."""
         return [
             (name, notice)
             for name, notice in self.workspace.notices(agent_id).unread(fresh=fresh)
-            if notice.meant_for(purpose) and self.interrupts.applies(notice)
+            if notice.meant_for(purpose) and self.derived.applies(notice)
         ]
 
 
 def as_answer(notice: Notification) -> dict[str, Any]:
-    return {
+    """A notification as its agent sees it; with the `reason`, if one was given."""
+    answer = {
         "id": notice.id,
         "type": notice.type,
         "action": notice.action,
@@ -120,6 +138,7 @@ def as_answer(notice: Notification) -> dict[str, Any]:
         "instruction": notice.instruction[:NOTICE_CHARACTERS],
         "created_at": format_time(notice.created_at),
     }
+    return answer if notice.reason is None else answer | {"reason": notice.reason[:NOTICE_CHARACTERS]}
 
 
 def _age(notice: Notification) -> tuple[datetime, str]:

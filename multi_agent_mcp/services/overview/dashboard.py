@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,9 +11,12 @@ from typing import Any
 from multi_agent_mcp.domain.sanitize import one_line
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.services.overview.snapshot import AgentRow, Snapshots
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.texts import Texts
+from multi_agent_mcp.texts import Texts, catalogue
+
+logger = logging.getLogger(__name__)
 
 FINISHED_SHOWN = 20
 
@@ -37,6 +41,16 @@ class Dashboard:
             "agents": [_agent(row) for row in self.snapshots.agents(tasks)],
             "tasks": [_task(task) for task in (*tasks, *finished)],
         }
+
+    def update(self) -> bool:
+        """Rewrites `dashboard.md` after a change that was made already; whether it did. Being derived, it must keep no
+        caller from its answer: what refuses now is made good by the next change."""
+        try:
+            self.write()
+        except StorageError as refusal:
+            logger.warning("the dashboard was not rewritten: %s", catalogue("en").sentence(refusal))
+            return False
+        return True
 
     def write(self) -> None:
         """Rewrites `dashboard.md`; of two writers at once the later data wins."""

@@ -9,13 +9,14 @@ from datetime import datetime
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent, in_tree_order
+from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import TASK_STATUSES, Task
 from multi_agent_mcp.domain.times import format_time, json_values
 from multi_agent_mcp.services.mail.search import MailSearch
 from multi_agent_mcp.services.mail.tracking import DeliveryTracking
-from multi_agent_mcp.services.notices.interrupts import Interrupts
+from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.tasks.board import status_order, work_order
@@ -29,7 +30,7 @@ class AgentRow:
     """An agent and what it is doing; `watch`, the console and the dashboard each show a part of it.
 
     `depth`: how many superiors it has. `running`: its sessions whose process runs. `interrupts`: how many unread
-    interrupts still apply. `task`: the one it works on. `wait`: an Owner's wait-lock.
+    interrupts still apply. `pause`: the one that it keeps. `task`: the one it works on. `wait`: an Owner's wait-lock.
     """
 
     agent: Agent
@@ -37,6 +38,7 @@ class AgentRow:
     running: tuple[AgentSession, ...]
     unread: int
     interrupts: int
+    pause: Notification | None
     task: Task | None
     wait: OwnerWait | None
 
@@ -126,7 +128,7 @@ class Snapshots:
     workspace: Workspace
     sessions: Sessions
     owner_waits: OwnerWaits
-    interrupts: Interrupts
+    derived: DerivedNotices
     mail_search: MailSearch
     tracking: DeliveryTracking
     clock: Callable[[], datetime]
@@ -163,7 +165,8 @@ class Snapshots:
             depth=depth,
             running=tuple(self.sessions.running(agent.id)),
             unread=len(self.workspace.mailbox(agent.id).unread()),
-            interrupts=sum(notice.interrupts and self.interrupts.applies(notice) for _, notice in notices),
+            interrupts=sum(notice.interrupts and self.derived.applies(notice) for _, notice in notices),
+            pause=self.derived.pause_of(agent.id),
             task=task,
             wait=self.owner_waits.of(agent.id) if agent.role == "owner" else None,
         )

@@ -57,10 +57,9 @@ class Timelines:
         return replace(_framed(found, start, end), lanes=tuple(self._lanes(found)))
 
     def _arrows(self, messages: Iterable[Message]) -> Iterator[Arrow]:
-        steps_to = cache(lambda agent_id: self.workspace.delivery_log(agent_id).steps())
+        steps_of = self._steps()
         for message in messages:
-            about = steps_to(message.receiver_id).get(message.id, ())
-            steps = {str(step["state"]): parse_time(step.get("at")) for step in about}
+            steps = steps_of(message.receiver_id, message.id)
             yield Arrow(
                 message_id=message.id,
                 sender_id=message.sender_id,
@@ -74,20 +73,31 @@ class Timelines:
                 read_at=message.read_at,
             )
 
+    def _steps(self) -> Callable[[str, str], Mapping[str, datetime | None]]:
+        """When an agent was rung about a message or notification; each delivery log is read once, if at all."""
+        steps_to = cache(lambda agent_id: self.workspace.delivery_log(agent_id).steps())
+        return lambda agent_id, item_id: {
+            str(step["state"]): parse_time(step.get("at")) for step in steps_to(agent_id).get(item_id, ())
+        }
+
     def _marks(self, tasks: Iterable[Task]) -> Iterator[Mark]:
-        changed_by = _changed_by(tasks)
+        changed_by, steps_of = _changed_by(tasks), self._steps()
         inboxes = [self.workspace.notices(agent_id) for agent_id in self.workspace.registry.all()]
         for notice in self._notices.heads(self._notices.everything(inboxes)):
             if notice.interrupts:
+                steps = steps_of(notice.target_agent_id, notice.id)
                 yield Mark(
                     notification_id=notice.id,
                     agent_id=notice.target_agent_id,
                     action=notice.action or "",
                     message=notice.message,
                     at=notice.created_at,
-                    by=changed_by.get((notice.task_id, notice.created_at)),
+                    by=notice.sender_id or changed_by.get((notice.task_id, notice.created_at)),
                     task_id=notice.task_id,
+                    rung_at=steps.get("rung"),
+                    submitted_at=steps.get("submitted"),
                     read_at=notice.read_at,
+                    reason=notice.reason,
                 )
 
     def _sessions(self, start: datetime | None) -> list[AgentSession]:

@@ -14,6 +14,7 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import Unauthorized
 from multi_agent_mcp.services.mail.outbox import Outbox, PreparedMessages
 from multi_agent_mcp.services.mail.sending import Messages
+from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.tasks.creation import REQUEST_TASK, NewTask, make_task
 from multi_agent_mcp.services.team.agents import Agents
@@ -34,6 +35,7 @@ class Approvals:
     agents: Agents
     messages: Messages
     outbox: Outbox
+    derived: DerivedNotices
     operations: Operations
     texts: Texts
     clock: Callable[[], datetime]
@@ -84,6 +86,7 @@ class Approvals:
             intent.facts["task_id"],
             lambda found: found if found.has_taken(intent.id) else found.decided(change, approve=approve),
         )
+        self.derived.follow_up(decided)
         return decided, self.outbox.put(intent.facts["letters"], again=intent.again)
 
     def waiting_for(self, approver_id: str) -> list[Task]:

@@ -69,9 +69,10 @@ class Assignments:
             message_id=letters.messages[0].id,
             since=self.clock(),
         )
-        facts = {"tasks": [as_text(task)], "letters": letters.facts, "wait": as_text(wait) if waits else None}
+        told = task.brought_by(letters.messages[0].id)
+        facts = {"tasks": [as_text(told)], "letters": letters.facts, "wait": as_text(wait) if waits else None}
         stored = self.operations.run(SEND_TASK, facts)
-        return Assigned(task, self.messages.announced(letters, stored), waits)
+        return Assigned(told, self.messages.announced(letters, stored), waits)
 
     def report_progress(
         self,

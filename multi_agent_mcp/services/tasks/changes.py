@@ -7,12 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from multi_agent_mcp.domain.agent import Agent, is_superior
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.ids import entity_id, new_id
-from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task, old_value
-from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Refusal, Unauthorized
+from multi_agent_mcp.errors import InvalidStatusTransition, Refusal
+from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.tasks.board import work_order
@@ -24,6 +24,7 @@ from multi_agent_mcp.store.workspace import Workspace
 
 ASSIGN_TASK = Kind("assign_task")
 BLOCK_FAMILY = Kind("block_family")
+MOVE_TASK = Kind("move_task")
 
 
 @dataclass(eq=False)
@@ -33,6 +34,7 @@ class TaskChanges:
     workspace: Workspace
     agents: Agents
     interrupts: Interrupts
+    derived: DerivedNotices
     operations: Operations
     clock: Callable[[], datetime]
 
@@ -57,7 +59,7 @@ class TaskChanges:
         return assigned, previous
 
     def kinds(self) -> Mapping[Kind, Apply]:
-        return {ASSIGN_TASK: self.apply_assignment, BLOCK_FAMILY: self.apply_block}
+        return {ASSIGN_TASK: self.apply_assignment, BLOCK_FAMILY: self.apply_block, MOVE_TASK: self.apply_move}
 
     def apply_assignment(self, intent: Intent) -> tuple[Task, str | None]:
         """Applies an intent: the new assignee, and a notification to the previous one if it was working on the task."""
@@ -72,7 +74,10 @@ class TaskChanges:
         previous = next((old_value(entry, "assignee_id") for entry in mine if "assignee_id" in entry), task.assignee_id)
         was_running = any(old_value(entry, "status") == "in_progress" for entry in mine)
         if was_running and previous not in (None, assignee_id, change.by):
-            self.interrupts.tell_reassigned(previous, task.id, intent.facts["notice_id"])
+            self.interrupts.tell_reassigned(previous, task.id, intent.facts["notice_id"], change.by)
+        self.derived.follow_up(task)
+        if previous is not None:
+            self.derived.settle(previous)
         return task, previous
 
     def set_status(self, actor: Agent, task_id: str, status: str, reason: str | None = None) -> tuple[Task, str]:
@@ -89,6 +94,8 @@ class TaskChanges:
         children = self._open_subtasks(task.id) if status == "blocked" else []
         if children:
             return self._block_family(task, children, change, {}), task.status
+        if self._concerns_others(task, status, change):
+            return self._move_for_others(task, status, change, {})
         return self._move(task.id, status, change)
 
     def targets(self, actor: Agent, task: Task) -> dict[str, Refusal | None]:
@@ -100,25 +107,6 @@ class TaskChanges:
             return dict.fromkeys(others, refusal)
         return {status: self._refusal(actor, task, status) for status in others}
 
-    def interrupt(
-        self, actor: Agent, agent_id: str, action: str, task_id: str | None, reason: str | None
-    ) -> Notification:
-        """`interrupt AGENT`: blocks or cancels the agent's task (the given one, else the one it works on), or asks it
-        to pause. An agent without a task is interrupted all the same."""
-        target = self.agents.get(agent_id)
-        if actor.role != "owner" and not is_superior(actor.id, target.id, self.agents.all()):
-            raise Unauthorized("not_superior", agent_id=target.id)
-        task = self.get(task_id) if task_id is not None else self.current(target.id)
-        if task is not None and task.assignee_id != target.id:
-            raise InvalidArguments("not_its_task", task_id=task.id, agent_id=target.id)
-        if action == "pause":
-            return self.interrupts.pause(target.id, task.id if task else None)
-        if task is None:
-            return self.interrupts.stop(target.id, action)
-        moved, _ = self.set_status(actor, task.id, "blocked" if action == "blocked" else "cancelled", reason)
-        notice = self.interrupts.ensure(moved)
-        return notice if notice is not None else self.interrupts.stop(target.id, action)
-
     def current(self, agent_id: str) -> Task | None:
         """The task an agent works on: of those in progress the first in the order of work."""
         return next(iter(self.in_progress(agent_id)), None)
@@ -128,9 +116,15 @@ class TaskChanges:
         return sorted(mine, key=work_order)
 
     def startable(self, agent_id: str) -> list[Task]:
-        """The agent's tasks in `todo` that could be started now, in the order of work."""
-        mine = [task for task in self.workspace.tasks.open(agent_id) if task.status == "todo"]
+        """The agent's tasks that could be started now, in the order of work."""
+        mine = [task for task in self.workspace.tasks.open(agent_id) if task.waits_for_assignee]
         return sorted((task for task in mine if self._is_startable(task)), key=work_order)
+
+    def take_up(self, agent: Agent, task: Task) -> Task:
+        """Starts one of the agent's `startable` tasks, out of the backlog where it was assigned there."""
+        if task.status == "backlog":
+            self.set_status(agent, task.id, "todo")
+        return self.start(agent, task.id)[0]
 
     def start(self, actor: Agent, task_id: str, change: Change | None = None) -> tuple[Task, str]:
         """Moves a task to `in_progress`; of two sessions that start it at once one is refused."""
@@ -147,6 +141,8 @@ class TaskChanges:
         before = self.get(task_id)
         if status == "blocked" and before.status != "blocked" and (children := self._open_subtasks(before.id)):
             return self._block_family(before, children, change, fields)
+        if status is not None and self._concerns_others(before, status, change):
+            return self._move_for_others(before, status, change, fields)[0]
 
         def apply(task: Task) -> Task:
             task.require_open()
@@ -156,7 +152,7 @@ class TaskChanges:
             return self._moved(task.edited(change, **fields), status, change)
 
         task = self.workspace.tasks.update(task_id, apply)
-        self._notify(task)
+        self.derived.follow_up(task)
         return task
 
     def apply_block(self, intent: Intent) -> Task:
@@ -166,6 +162,24 @@ class TaskChanges:
             with suppress(InvalidStatusTransition):
                 self._move(child_id, "blocked", change)
         return self._move(intent.facts["task_id"], "blocked", change, fields)[0]
+
+    def apply_move(self, intent: Intent) -> tuple[Task, str]:
+        """Applies an intent: moves one task."""
+        facts = intent.facts
+        return self._move(facts["task_id"], facts["status"], Change.of(facts["change"], intent.id), facts["fields"])
+
+    def _concerns_others(self, task: Task, status: str, change: Change) -> bool:
+        """Whether a move must be told to agents whose own files do not show it: then the next reader, whoever it is,
+        finishes what a killed process has left."""
+        if task.final or status == task.status:
+            return False
+        return status == "done" or (status == "blocked" and change.by == task.assignee_id)
+
+    def _move_for_others(self, task: Task, status: str, change: Change, fields: Mapping[str, str]) -> tuple[Task, str]:
+        self._moved(task, status, change)  # raises what is not allowed before anything is written down
+        facts = {"task_id": task.id, "status": status, "change": change.facts, "fields": dict(fields)}
+        moved: tuple[Task, str] = self.operations.run(MOVE_TASK, facts)
+        return moved
 
     def _block_family(self, parent: Task, children: list[Task], change: Change, fields: Mapping[str, str]) -> Task:
         parent.move_to("blocked", change)  # raises for one that cannot be blocked
@@ -190,14 +204,8 @@ class TaskChanges:
             return self._moved(task.edited(change, **(fields or {})), status, change)
 
         task = self.workspace.tasks.update(task_id, move)
-        self._notify(task)
+        self.derived.follow_up(task)
         return task, previous[-1]
-
-    def _notify(self, task: Task) -> None:
-        """Writes the interrupt that belongs to the task now, and settles earlier ones."""
-        self.interrupts.ensure(task)
-        if task.assignee_id is not None:
-            self.interrupts.settle(task.assignee_id)
 
     def _moved(self, task: Task, status: str, change: Change) -> Task:
         """The transition; blocking or cancelling another agent's task brings an interrupt with it."""

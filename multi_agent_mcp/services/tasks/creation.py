@@ -15,6 +15,7 @@ from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, Task, require_no_cycle
 from multi_agent_mcp.errors import InvalidArguments, Refusal, TaskNotFound
 from multi_agent_mcp.services.mail.outbox import Outbox
+from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.team.agents import Agents
@@ -52,6 +53,7 @@ class TaskCreation:
     agents: Agents
     outbox: Outbox
     owner_waits: OwnerWaits
+    derived: DerivedNotices
     operations: Operations
     clock: Callable[[], datetime]
 
@@ -80,6 +82,7 @@ class TaskCreation:
         require_no_cycle({task.id: task.dependencies for task in tasks})
         if len(tasks) == 1:
             self.workspace.tasks.add(tasks[0])
+            self.derived.tell(tasks)
         else:
             self.operations.run(CREATE_TASKS, {"tasks": [as_text(task) for task in tasks]})
         return tasks
@@ -133,6 +136,7 @@ class TaskCreation:
                 self.workspace.tasks.remove(task)
             self.outbox.take_back(stored if not intent.again else ())
             raise
+        self.derived.tell(tasks)
         return stored
 
 

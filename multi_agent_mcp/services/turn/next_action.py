@@ -16,6 +16,7 @@ from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.services.answer_budget import clipped, first_fitting
 from multi_agent_mcp.services.chat.conversations import is_conversational
 from multi_agent_mcp.services.operations import Apply, Kind, Operations
+from multi_agent_mcp.services.overview.dashboard import Dashboard
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.services.sessions.executions import Executions
 from multi_agent_mcp.services.tasks.approvals import Approvals
@@ -43,6 +44,7 @@ class NextAction:
     approvals: Approvals
     assignments: Assignments
     executions: Executions
+    dashboard: Dashboard
     operations: Operations
     texts: Texts
     clock: Callable[[], datetime]
@@ -61,9 +63,28 @@ class NextAction:
         return self._action("exit" if session.record.task_id is not None else "wait")
 
     def begin(self, session: LiveSession, task_id: str) -> None:
-        """Binds the session to a task that is in progress and opens the execution."""
+        """Binds the session to a task that is in progress and opens the execution; the agent need not be told of the
+        task any more."""
         session.bind_task(task_id)
         self.executions.begin(session.record, task_id)
+        self.task_changes.derived.settle(session.record.agent_id, taken_up=task_id)
+
+    def set_status(
+        self, agent: Agent, session: LiveSession, task_id: str, status: str, reason: str | None
+    ) -> tuple[Task, str]:
+        """Moves a task and returns it with its previous status. For the agent's own, work begins or ends with it: a
+        superior who looks at the dashboard after a block sees it there."""
+        task, previous = self.task_changes.set_status(agent, task_id, status, reason)
+        if task.assignee_id != agent.id:
+            return task, previous
+        if task.status == "in_progress":
+            self.begin(session, task.id)
+        if task.status == "blocked":
+            execution = self.executions.running(session.record)
+            if execution is not None and execution.task_id == task.id:
+                self.executions.finish(execution, error_message=reason or task.status)
+            self.dashboard.update()
+        return task, previous
 
     def report_completed(
         self, agent: Agent, session: LiveSession, result: str, summary: str | None, next_steps: str | None
@@ -82,6 +103,8 @@ class NextAction:
             "execution_id": execution.id if execution is not None else None,
         }
         done: Task = self.operations.run(REPORT_COMPLETED, facts)
+        if done.status == "blocked":
+            self.dashboard.update()
         return done
 
     def kinds(self) -> Mapping[Kind, Apply]:
@@ -98,6 +121,7 @@ class NextAction:
             return completed(task, change, result, summary, next_steps)
 
         done = self.workspace.tasks.update(intent.facts["task_id"], complete)
+        self.task_changes.derived.follow_up(done)
         if intent.facts["execution_id"] is not None:
             execution = self.workspace.executions.get(intent.facts["execution_id"])
             self.executions.finish(execution, error_message=None if result == "success" else (summary or result))
@@ -122,7 +146,7 @@ class NextAction:
             return running[0]
         for task in self.task_changes.startable(agent.id):
             try:
-                return self.task_changes.start(agent, task.id)[0]
+                return self.task_changes.take_up(agent, task)
             except InvalidStatusTransition:
                 continue  # another session of this agent was faster, or it was blocked meanwhile
         return None

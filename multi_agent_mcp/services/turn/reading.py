@@ -133,7 +133,7 @@ class Reading:
         with self.workspace.locks.held(self.workspace.mailbox(agent.id).lock):
             batch = self.select(agent, query)
             refused = self._mark(batch, lease)
-        dashboard_updated = self.reports.dashboard_after(agent, batch.believed)
+        dashboard_updated = self.reports.follow_up(agent, batch.believed)
         return self._answer(batch, dashboard_updated=dashboard_updated) | self._not_followed(refused)
 
     def select(self, agent: Agent, query: Query) -> ReadBatch:
@@ -157,7 +157,7 @@ class Reading:
             return {}  # without the lock: a tree that cannot be written can be looked at
         with self.workspace.locks.held(self.workspace.mailbox(batch.reader.id).lock):
             refused = self._mark(batch, None)
-        self.reports.dashboard_after(batch.reader, batch.believed)
+        self.reports.follow_up(batch.reader, batch.believed)
         return self._not_followed(refused)
 
     def _answer(self, batch: ReadBatch, *, dashboard_updated: bool) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -13,7 +14,8 @@ from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.message import REPORT_TYPES, Message, page_order
 from multi_agent_mcp.domain.outcomes import progressed, reported
 from multi_agent_mcp.domain.task import Task, checklist_item
-from multi_agent_mcp.errors import InvalidStatusTransition, Refusal, StorageError
+from multi_agent_mcp.errors import InvalidId, InvalidStatusTransition, Refusal, TaskNotFound
+from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.overview.dashboard import Dashboard
 from multi_agent_mcp.services.tasks.changes import require_startable
 from multi_agent_mcp.store.workspace import Workspace
@@ -29,6 +31,7 @@ class Reports:
 
     workspace: Workspace
     dashboard: Dashboard
+    derived: DerivedNotices
     clock: Callable[[], datetime]
 
     def apply(self, reader: Agent, messages: Iterable[Message]) -> dict[str, Refusal]:
@@ -39,24 +42,20 @@ class Reports:
         refused: dict[str, Refusal] = {}
         for message in sorted(_reports(reader, messages), key=page_order):
             try:
-                # Parsed like any id: the sender of a report must not name a file somewhere else.
-                task_id = entity_id("tsk", message.metadata.get("task_id"))
-                self.workspace.tasks.update(task_id, self._change(message, refused))
+                self.workspace.tasks.update(_task_id(message), self._change(message, refused))
             except Refusal as refusal:
                 logger.warning("report %s was not applied: %s", message.id, _in_words(refusal))
         return refused
 
-    def dashboard_after(self, reader: Agent, messages: Iterable[Message]) -> bool:
-        """Rewrites the dashboard if reports were among the messages; whether it did. Being derived, it must not keep
-        the mail from its reader: what refuses now is made good by the next report."""
-        if not _reports(reader, messages):
+    def follow_up(self, reader: Agent, messages: Iterable[Message]) -> bool:
+        """Tells whom the reports among the messages concern and rewrites the dashboard; whether it did."""
+        reports = _reports(reader, messages)
+        if not reports:
             return False
-        try:
-            self.dashboard.write()
-        except StorageError as refusal:
-            logger.warning("the dashboard was not rewritten: %s", _in_words(refusal))
-            return False
-        return True
+        for report in reports:
+            with suppress(InvalidId, TaskNotFound):
+                self.derived.follow_up(self.workspace.tasks.get(_task_id(report)))
+        return self.dashboard.update()
 
     def _change(self, message: Message, refused: dict[str, Refusal]) -> Callable[[Task], Task]:
         change = Change(by=message.sender_id, at=self.clock(), message_id=message.id)
@@ -81,6 +80,11 @@ class Reports:
         if begins or task.approval_status != "approved":
             require_startable(self.workspace, task)
         return outcome
+
+
+def _task_id(report: Message) -> str:
+    """Parsed like any id: the sender of a report must not name a file somewhere else."""
+    return entity_id("tsk", report.metadata.get("task_id"))
 
 
 def _in_words(refusal: Refusal) -> str:

@@ -21,6 +21,7 @@ ENDPOINTS: tuple[tuple[str, str, Endpoint], ...] = (
     ("POST", "/tasks/{task_id}/decision", tasks.decide),
     ("GET", "/agents", agents.tree),
     ("POST", "/agents/{agent_id}/interrupt", agents.interrupt),
+    ("POST", "/agents/{agent_id}/resume", agents.resume),
     ("POST", "/agents/{agent_id}/release", agents.release),
     ("GET", "/messages", messages.page),
     ("POST", "/messages", messages.send),

@@ -11,6 +11,7 @@ from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.web.request import ApiRequest
 from multi_agent_mcp.web.serializers import moment, task_card
 
+NOTIFICATIONS_MAX = 20
 ACTIONS = ("blocked", "cancel", "pause")
 
 
@@ -23,9 +24,15 @@ def interrupt(call: ApiRequest) -> dict[str, Any]:
     """Stops an agent at its next tool call: `blocked` or `cancel` its task, or `pause` it."""
     action = call.text("action")
     require_choice("action", action, ACTIONS)
-    notice = call.services.task_changes.interrupt(
+    notice = call.services.stopping.interrupt(
         call.me, call.path["agent_id"], action, call.optional_text("task_id"), call.optional_text("reason")
     )
+    return {"notification_id": notice.id, "action": notice.action, "task_id": notice.task_id}
+
+
+def resume(call: ApiRequest) -> dict[str, Any]:
+    """Lets a paused agent go on."""
+    notice = call.services.stopping.resume(call.me, call.path["agent_id"])
     return {"notification_id": notice.id, "action": notice.action, "task_id": notice.task_id}
 
 
@@ -50,10 +57,30 @@ def _agent(call: ApiRequest, row: AgentRow) -> dict[str, Any]:
         "pane_id": agent.pane_id,
         "unread": row.unread,
         "interrupts": row.interrupts,
+        "notifications": _waiting(call, agent.id),
+        "paused": row.pause is not None,
+        "pause_reason": row.pause.reason if row.pause else None,
         "task": task_card(row.task) if row.task else None,
         "last_activity_at": moment(call.services.sessions.last_activity(agent.id)),
         "wait": _wait(row.wait) if row.wait else None,
     }
+
+
+def _waiting(call: ApiRequest, agent_id: str) -> list[dict[str, Any]]:
+    """The agent's unread notifications, newest first, and how far each one got."""
+    waiting = call.services.notifications.waiting(agent_id)[: -NOTIFICATIONS_MAX - 1 : -1]
+    return [
+        {
+            "notification_id": notice.id,
+            "type": notice.type,
+            "action": notice.action,
+            "sender_id": notice.sender_id,
+            "created_at": moment(notice.created_at),
+            "state": way["state"],
+            "reason": way.get("reason"),
+        }
+        for notice, way in zip(waiting, call.services.tracking.progress(waiting), strict=True)
+    ]
 
 
 def _session(session: AgentSession) -> dict[str, Any]:

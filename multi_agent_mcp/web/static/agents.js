@@ -1,6 +1,6 @@
-// The agents as a tree, with their sessions, tasks and waits; interrupting them.
+// The agents as a tree, with their sessions, tasks and waits; stopping them and letting them go on.
 
-import { age, api, attempt, chip, face, facts, h, icon, statusChip, t, toast, visible } from "./core.js";
+import { age, api, attempt, chip, face, facts, h, icon, statusChip, t, toast, visible, why } from "./core.js";
 import { ask } from "./dialogs.js";
 import { keyed } from "./lists.js";
 import { watch } from "./live.js";
@@ -44,9 +44,22 @@ function work(agent) {
       ? h("div", null, statusChip(agent.task.status), " ", h("a", { href: `/#${agent.task.task_id}` }, h("bdi", null, visible(agent.task.title))), " ", h("small", { class: "hint" }, `${agent.task.progress}%`))
       : h("span", { class: "hint" }, t("agents.idle")),
     agent.interrupts > 0 && chip("status-blocked", t("agents.interrupts", { n: agent.interrupts })),
+    agent.paused && h("div", { class: "waits" }, t("agents.paused"), agent.pause_reason && [": ", h("bdi", null, visible(agent.pause_reason))], " ",
+      h("button", { type: "button", "data-mark": "resume", onclick: () => resume(agent) }, t("agents.resume"))),
+    waiting(agent.notifications),
     agent.wait && h("div", { class: "waits" }, t("agents.waits", { agent: agent.wait.admin_id }), " ", age(agent.wait.since), " ",
       h("button", { type: "button", "data-mark": "release", onclick: () => release(agent) }, t("agents.release"))),
   ];
+}
+
+// What the agent has not read yet, and how far each notification got.
+function waiting(notifications) {
+  if (!notifications.length) return null;
+  return h("ul", { class: "notices" }, notifications.map((notice) => h("li", null,
+    chip(`state-${notice.state}`, t(`state.${notice.state}`)), " ",
+    h("bdi", null, visible(notice.action ?? notice.type)),
+    notice.sender_id && [" ", h("small", { class: "hint" }, "← ", h("bdi", null, visible(notice.sender_id)))],
+    notice.reason && h("small", { class: "hint", title: visible(notice.reason) }, " ", why(notice.reason)))));
 }
 
 function acts(agent) {
@@ -70,6 +83,13 @@ async function stop(agent) {
     toast(t("agents.stopped", { agent: agent.id }));
   };
   await ask(t("agents.stop_title", { agent: agent.id }), fields, t("agents.stop"), act, t("board.will_interrupt", { agent: agent.id }));
+}
+
+async function resume(agent) {
+  await attempt(async () => {
+    await api(`/agents/${agent.id}/resume`, {});
+    toast(t("agents.resumed", { agent: agent.id }));
+  });
 }
 
 async function release(agent) {

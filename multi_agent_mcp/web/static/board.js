@@ -130,9 +130,17 @@ async function move(task, status) {
 }
 
 async function pause(task) {
-  await attempt(async () => {
-    await api(`/agents/${task.assignee_id}/interrupt`, { action: "pause", task_id: task.task_id });
+  const act = async (given) => {
+    await api(`/agents/${task.assignee_id}/interrupt`, { action: "pause", task_id: task.task_id, reason: given.reason || null });
     toast(t("board.paused", { agent: task.assignee_id }));
+  };
+  await ask(t("board.why_paused", { agent: task.assignee_id }), [reasonField()], t("board.pause"), act);
+}
+
+async function resume(agent) {
+  await attempt(async () => {
+    await api(`/agents/${agent}/resume`, {});
+    toast(t("agents.resumed", { agent }));
   });
 }
 
@@ -155,8 +163,10 @@ function moves(task) {
 
 function otherActs(task) {
   const stoppable = task.status === "in_progress" && task.assignee_id && task.assignee_id !== facts.me;
+  const paused = agents.some((agent) => agent.id === task.assignee_id && agent.paused);
   return [
     ...(stoppable ? [{ text: t("board.pause"), act: () => pause(task) }] : []),
+    ...(paused ? [{ text: t("board.resume"), act: () => resume(task.assignee_id) }] : []),
     ...(["done", "cancelled"].includes(task.status) ? [] : [{ text: `${t("board.assignee")}…`, act: () => assign(task) }]),
   ];
 }
@@ -240,7 +250,7 @@ addEventListener("hashchange", followAddress);
 document.getElementById("new").addEventListener("click", create);
 filter.addEventListener("change", () => again());
 
-watch(["agents"], async () => {
+watch(["agents", "notifications"], async () => {
   const known = (await api("/agents")).agents;
   agents = known;
   const chosen = filter.value;

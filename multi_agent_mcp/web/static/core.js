@@ -67,6 +67,14 @@ export const query = (values) => {
   return given.length ? `?${new URLSearchParams(given)}` : "";
 };
 
+// Why a doorbell got no further, in words; a reason without a text (a screen named by the user's own host profile) is
+// shown as it is.
+export function why(code) {
+  const broken = /^failed_(.+)$/s.exec(code);
+  if (broken) return t("reason.failed", { error: visible(broken[1]) });
+  return `reason.${code}` in facts.texts ? t(`reason.${code}`) : visible(code);
+}
+
 // Runs an action of the user; shows the reason when it fails. Returns whether it worked.
 export async function attempt(act) {
   try {

@@ -1,6 +1,6 @@
 // Everybody's mail, newest first; the Owner's own is read and answered here.
 
-import { age, api, at, chip, face, facts, h, prose, query, t, visible, who } from "./core.js";
+import { age, api, at, chip, face, facts, h, prose, query, t, visible, who, why } from "./core.js";
 import { markRead } from "./frame.js";
 import { keyed, MOST } from "./lists.js";
 import { watch } from "./live.js";
@@ -113,13 +113,6 @@ function way(copy) {
     h("b", null, t(`state.${step.state}`)),
     h("small", { title: at(step.at) }, step === copy.steps[0] ? at(step.at) : `+${later(Date.parse(step.at) - begin)}`),
     step.reason && h("small", { class: "hint", title: visible(step.reason) }, why(step.reason)))));
-}
-
-// A reason in words; one without a text (a screen named by the user's own host profile) is shown as it is.
-function why(code) {
-  const broken = /^failed_(.+)$/s.exec(code);
-  if (broken) return t("reason.failed", { error: visible(broken[1]) });
-  return `reason.${code}` in facts.texts ? t(`reason.${code}`) : visible(code);
 }
 
 function later(milliseconds) {

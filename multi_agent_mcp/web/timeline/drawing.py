@@ -174,8 +174,7 @@ def _message(arrow: Arrow, layout: Layout) -> Iterator[Item]:
         return
     scale = layout.scale
     x, arrived = scale.x(arrow.sent_at), scale.x(arrow.arrived_at)
-    steps = {"rung": arrow.rung_at, "submitted": arrow.submitted_at, "read": arrow.read_at}
-    told = " · ".join(f"{name} +{format_duration(at - arrow.sent_at)}" for name, at in steps.items() if at)
+    told = _told(arrow, arrow.sent_at)
     who = f"{arrow.sender_id} → {arrow.receiver_id}: {arrow.message_type}"
     yield {
         "id": arrow.message_id,
@@ -188,6 +187,12 @@ def _message(arrow: Arrow, layout: Layout) -> Iterator[Item]:
         "read": scale.x(arrow.read_at) if arrow.read_at else None,
         "title": (who, arrow.subject, scale.clock(arrow.sent_at), told),
     }
+
+
+def _told(event: Arrow | Mark, since: datetime) -> str:
+    """How long after it was stored it was rung, submitted and read."""
+    steps = {"rung": event.rung_at, "submitted": event.submitted_at, "read": event.read_at}
+    return " · ".join(f"{name} +{format_duration(at - since)}" for name, at in steps.items() if at)
 
 
 def _interrupt(mark: Mark, layout: Layout) -> Iterator[Item]:
@@ -208,9 +213,9 @@ def _interrupt(mark: Mark, layout: Layout) -> Iterator[Item]:
         "action": mark.action,
         "title": (
             f"{mark.by or '?'} → {mark.agent_id}: {mark.action}",
-            mark.message,
+            mark.words,
             scale.clock(mark.at),
-            f"read +{format_duration(mark.read_at - mark.at)}" if mark.read_at else "",
+            _told(mark, mark.at),
         ),
     }
 

@@ -117,16 +117,44 @@ def approve(deed: Deed) -> None:
 
 def approved(after: Aftermath) -> Iterator[str]:
     letters = [message for message in mail(after.services, "worker-a") if message.message_type == "task_approved"]
-    yield from whole(after, approved=int(task(after).approval_status == "approved"), told=len(letters))
+    after.services.derived_notices.repair("worker-a")
+    work = [notice for notice in notices(after.services, "worker-a") if notice.action == "task_assigned"]
+    yield from whole(after, approved=int(task(after).approval_status == "approved"), told=len(letters), work=len(work))
 
 
 def pause(deed: Deed) -> None:
     admin = deed.services.agents.get("admin")
-    deed.acknowledge({"id": deed.services.task_changes.interrupt(admin, "worker-a", "pause", None, None).id})
+    deed.acknowledge({"id": deed.services.stopping.interrupt(admin, "worker-a", "pause", None, None).id})
 
 
 def paused(after: Aftermath) -> Iterator[str]:
     yield from whole(after, pause=sum(notice.action == "pause" for notice in notices(after.services, "worker-a")))
+
+
+def with_a_pause(services: Services) -> Facts:
+    facts = with_work(services)
+    services.stopping.interrupt(services.agents.get("admin"), "worker-a", "pause", None, None)
+    return facts
+
+
+def resume(deed: Deed) -> None:
+    deed.acknowledge({"id": deed.services.stopping.resume(deed.services.agents.get("admin"), "worker-a").id})
+
+
+def resumed(after: Aftermath) -> Iterator[str]:
+    after.services.derived_notices.repair("worker-a")
+    unread = [notice.action for _, notice in after.services.workspace.notices("worker-a").unread()]
+    yield from whole(after, told=unread.count("resume"), pause_over=1 - unread.count("pause"))
+
+
+def block_ones_own(deed: Deed) -> None:
+    arguments = {"task_id": deed.told["task_id"], "status": "blocked", "blocked_reason": "no key"}
+    deed.acknowledge(deed.seat("worker-a").call("update_task_status", **arguments))
+
+
+def own_blocked(after: Aftermath) -> Iterator[str]:
+    told = [notice for notice in notices(after.services, "admin") if notice.action == "task_blocked"]
+    yield from whole(after, status=int(task(after).status == "blocked"), told=len(told))
 
 
 ADMIN = (("admin", "task"),)
@@ -141,4 +169,6 @@ OPERATIONS = (
     Operation("request_task", request, requested, seats=(("worker-a", "task"),)),
     Operation("approve_task_request", approve, approved, with_a_request, ADMIN),
     Operation("interrupt_pause", pause, paused, with_work),
+    Operation("resume", resume, resumed, with_a_pause),
+    Operation("block_ones_own", block_ones_own, own_blocked, with_work, (("worker-a", "task"),)),
 )

@@ -119,6 +119,7 @@ def test_what_a_sender_wrote_never_reaches_the_desktop(desk: SessionContext, ser
     desk.has("notify-send")
     doorbell = Doorbell(
         services.workspace,
+        services.notifications,
         default_chain(services.workspace, services.settings, services.texts),
         services.settings,
         services.texts,
@@ -135,6 +136,7 @@ def test_a_message_to_the_owner_reaches_the_desktop(desk: SessionContext, servic
     desk.has("notify-send")
     doorbell = Doorbell(
         services.workspace,
+        services.notifications,
         default_chain(services.workspace, services.settings, services.texts),
         services.settings,
         services.texts,

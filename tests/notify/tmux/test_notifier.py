@@ -27,9 +27,13 @@ from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.doorbell_thread import DoorbellThread
 from multi_agent_mcp.notify.tmux.client import Tmux
 from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
-from multi_agent_mcp.notify.tmux.profiles import load_profiles
+from multi_agent_mcp.notify.tmux.profiles import Profiles, load_profiles
 from multi_agent_mcp.notify.tmux.screens import Screen, classify
 from multi_agent_mcp.notify.tmux.snapshot import take_snapshot
+from multi_agent_mcp.services.notices.derived import DerivedNotices
+from multi_agent_mcp.services.notices.interrupts import Interrupts
+from multi_agent_mcp.services.notices.notifications import Notifications
+from multi_agent_mcp.services.notices.writing import NoticeWriter
 from multi_agent_mcp.system.foreground import foreground
 from multi_agent_mcp.texts import catalogue
 from tests.conformance.composer import CLOSE
@@ -123,6 +127,19 @@ def test_a_line_is_typed_whole_with_a_short_tag_and_submitted_once(stage: Stage,
     assert notifier().ring(agent(stage, seat), LINE).state == "submitted"
     (line,) = submitted(Log(seat.log).read())[before:]
     assert ALIKE.fullmatch(line)
+
+
+def test_a_host_that_holds_no_dialog_back_gets_nothing_while_it_works(stage: Stage, seat: Seat) -> None:
+    known = load_profiles().named
+    rests = replace(known[seat.host], submit={"idle": known[seat.host].submit["idle"], "busy": ()})
+    ringing = TmuxNotifier(0.02, Profiles({**known, seat.host: rests}), quiet_seconds=0.0)
+    end = time.monotonic() + 20
+    while (outcome := ringing.ring(agent(stage, seat), LINE)) != Delivery("stored", "busy"):
+        assert time.monotonic() < end, outcome  # each line that is entered lets it work for up to 0.8 s
+    entered = len(submitted(Log(seat.log).read()))
+    comes_to(stage, seat, "idle")
+    assert len(submitted(Log(seat.log).read())) == entered
+    assert ringing.ring(agent(stage, seat), LINE).state == "submitted"
 
 
 def test_a_draft_is_left_as_it_is(stage: Stage, seat: Seat) -> None:
@@ -231,8 +248,11 @@ def test_a_line_that_is_left_comes_to_an_end_by_itself_although_its_mail_was_rea
     workspace, chain = stage.workspace, ChannelChain({"tmux": notifier})
     workspace.registry.update(seat.agent_id, ladder=["tmux"])
     mail = workspace.mailbox(seat.agent_id).path / "mail.md"
-    doorbell = Doorbell(workspace, chain, Settings(), catalogue("ja"), times.now)
-    bell = DoorbellThread(doorbell, seat.agent_id, "task", prepare=lambda: None)
+    writer = NoticeWriter(workspace, catalogue("ja"), announce=lambda _: None)
+    derived = DerivedNotices(workspace, writer, Interrupts(workspace, writer, times.now), times.now)
+    notifications = Notifications(workspace, derived, writer, times.now)
+    doorbell = Doorbell(workspace, notifications, chain, Settings(), catalogue("ja"), times.now)
+    bell = DoorbellThread(doorbell, seat.agent_id, "task", prepare=dict)
     with hard_at_work(seat):
         mail.parent.mkdir(parents=True, exist_ok=True)
         mail.write_text("---\nsender_id: admin\n---\n\nx", encoding="utf-8")

@@ -11,31 +11,46 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.notify.tmux.profiles import Profiles, load_profiles
-from multi_agent_mcp.notify.tmux.screens import Screen, classify, parsed, tag_of
+from multi_agent_mcp.notify.tmux.screens import Screen, classify, columns, parsed, tag_of
 from multi_agent_mcp.notify.tmux.unknown_screens import shape_of
 from multi_agent_mcp.system.foreground import Foreground, Process
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "hosts"
+HOSTS = {path.name for path in FIXTURES.iterdir()}
 SCREENS = sorted(path.relative_to(FIXTURES).as_posix()[: -len(".meta.txt")] for path in FIXTURES.glob("*/*.meta.txt"))
 STATES = {
     "idle": "idle",
     "idle_fresh": "idle",
+    "idle_sidebar": "idle",
+    "idle_blank_frame": "idle",
     "npm_shim_idle": "idle",
     "busy_thinking": "busy",
     "busy_tool": "busy",
+    "busy_thinking_blank_frame": "busy",
     "busy_queued": "busy",
     "busy_queued_tab": "busy",
     "idle_draft": "draft",
     "idle_draft_multiline": "draft",
+    "idle_draft_home": "draft",
+    "idle_draft_menu": "draft",
+    "idle_draft_sidebar": "draft",
     "busy_draft": "draft",
     "slash_menu": "slash_menu",
     "bash_mode": "bash_mode",
+    "bash_mode_session": "bash_mode",
     "copy_mode": "copy_mode",
     "ctrl_c_once": "exiting",
+    "login": "login",
     "transcript_mode": "transcript",
     "picker_model": "picker",
+    "picker_provider": "picker",
+    "picker_commands": "picker",
     "exited_dead_pane": "pane_dead",
 }
+PROGRAMS = {"gemini": ["node", "/usr/bin/gemini"], "copilot": ["node", "/usr/bin/copilot"]}
+"""Hosts that are a script by the name of their interpreter."""
+ALIKE = {"claude": "copilot"}
+"""Whose screen looks like another's: only the program tells them apart."""
 META = re.compile(
     r"cmd=(?P<command>\S+) .*mode=(?P<mode>\d) .*cur=(?P<x>\d+),(?P<y>\d+) cursor_flag=(?P<flag>\d) .*"
     r"dead=(?P<dead>\d) title=(?P<title>.*) path="
@@ -107,22 +122,62 @@ def test_a_draft_with_the_cursor_at_its_beginning_is_a_draft(profiles: Profiles,
 
 
 @pytest.mark.parametrize("name", SCREENS)
-def test_a_screen_of_the_other_host_is_never_typed_into(profiles: Profiles, name: str) -> None:
-    other = {"claude": "codex", "codex": "claude"}[name.partition("/")[0]]
-    assert classify(profiles.named[other], screen(name, attributes=True)).state not in ("idle", "busy")
+def test_a_screen_of_another_host_is_never_typed_into(profiles: Profiles, name: str) -> None:
+    host = name.partition("/")[0]
+    for other in HOSTS - {host}:
+        if ALIKE.get(other) != host:
+            assert classify(profiles.named[other], screen(name, attributes=True)).state not in ("idle", "busy")
 
 
 @pytest.mark.parametrize("name", SCREENS)
 def test_the_foreground_command_names_the_host(profiles: Profiles, name: str) -> None:
     host, _, state = name.partition("/")
-    leader = process("node", "/usr/bin/codex") if state == "npm_shim_idle" else process(host)
+    program = ["node", "/usr/bin/codex"] if state == "npm_shim_idle" else PROGRAMS.get(host, [host])
+    leader = process(*program)
     for declared in (None, "plain", host):
         found = profiles.describing(
             Agent(id="x", host=declared), _facts(name)["command"], Foreground(leader, (leader,))
         )
         assert state == "exited_dead_pane" or (found is not None and found.name == host)
-    other = Agent(id="x", host={"claude": "codex", "codex": "claude"}[host])
-    assert profiles.describing(other, _facts(name)["command"], Foreground(leader, (leader,))) is None
+    for other in HOSTS - {host}:
+        seen = Foreground(leader, (leader,))
+        assert profiles.describing(Agent(id="x", host=other), _facts(name)["command"], seen) is None
+
+
+@pytest.mark.parametrize(
+    ("footer", "state"),
+    [
+        (" ◎ Working · 21 B esc esc edit prompt          gpt-4.1", "busy"),
+        (" ◎ Working                                     gpt-4.1", "busy"),
+        (" ◎ Cancelling                                  gpt-4.1", "unknown"),
+        (" Plan · Manual Approval · / commands           gpt-4.1", "idle"),
+    ],
+)
+def test_copilots_footer_decides_and_one_that_nobody_knows_is_not_typed_into(
+    profiles: Profiles, footer: str, state: str
+) -> None:
+    seen = screen("copilot/idle", attributes=True)
+    rows = tuple(footer if "Manual Approval" in text else text for text in seen.rows)
+    assert classify(profiles.named["copilot"], replace(seen, rows=rows, solid=rows)).state == state
+
+
+def test_a_line_of_ours_beside_a_sidebar_is_ours_alone(profiles: Profiles) -> None:
+    seen = screen("opencode/idle_draft_sidebar", attributes=True)
+    row = "  ┃  [IPC] 新しいメッセージ: request from admin #k3x9"
+    beside = f"{row}{' ' * (120 - columns(row))}Getting started"
+    rows = tuple(beside if "日本語" in text else text for text in seen.rows)
+    ours = replace(seen, rows=rows, solid=rows, cursor_x=columns(row))
+    assert classify(profiles.named["opencode"], ours).tag == "k3x9"
+    assert classify(profiles.named["opencode"], ours).state == "our_line"
+    assert classify(profiles.named["opencode"], replace(ours, cursor_x=ours.cursor_x + 1)).state == "draft"
+
+
+def test_a_host_that_takes_no_key_while_it_works_needs_one_at_rest(tmp_path: Path) -> None:
+    (tmp_path / "claude.yaml").write_text("submit: {idle: [], busy: [Enter]}\n", encoding="utf-8")
+    profiles = load_profiles(tmp_path)
+    assert profiles.named["claude"] == load_profiles().named["claude"]
+    takes = {name for name in HOSTS if profiles.named[name].takes_lines_while_busy}
+    assert takes == {"claude", "codex"}
 
 
 def test_what_an_agent_writes_about_dialogs_is_no_dialog(profiles: Profiles) -> None:
@@ -157,9 +212,9 @@ def test_a_profile_is_mended_by_a_file_and_a_broken_file_is_left_out(tmp_path: P
     assert found.name == "mine"
 
 
-@pytest.mark.parametrize("host", [None, "gemini", "copilot", "opencode", "generic", "shell", 5, ["claude"]])
+@pytest.mark.parametrize("host", [None, "gemini", "aider", "goose", "generic", "shell", 5, ["claude"]])
 def test_a_host_without_a_profile_is_described_by_none(profiles: Profiles, host: Any) -> None:
-    for command, script in {"node": "gemini", "MainThread": "copilot", "opencode": ""}.items():
+    for command, script in {"node": "qwen", "MainThread": "aider", "goose": ""}.items():
         leader = process(command, *([f"/usr/bin/{script}"] if script else []))
         assert profiles.describing(Agent(id="x", host=host), command, Foreground(leader, (leader,))) is None
 

@@ -88,15 +88,19 @@ def test_an_execution_whose_session_is_lost_is_ended(services: Services, doctor:
     assert not services.executions.get(None, execution.id).running
 
 
-def test_an_interrupt_that_nobody_was_told_of_is_written(services: Services, admin: Agent, doctor: Doctor) -> None:
+@pytest.mark.parametrize(("blocker", "reader"), [(None, "worker-a"), ("admin", "worker-a"), ("worker-a", "admin")])
+def test_a_notification_that_nobody_has_written_is_written(
+    services: Services, admin: Agent, doctor: Doctor, blocker: str | None, reader: str
+) -> None:
     (task,) = services.task_creation.create(admin, [NewTask(title="Build", assignee_id="worker-a")])
-    services.task_changes.set_status(admin, task.id, "blocked")
-    box = services.workspace.notices("worker-a")
-    (told,) = box.path.glob("*.md")
+    if blocker is not None:
+        services.task_changes.set_status(services.agents.get(blocker), task.id, "blocked")
+    ((name, _),) = services.workspace.notices(reader).unread()
+    told = services.workspace.notices(reader).path / name
     content = told.read_bytes()
-    assert found(doctor, "interrupts") == []
+    assert found(doctor, "notifications") == []
     told.unlink()
-    (finding,) = mended(doctor, "interrupts")
+    (finding,) = mended(doctor, "notifications")
     assert finding.subject == task.id
     assert told.read_bytes() == content
 

@@ -13,7 +13,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.store.inbox import file_name
 from tests.conftest import Clock
 from tests.services import forks
-from tests.services.tasks_support import again, forked, new, notices, running, shown
+from tests.services.tasks_support import again, forked, mailed, notices, running, shown
 
 
 def test_a_missing_interrupt_is_written_again_by_its_reader_the_very_same(services: Services, owner: Agent) -> None:
@@ -32,11 +32,11 @@ def test_a_missing_interrupt_is_written_again_by_its_reader_the_very_same(servic
 def test_an_interrupt_that_was_read_and_archived_does_not_come_back(
     services: Services, clock: Clock, owner: Agent, status: str
 ) -> None:
-    task = running(services)
+    task = mailed(services)
     services.task_changes.set_status(owner, task.id, status)
     assert len(services.notifications.read("worker-a", "task")) == 1
     clock.advance(timedelta(days=31).total_seconds())
-    other = running(services, "other")
+    other = mailed(services)
     services.task_changes.set_status(owner, other.id, status)
     assert [item["task_id"] for item in services.notifications.read("worker-a", "task")] == [other.id]
     inbox = services.workspace.notices("worker-a").path
@@ -52,9 +52,8 @@ def test_the_interrupt_of_a_task_that_was_reopened_is_no_longer_shown(
     services.task_changes.set_status(owner, task.id, "blocked")
     assert len(shown(services, "worker-a")) == 1
     services.task_changes.set_status(owner, task.id, reopened)
-    assert notices(services, "worker-a") == []  # it is read
-    assert shown(services, "worker-a") == []
-    assert not services.notifications.refresh("worker-a", "task").some
+    assert [notice.action for notice in notices(services, "worker-a")] == ["task_assigned"]  # the interrupt is read
+    assert not services.notifications.refresh("worker-a", "task").interrupts
     services.task_changes.set_status(owner, task.id, "blocked")
     assert [item["id"] for item in shown(services, "worker-a")] == [again(services, task).interrupt_id]
     assert len(notices(services, "worker-a")) == 1
@@ -86,26 +85,26 @@ def test_a_pause_is_shown_until_it_is_read_or_its_task_is_over(
     services: Services, owner: Agent, worker_a: Agent
 ) -> None:
     task = running(services)
-    notice = services.task_changes.interrupt(owner, "worker-a", "pause", None, None)
+    notice = services.stopping.interrupt(owner, "worker-a", "pause", None, None)
     assert [item["id"] for item in shown(services, "worker-a")] == [notice.id]
     services.task_changes.set_status(worker_a, task.id, "done")
     assert shown(services, "worker-a") == []
-    services.task_changes.interrupt(owner, "worker-a", "pause", None, None)
+    services.stopping.interrupt(owner, "worker-a", "pause", None, None)
     assert [item["task_id"] for item in services.notifications.read("worker-a", "task")] == [None]
     assert shown(services, "worker-a") == []
 
 
 def test_an_interrupt_about_a_task_is_for_the_task_session(services: Services, owner: Agent) -> None:
     services.task_changes.set_status(owner, running(services).id, "blocked")
-    services.task_changes.interrupt(owner, "worker-a", "pause", None, None)
+    services.stopping.interrupt(owner, "worker-a", "pause", None, None)
     assert not services.notifications.refresh("worker-a", "chat").some
     assert shown(services, "worker-a", "chat") == []
     assert len(shown(services, "worker-a")) == 2
 
 
 def test_an_interrupt_about_a_task_nobody_knows_is_shown_all_the_same(services: Services, owner: Agent) -> None:
-    task = new(services)
-    services.task_changes.interrupt(owner, "worker-a", "pause", task.id, None)
+    task = mailed(services)
+    services.stopping.interrupt(owner, "worker-a", "pause", task.id, None)
     (services.workspace.path / "tasks" / "worker-a" / f"{task.id}.md").unlink()
     assert [item["action"] for item in shown(services, "worker-a")] == ["pause"]
 

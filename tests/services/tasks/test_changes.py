@@ -78,7 +78,7 @@ def test_an_id_of_no_task_is_refused_everywhere(
         lambda: board.set_status(owner, task_id, "blocked"),
         lambda: board.assign(owner, task_id, "worker-a"),
         lambda: services.approvals.decide(owner, task_id, approve=True),
-        lambda: board.interrupt(owner, "worker-a", "cancel", task_id, None),
+        lambda: services.stopping.interrupt(owner, "worker-a", "cancel", task_id, None),
         lambda: services.task_creation.create(owner, [NewTask(title="child")], task_id),
     ]
     for attempt in attempts:
@@ -288,7 +288,9 @@ class TestBlocking:
                 return super().apply_block(intent)
 
         operations = Operations(services.workspace, lambda: [late])
-        late = Late(services.workspace, services.agents, services.interrupts, operations, clock)
+        late = Late(
+            services.workspace, services.agents, services.interrupts, services.derived_notices, operations, clock
+        )
         assert late.set_status(owner, top.id, "blocked")[0].status == "blocked"
         assert again(services, part).status == "done"
         assert notices(services, "worker-b") == []
@@ -316,14 +318,14 @@ class TestInterruptCommand:
     def test_it_stops_what_the_agent_works_on(self, services: Services, owner: Agent, action: str, status: str) -> None:
         running(services, "small", priority="low")
         task = running(services, "big", priority="high")
-        notice = services.task_changes.interrupt(owner, "worker-a", action, None, "stop")
+        notice = services.stopping.interrupt(owner, "worker-a", action, None, "stop")
         assert (notice.action, notice.task_id) == (action, task.id)
         assert again(services, task).status == status
         assert [item.id for item in notices(services, "worker-a")] == [notice.id]
 
     def test_a_pause_leaves_the_task_as_it_is(self, services: Services, admin: Agent) -> None:
         task = running(services)
-        notice = services.task_changes.interrupt(admin, "worker-a", "pause", None, None)
+        notice = services.stopping.interrupt(admin, "worker-a", "pause", None, None)
         assert (notice.action, notice.task_id) == ("pause", task.id)
         assert again(services, task) == task
 
@@ -331,7 +333,7 @@ class TestInterruptCommand:
     def test_an_agent_without_work_is_interrupted_all_the_same(
         self, services: Services, owner: Agent, action: str
     ) -> None:
-        notice = services.task_changes.interrupt(owner, "worker-a", action, None, None)
+        notice = services.stopping.interrupt(owner, "worker-a", action, None, None)
         assert (notice.action, notice.task_id, notice.type) == (action, None, "interrupt")
         assert [item.id for item in notices(services, "worker-a")] == [notice.id]
 
@@ -341,15 +343,15 @@ class TestInterruptCommand:
         running(services)
         before = snapshot(services)
         with pytest.raises(Unauthorized):
-            services.task_changes.interrupt(services.agents.get(agent_id), "worker-a", action, None, None)
+            services.stopping.interrupt(services.agents.get(agent_id), "worker-a", action, None, None)
         assert snapshot(services) == before
 
     def test_a_task_of_somebody_else_is_not_stopped_by_mistake(self, services: Services, owner: Agent) -> None:
         task = running(services, assignee_id="worker-b")
         with pytest.raises(InvalidArguments):
-            services.task_changes.interrupt(owner, "worker-a", "blocked", task.id, None)
+            services.stopping.interrupt(owner, "worker-a", "blocked", task.id, None)
         with pytest.raises(AgentNotFound):
-            services.task_changes.interrupt(owner, "nobody", "pause", None, None)
+            services.stopping.interrupt(owner, "nobody", "pause", None, None)
         assert again(services, task) == task
 
 
@@ -437,4 +439,4 @@ def test_who_loses_a_task_that_runs_is_told_and_not_interrupted(services: Servic
     assert pending.some
     assert not pending.interrupts
     assert (notice["type"], notice["task_id"]) == ("status_change", task.id)
-    assert services.notifications.read("worker-b", "task") == []
+    assert [notice["action"] for notice in services.notifications.read("worker-b", "task")] == ["task_assigned"]

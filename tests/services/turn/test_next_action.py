@@ -111,6 +111,23 @@ class TestNextAction:
         moved(services, first, "in_progress", "done")
         assert action(services, session)["task"]["task_id"] == second.id
 
+    def test_what_was_assigned_in_the_backlog_is_told_of_and_handed_out(
+        self, services: Services, session: LiveSession
+    ) -> None:
+        admin, task = services.agents.get("admin"), new(services, assignee_id=None)
+        services.task_changes.assign(admin, task.id, "worker-a")
+        assert again(services, task).status == "backlog"
+        assert [(notice.action, notice.task_id) for notice in services.notifications.waiting("worker-a")] == [
+            ("task_assigned", task.id)
+        ]
+        assert action(services, session)["task"]["task_id"] == task.id
+        assert again(services, task).status == "in_progress"
+        assert services.notifications.waiting("worker-a") == []
+
+    def test_what_was_put_back_into_the_backlog_stays_there(self, services: Services, session: LiveSession) -> None:
+        moved(services, new(services), "backlog")
+        assert action(services, session)["action"] == "wait"
+
     def test_an_admin_reviews_what_was_requested_but_works_first(self, services: Services, worker_a: Agent) -> None:
         admin = open_session(services, "admin")
         request, _ = services.approvals.request(worker_a, NewTask(title="mine"))

@@ -164,7 +164,7 @@ def test_an_assignee_that_is_no_name_moves_no_file_and_blocks_nobody(services: S
     header = f"id: tsk_0123456789ab\nassignee_id: {name!r}\nstatus: blocked\ninterrupt_id: ntf_0123456789ab\n"
     (shelf / "tsk_0123456789ab.md").write_text(f"---\n{header}---\n\n")
     before = set(services.workspace.root.parent.rglob("*.md"))
-    services.interrupts.repair("worker-a")
+    services.derived_notices.repair("worker-a")
     services.workspace.tasks.update("tsk_0123456789ab", lambda task: task)
     assert set(services.workspace.root.parent.rglob("*.md")) == before
 

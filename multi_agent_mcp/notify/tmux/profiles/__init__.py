@@ -34,33 +34,39 @@ _NOT_POSIX = re.compile(r"\\[A-Za-z0-9]|\(\?|[*+?}]\?")
 @dataclass(frozen=True)
 class ComposerShape:
     """Where the human's line stands: the row that `prompt` begins, between a row like `above` and one like `below`.
-    `column` is the cursor's in an empty one; `modes` are other prompts and the state they mean."""
+    `column` is the cursor's in an empty one, counted from the prompt; `modes` are other prompts and the state they
+    mean. With a `frame` every row begins with the prompt, the text has so many blank rows above and below it, and what
+    stands right of `below` is not the composer's. Placeholders are told apart by being faint, or by their words."""
 
     prompt: re.Pattern[str]
     above: re.Pattern[str]
     below: re.Pattern[str]
     column: int = 2
     cursor_flag: bool | None = None
+    frame: tuple[int, int] | None = None
     placeholder_required: bool = False
+    placeholder_faint: bool = True
     placeholders: tuple[re.Pattern[str], ...] = ()
     modes: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class View:
-    """Something else than the composer, recognised by one row below it (or anywhere, without one) or by the title."""
+    """Something else than the composer, recognised by one row below it (or anywhere, without one), by one close above
+    it, or by the title."""
 
     state: str
     text: re.Pattern[str] | None = None
     title: re.Pattern[str] | None = None
+    above: re.Pattern[str] | None = None
 
 
 @dataclass(frozen=True)
 class Profile:
     """One host. Without a `composer` its screen is not read. With `never` it is a list of programs that are not typed
     into: `always`, or `unless_registered` for an agent that is declared plain; `interpreters` are those that are on the
-    list only while they were given nothing to run. `prompt` is how its command line takes a
-    first prompt."""
+    list only while they were given nothing to run. `submit` are the keys that enter a line, for each state; a host
+    with none for `busy` is typed into at rest only. `prompt` is how its command line takes a first prompt."""
 
     name: str
     commands: tuple[str, ...] = ()
@@ -74,6 +80,11 @@ class Profile:
     busy_screen: re.Pattern[str] | None = None
     gates: tuple[str, ...] = ()
     prompt: str | None = None
+
+    @property
+    def takes_lines_while_busy(self) -> bool:
+        """Whether a line may be typed and entered while it works."""
+        return bool(self.submit.get("busy", self.submit["idle"]))
 
     def runs_as(self, command: str) -> bool:
         """Whether this command is this host."""
@@ -189,11 +200,11 @@ def _profile(name: str, data: Mapping[str, Any]) -> Profile:
         commands=tuple(_posix(text) for text in data.get("commands") or ()),
         interpreters=tuple(_posix(text) for text in data.get("interpreters") or ()),
         never=_never(data.get("never")),
-        submit={state: _keys(keys) for state, keys in (data.get("submit") or {}).items()} or Profile(name).submit,
+        submit=_submit(data["submit"]) if data.get("submit") else Profile(name).submit,
         pause_seconds=None if pause is None else float(pause),
         composer=_composer(data["composer"]) if data.get("composer") else None,
         views=tuple(
-            View(str(view["state"]), _pattern(view.get("text")), _pattern(view.get("title")))
+            View(str(view["state"]), *(_pattern(view.get(part)) for part in ("text", "title", "above")))
             for view in data.get("views") or ()
         ),
         busy_title=_pattern(busy.get("title")),
@@ -210,16 +221,33 @@ def _composer(data: Mapping[str, Any]) -> ComposerShape:
         below=re.compile(data["below"]),
         column=int(data.get("column", 2)),
         cursor_flag=data.get("cursor_flag"),
+        frame=_frame(data.get("frame")),
         placeholder_required=bool(data.get("placeholder_required")),
+        placeholder_faint=bool(data.get("placeholder_faint", True)),
         placeholders=tuple(re.compile(text) for text in data.get("placeholders") or ()),
         modes={state: re.compile(text) for state, text in (data.get("modes") or {}).items()},
     )
 
 
+def _frame(rows: Any) -> tuple[int, int] | None:
+    if rows is None:
+        return None
+    top, bottom = map(int, rows)
+    return top, bottom
+
+
+def _submit(data: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
+    """The keys for each state. At rest there is one: without any a line could not be entered."""
+    submit = {state: _keys(names) for state, names in data.items()}
+    if not submit.get("idle"):
+        raise ValueError("submit: names no key for idle")
+    return submit
+
+
 def _keys(names: Any) -> tuple[str, ...]:
     """Names of keys for `send-keys`; nothing that tmux could read as something else."""
     keys = tuple([names] if isinstance(names, str) else names)
-    if not keys or not all(_KEY.fullmatch(key) for key in keys):
+    if not all(_KEY.fullmatch(key) for key in keys):
         raise ValueError(f"not the names of keys: {names!r}")
     return keys
 

@@ -1,0 +1,226 @@
+"""Derived notifications: a change and what must be told of it cannot come apart (docs/protocol.md, Notifications).
+
+They follow from the files of tasks and delegations alone. If the writer of such a file was killed before it had written
+its notifications, the next reader writes the very same ones; what has been dealt with is marked read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from multi_agent_mcp.domain.agent import report_recipient
+from multi_agent_mcp.domain.conversation import Delegation
+from multi_agent_mcp.domain.derived import (
+    DELEGATION,
+    TASK_ASSIGNED,
+    TASK_BLOCKED,
+    arrival_of,
+    assignment_of,
+    blocks_of,
+    delegation_of,
+    interrupt_of,
+    was_reopened,
+)
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, Task
+from multi_agent_mcp.errors import Refusal, StorageError
+from multi_agent_mcp.services.notices.interrupts import PAUSING, Interrupts
+from multi_agent_mcp.services.notices.writing import NoticeWriter
+from multi_agent_mcp.store.directory import Directory
+from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
+
+logger = logging.getLogger(__name__)
+
+Version = tuple[Directory[Any], int]
+
+
+@dataclass(eq=False)
+class DerivedNotices:
+    """Writes what tasks and delegations have to tell, repairs what is missing, and knows what still applies."""
+
+    workspace: Workspace
+    writer: NoticeWriter
+    interrupts: Interrupts
+    clock: Callable[[], datetime]
+    _looked_at: dict[str, list[Version]] = field(default_factory=dict, init=False)
+    _written: set[str] = field(default_factory=set, init=False)
+
+    def ensure(self, task: Task) -> list[Notification]:
+        """Writes the notifications that the task has to tell now, unless they are there (or were read and archived).
+        Returns them; this process's earlier ones may be left out."""
+        return [self._put(notice) for notice in self._of(task, self._written)]
+
+    def missing(self, task: Task) -> list[Notification]:
+        """Those that are not there, although this process may have written them; changes no file."""
+        lacking = [notice for notice in self._of(task, written=()) if not self.writer.is_there(notice)]
+        self._written.difference_update(notice.id for notice in lacking)
+        return lacking
+
+    def ensure_delegation(self, delegation: Delegation) -> None:
+        """The same for a delegation."""
+        if (notice := delegation_of(delegation)) is not None and notice.id not in self._written:
+            self._put(notice)
+
+    def tell_delegation(self, delegation: Delegation) -> None:
+        """As `tell`, for a delegation."""
+        try:
+            self.ensure_delegation(delegation)
+        except Refusal as refusal:
+            logger.warning("a delegation is not told yet: %s", refusal)
+
+    def repair(self, agent_id: str) -> None:
+        """Ensures what an agent's tasks and delegations have to tell and settles what is over. Costs a stat(2) for each
+        of its two folders, and for each with a task that it waits for, while none of them changes."""
+        if self._is_unchanged(agent_id):
+            return
+        tasks, delegations = self.workspace.tasks.directory(agent_id), self.workspace.delegations.directory(agent_id)
+        seen = [_version(tasks), _version(delegations)]
+        for _, task in tasks.open_entities():
+            seen += self._awaited_folders(task)
+            self.ensure(task)
+        for _, delegation in delegations.open_entities():
+            self.ensure_delegation(delegation)
+        self.settle(agent_id)
+        self._looked_at[agent_id] = seen
+
+    def tell(self, tasks: Iterable[Task]) -> None:
+        """As `ensure`, for tasks that have been written: never raises, because the next reader tries again."""
+        try:
+            for task in tasks:
+                self.ensure(task)
+        except Refusal as refusal:
+            logger.warning("not everybody who must be told of a task is told yet: %s", refusal)
+
+    def follow_up(self, task: Task) -> None:
+        """Tells of a task that has changed, and those who waited for it to be done; settles what was told of it
+        before."""
+        self.tell([task, *(self._waiting_for(task) if task.status == "done" else ())])
+        concerned = {task.assignee_id or "", *self._superiors_to_tell(task)}
+        for agent_id in concerned & self.workspace.registry.active().keys():
+            self.settle(agent_id)
+
+    def settle(self, agent_id: str, taken_up: str | None = None) -> None:
+        """Marks read those of an agent's notifications that do not apply any more, and what told it of the task that it
+        has `taken_up`. Never raises: they are not shown, and the next reader tries again."""
+        try:
+            inbox = self.workspace.notices(agent_id)
+            if self._over(agent_id, taken_up):
+                with self.workspace.locks.held(inbox.lock):
+                    inbox.mark_read(self._over(agent_id, taken_up), self.clock())
+        except Refusal as refusal:
+            logger.warning("notifications of %s that are over are not marked read yet: %s", agent_id, refusal)
+
+    def waiting(self, agent_id: str) -> list[Notification]:
+        """What an agent has not read yet and still applies, for its sessions of either purpose. Writes nothing."""
+        return [notice for _, notice in self.workspace.notices(agent_id).unread() if self.applies(notice)]
+
+    def applies(self, notice: Notification) -> bool:
+        """Whether a notification is still to be shown: not when what it tells of is over, or has come anew since."""
+        if notice.action == DELEGATION:
+            return self._is_offered(notice)
+        if notice.action in PAUSING and self.interrupts.is_overtaken(notice):
+            return False
+        if notice.task_id is None or (task := self._task_of(notice, notice.task_id)) is None:
+            return True
+        if notice.action == TASK_ASSIGNED:
+            arrival = arrival_of(task)
+            return arrival is not None and arrival.notice_id == notice.id
+        if notice.action == TASK_BLOCKED:
+            return any(block.id == notice.id for block in blocks_of(task, [notice.target_agent_id]))
+        return not notice.interrupts or _interrupt_applies(notice, task)
+
+    def pause_of(self, agent_id: str) -> Notification | None:
+        """The pause that an agent is to keep at present, whether it has read of it or not."""
+        newest = self.interrupts.newest_of_pausing(agent_id)
+        return newest if newest is not None and newest.action == "pause" and self.applies(newest) else None
+
+    def _task_of(self, notice: Notification, task_id: str) -> Task | None:
+        """Its task: for what may be unread in great numbers from the index, for an interrupt always from the disk."""
+        holder = notice.sender_id if notice.action == TASK_BLOCKED else notice.target_agent_id
+        indexed = None if notice.interrupts or holder is None else self.workspace.tasks.indexed(task_id, holder)
+        return indexed or self.workspace.tasks.find(task_id)
+
+    def _is_offered(self, notice: Notification) -> bool:
+        if notice.target_agent_id not in self.workspace.registry.all():
+            return False  # a hand-written file may name anything
+        mine = self.workspace.delegations.open(notice.target_agent_id)
+        return any(found.id == notice.id for found in map(delegation_of, mine) if found is not None)
+
+    def _over(self, agent_id: str, taken_up: str | None) -> list[str]:
+        return [
+            name
+            for name, notice in self.workspace.notices(agent_id).unread()
+            if not self.applies(notice)
+            or (notice.action == TASK_ASSIGNED and taken_up is not None and notice.task_id == taken_up)
+        ]
+
+    def _put(self, notice: Notification) -> Notification:
+        kind = "interrupt" if notice.interrupts else "notice"
+        written = self.writer.put(notice, f"{kind}.{notice.action}")
+        self._written.add(notice.id)
+        return written
+
+    def _of(self, task: Task, written: Collection[str]) -> Iterator[Notification]:
+        """What a task has to tell. A hand-written file may name anything as an agent."""
+        agents = self.workspace.registry.active()
+        told = [interrupt_of(task), self._assignment_of(task, written), *blocks_of(task, self._superiors_to_tell(task))]
+        yield from (notice for notice in told if notice is not None and notice.target_agent_id in agents)
+
+    def _assignment_of(self, task: Task, written: Collection[str]) -> Notification | None:
+        """None, too, for one that is `written` already: its dependencies need not be read again and again."""
+        arrival = arrival_of(task)
+        if arrival is None or arrival.notice_id in written or self._is_worked_on(task):
+            return None
+        return assignment_of(task, {key: self._found(key) for key in task.dependencies})
+
+    def _is_worked_on(self, task: Task) -> bool:
+        """Whether the assignee is at work on it: then a task that was blocked and reopened, unseen, is no news."""
+        running = self.workspace.executions.open(task.assignee_id)
+        return any(execution.task_id == task.id for execution in running)
+
+    def _found(self, task_id: str) -> Task | None:
+        """None, too, for what no file can be called: somebody may have written it by hand."""
+        with suppress(StorageError):
+            return self.workspace.tasks.find(task_id)
+        return None
+
+    def _superiors_to_tell(self, task: Task) -> set[str]:
+        """Who hears that an assignee has blocked its task: who its reports go to, and who made the task."""
+        told = {task.created_by}
+        with suppress(Refusal):  # nobody is above it, or the hierarchy is broken
+            told.add(report_recipient(task.assignee_id or "", self.workspace.registry.all()).id)
+        return told - {task.assignee_id}
+
+    def _waiting_for(self, task: Task) -> list[Task]:
+        return [waiting for waiting in self.workspace.tasks.open() if task.id in waiting.dependencies]
+
+    def _awaited_folders(self, task: Task) -> Iterator[Version]:
+        """Where the tasks lie that this one waits for: when they are done, no folder of its own changes."""
+        arrival = arrival_of(task)
+        if arrival is None or arrival.notice_id in self._written:
+            return
+        for awaited in filter(None, map(self._found, task.dependencies)):
+            yield _version(self.workspace.tasks.directory(awaited.assignee_id or UNASSIGNED))
+
+    def _is_unchanged(self, agent_id: str) -> bool:
+        seen = self._looked_at.get(agent_id)
+        return seen is not None and all(_version(folder)[1] == version for folder, version in seen)
+
+
+def _version(folder: Directory[Any]) -> Version:
+    folder.entries()
+    return folder, folder.version
+
+
+def _interrupt_applies(notice: Notification, task: Task) -> bool:
+    """Not when its task has been reopened, finished, or interrupted anew since."""
+    if notice.action == "pause":
+        return not task.final and not was_reopened(task, notice.created_at)
+    if notice.action not in INTERRUPT_ACTIONS.values():
+        return True
+    return INTERRUPT_ACTIONS.get(task.status) == notice.action and task.interrupt_id in (None, notice.id)

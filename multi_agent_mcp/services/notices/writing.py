@@ -1,0 +1,46 @@
+"""Writing notifications: in the words of the catalogue, each one once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.store.inbox import file_name
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.texts import Texts
+
+
+@dataclass(eq=False)
+class NoticeWriter:
+    """Puts notifications in place: the one place where any are written."""
+
+    workspace: Workspace
+    texts: Texts
+    announce: Callable[[Notification], None]
+    """Rings the target's doorbell for a notification that is safely stored. Never raises."""
+
+    def put(self, notice: Notification, text: str | None = None) -> Notification:
+        """Writes a notification and rings, unless it is there, or was read and archived. With `text` it gets the
+        message and the instruction of this key; a person is told in whatever session."""
+        notice = self._addressed(notice if text is None else self.worded(notice, text))
+        if not self.is_there(notice):
+            with suppress(FileExistsError):
+                self.workspace.notices(notice.target_agent_id).deliver(notice)
+                self.announce(notice)
+        return notice
+
+    def is_there(self, notice: Notification) -> bool:
+        inbox, name = self.workspace.notices(notice.target_agent_id).path, file_name(notice)
+        return (inbox / name).exists() or (inbox / "archive" / f"{notice.created_at:%Y-%m}" / name).exists()
+
+    def worded(self, notice: Notification, text: str) -> Notification:
+        """With the message and the instruction of this text key."""
+        return replace(notice, message=self.texts(f"{text}.message"), instruction=self.texts(f"{text}.instruction"))
+
+    def _addressed(self, notice: Notification) -> Notification:
+        target = self.workspace.registry.all().get(notice.target_agent_id)
+        human = target is not None and target.type == "human"
+        anywhere = human and notice.target_purpose == "task" and not notice.interrupts
+        return replace(notice, target_purpose=None) if anywhere else notice

@@ -1,0 +1,79 @@
+"""Stopping agents and letting them go on: `interrupt`, `resume` (docs/protocol.md, Interrupts)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from multi_agent_mcp.domain.agent import Agent, is_superior
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Unauthorized
+from multi_agent_mcp.services.notices.interrupts import Interrupts
+from multi_agent_mcp.services.operations import Apply, Kind, Operations
+from multi_agent_mcp.services.tasks.changes import TaskChanges
+from multi_agent_mcp.services.validation import require_text
+from multi_agent_mcp.store.codec.frontmatter import as_text, from_text
+from multi_agent_mcp.store.intents import Intent
+
+RESUME_AGENT = Kind("resume_agent")
+
+
+@dataclass(eq=False)
+class Stopping:
+    """Interrupts agents below the one who acts; an Owner interrupts anybody."""
+
+    task_changes: TaskChanges
+    interrupts: Interrupts
+    operations: Operations
+
+    def interrupt(
+        self, actor: Agent, agent_id: str, action: str, task_id: str | None, reason: str | None
+    ) -> Notification:
+        """`interrupt AGENT`: blocks or cancels the agent's task (the given one, else the one it works on), or asks it
+        to pause. An agent without a task is interrupted all the same."""
+        require_text("reason", reason)
+        target = self._below(actor, agent_id)
+        task = self._task(target, task_id)
+        cause = {"sender_id": actor.id, "reason": reason}
+        if action == "pause":
+            return self.interrupts.pause(target.id, task.id if task else None, **cause)
+        if task is None:
+            return self.interrupts.stop(target.id, action, **cause)
+        status = "blocked" if action == "blocked" else "cancelled"
+        moved, _ = self.task_changes.set_status(actor, task.id, status, reason)
+        carried = [notice for notice in self.task_changes.derived.ensure(moved) if notice.interrupts]
+        return carried[0] if carried else self.interrupts.stop(target.id, action, **cause)
+
+    def resume(self, actor: Agent, agent_id: str) -> Notification:
+        """`resume AGENT`: ends a pause, whether the agent has read of it or not. Raises `InvalidStatusTransition` for
+        one that is not paused."""
+        target = self._below(actor, agent_id)
+        pause = self.task_changes.derived.pause_of(target.id)
+        if pause is None:
+            raise InvalidStatusTransition("not_paused", agent_id=target.id)
+        notice = self.interrupts.resumption(pause, actor.id)
+        resumed: Notification = self.operations.run(RESUME_AGENT, {"notice": as_text(notice)})
+        return resumed
+
+    def kinds(self) -> Mapping[Kind, Apply]:
+        return {RESUME_AGENT: self.apply_resumption}
+
+    def apply_resumption(self, intent: Intent) -> Notification:
+        """Applies an intent: tells the agent, and marks read the pauses that are over with it."""
+        notice = self.interrupts.writer.put(from_text(Notification, intent.facts["notice"]))
+        self.task_changes.derived.settle(notice.target_agent_id)
+        return notice
+
+    def _below(self, actor: Agent, agent_id: str) -> Agent:
+        target = self.task_changes.agents.get(agent_id)
+        if actor.role != "owner" and not is_superior(actor.id, target.id, self.task_changes.agents.all()):
+            raise Unauthorized("not_superior", agent_id=target.id)
+        return target
+
+    def _task(self, target: Agent, task_id: str | None) -> Task | None:
+        """The task that is meant; it must be the agent's own."""
+        task = self.task_changes.get(task_id) if task_id is not None else self.task_changes.current(target.id)
+        if task is not None and task.assignee_id != target.id:
+            raise InvalidArguments("not_its_task", task_id=task.id, agent_id=target.id)
+        return task

@@ -1,0 +1,66 @@
+"""OpenCode, offline, with a provider of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.hosts.replies import Call
+from tests.hosts.stage import Host, Program, Stage
+
+OFFLINE = (
+    "OPENCODE_DISABLE_MODELS_FETCH",
+    "OPENCODE_DISABLE_LSP_DOWNLOAD",
+    "OPENCODE_DISABLE_DEFAULT_PLUGINS",
+    "OPENCODE_DISABLE_PRUNE",
+)
+"""What it would fetch, or wait for, else."""
+
+
+class OpenCode(Host):
+    name = "opencode"
+    program = Program("opencode-ai", "1.18.33", "opencode")
+    quit = "/exit"
+    dialog = "Permission required"
+    command = "opencode {mcp_config}"
+    lacks = frozenset({"waker", "queue", "trust", "stop"})
+
+    def settle_in(self, home: Path, url: str, *, trusted: Path, asks: bool = False) -> Mapping[str, str]:  # noqa: ARG002
+        provider = {
+            "npm": "@ai-sdk/openai-compatible",
+            "options": {"baseURL": f"{url}/v1", "apiKey": "scripted"},
+            "models": {"scripted": {}},
+        }
+        settings = {
+            "model": "scripted/scripted",
+            "small_model": "scripted/scripted",
+            "provider": {"scripted": provider},
+            "enabled_providers": ["scripted"],
+            "permission": {"bash": "ask" if asks else "allow"},
+            "autoupdate": False,
+            "share": "disabled",
+        }
+        config = home / ".config" / "opencode" / "opencode.json"
+        config.parent.mkdir(parents=True)
+        config.write_text(json.dumps(settings), encoding="utf-8")
+        return dict.fromkeys(OFFLINE, "1")
+
+    def furnish(self, stage: Stage, *, hooks: bool) -> str:
+        line = stage.own_configuration()
+        if not hooks:
+            (file,) = (stage.team.services.workspace.path / "hosts").glob("*.opencode.json")
+            settings = json.loads(file.read_text(encoding="utf-8"))
+            file.write_text(json.dumps({**settings, "plugin": []}), encoding="utf-8")
+        return line
+
+    def tool(self, name: str, **arguments: Any) -> Call:
+        return Call(self.knows(name), arguments)
+
+    def shell(self, command: str, *, ask: bool = False) -> Call:
+        del ask  # it asks about whatever its settings do not allow
+        return Call("bash", {"command": command, "description": "scripted"})
+
+    def knows(self, tool: str) -> str:
+        return f"ipc_{tool}"

@@ -1,0 +1,94 @@
+"""What a scripted model says and is sent, whatever dialect it is in."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Say:
+    """One text. With `until` the model thinks until that is set."""
+
+    text: str
+    until: threading.Event | None = None
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a tool, by the name the host gave it; `namespace` where the host has such. `until` as above."""
+
+    tool: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    namespace: str | None = None
+    until: threading.Event | None = None
+
+
+Reply = Say | Call
+Decide = Callable[["Request"], Reply]
+
+
+@dataclass
+class Request:
+    """What the host sent for one turn. `news` is all that came after the model's own last words."""
+
+    body: Json
+    news: str
+    tools: tuple[str, ...]
+    at: float = field(default_factory=time.monotonic)
+    reply: Reply | None = None
+    cut_off: bool = False
+    """The host hung up before the model was done: it was interrupted."""
+
+    @property
+    def history(self) -> str:
+        """Every text of the dialogue so far."""
+        dialogue = (self.body.get(key) for key in ("messages", "input", "contents"))
+        return "\n".join(_texts(next(filter(None, dialogue), None)))
+
+
+@dataclass(frozen=True)
+class Wire:
+    """One dialect. `read` takes a request apart; `stream` makes the server-sent events of a reply, `whole` the same in
+    one piece. A request without tools is not the agent's (a title for the session and the like): `aside` answers it."""
+
+    read: Callable[[Json], Request]
+    stream: Callable[[Reply, Json], Iterator[bytes]]
+    whole: Callable[[Reply, Json], Json]
+    aside: Say = Say("scripted")
+    thinking: bytes = b": thinking\n\n"
+    """What keeps the line open while the model thinks."""
+
+
+numbers = itertools.count(1)
+"""For the ids that a dialect wants."""
+
+
+def event(data: Json, name: str = "") -> bytes:
+    """One server-sent event."""
+    head = f"event: {name}\n" if name else ""
+    return f"{head}data: {json.dumps(data)}\n\n".encode()
+
+
+def since(items: list[Json], is_models: Callable[[Json], bool]) -> str:
+    """Every text in the items after the model's last one."""
+    last = max((number for number, item in enumerate(items) if is_models(item)), default=-1)
+    return "\n".join(_texts(items[last + 1 :]))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _texts(item)

@@ -1,0 +1,1 @@
+"""The streamed dialects the hosts speak to their models, one file each."""

@@ -1,0 +1,41 @@
+"""Gemini's generateContent and streamGenerateContent, as Gemini CLI speaks them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.hosts.replies import Call, Json, Reply, Request, Wire, event, numbers, since
+
+NOTHING_YET = event({"candidates": [{"index": 0, "content": {"role": "model", "parts": [{"text": ""}]}}]})
+SURROUNDINGS = "<session_context>"
+"""It begins each session with a list of the files it works among, ours with them: not what anybody said."""
+
+
+def read(body: Json) -> Request:
+    contents = body.get("contents", [])
+    for item in contents:
+        item["parts"] = [part for part in item["parts"] if not str(part.get("text")).startswith(SURROUNDINGS)]
+    news = since(contents, lambda item: item.get("role") == "model")
+    declared = [tool.get("functionDeclarations") or () for tool in body.get("tools") or ()]
+    return Request(body, news, tuple(str(function.get("name")) for functions in declared for function in functions))
+
+
+def stream(reply: Reply, body: Json) -> Iterator[bytes]:
+    """One candidate, said in two pieces: the first one holds nothing yet."""
+    yield NOTHING_YET
+    yield event(whole(reply, body))
+
+
+def whole(reply: Reply, body: Json) -> Json:
+    usage = {"promptTokenCount": 100, "candidatesTokenCount": 5, "totalTokenCount": 105}
+    content = {"role": "model", "parts": [_part(reply)]}
+    return {"candidates": [{"index": 0, "content": content, "finishReason": "STOP"}], "usageMetadata": usage}
+
+
+def _part(reply: Reply) -> Json:
+    if isinstance(reply, Call):
+        return {"functionCall": {"id": f"call_{next(numbers)}", "name": reply.tool, "args": dict(reply.arguments)}}
+    return {"text": reply.text}
+
+
+WIRE = Wire(read, stream, whole, thinking=NOTHING_YET)  # its client reads no comments
