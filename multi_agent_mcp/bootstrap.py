@@ -16,52 +16,25 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import ChannelReport
 from multi_agent_mcp.domain.stuck import Patience
 from multi_agent_mcp.errors import NoSuchSession
-from multi_agent_mcp.hooks.answers import Hooks
-from multi_agent_mcp.host_config import HostConfiguration, host_configuration, mcp_argument, mcp_environment
 from multi_agent_mcp.notify.channel import Notifier
 from multi_agent_mcp.notify.channels.chain import ChannelChain, default_chain, pane_notifier
 from multi_agent_mcp.notify.doorbell import Doorbell
-from multi_agent_mcp.notify.people import PeopleDoorbells
 from multi_agent_mcp.services.answer_budget import AnswerBudget
-from multi_agent_mcp.services.chat.conversations import Conversations
-from multi_agent_mcp.services.chat.delegations import Delegations
-from multi_agent_mcp.services.chat.human import HumanConversations
-from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
-from multi_agent_mcp.services.doctor.doctor import Doctor
-from multi_agent_mcp.services.doctor.finding import CheckContext
-from multi_agent_mcp.services.doctor.pruning import Pruning
 from multi_agent_mcp.services.mail.outbox import Outbox
-from multi_agent_mcp.services.mail.search import MailSearch
-from multi_agent_mcp.services.mail.sending import Messages
-from multi_agent_mcp.services.mail.tracking import DeliveryTracking
 from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.notices.loops import Loops
 from multi_agent_mcp.services.notices.notifications import Notifications
 from multi_agent_mcp.services.notices.writing import NoticeWriter
 from multi_agent_mcp.services.operations import HasKinds, Operations
-from multi_agent_mcp.services.overview.dashboard import Dashboard
-from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
-from multi_agent_mcp.services.overview.pane_looks import LookAtPane, PaneLooks
-from multi_agent_mcp.services.overview.snapshot import Snapshots
-from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
-from multi_agent_mcp.services.overview.supervisor_lock import Supervision
-from multi_agent_mcp.services.overview.timeline import Timelines
 from multi_agent_mcp.services.sessions.agent_sessions import ACTIVITY_WRITTEN_EVERY, Sessions
 from multi_agent_mcp.services.sessions.executions import Executions
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
-from multi_agent_mcp.services.tasks.approvals import Approvals
-from multi_agent_mcp.services.tasks.assignment import Assignments
 from multi_agent_mcp.services.tasks.board import Board
 from multi_agent_mcp.services.tasks.changes import TaskChanges
-from multi_agent_mcp.services.tasks.creation import TaskCreation
 from multi_agent_mcp.services.tasks.stopping import Stopping
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.team.signatures import Signatures
-from multi_agent_mcp.services.turn.chat_action import ChatAction
-from multi_agent_mcp.services.turn.next_action import NextAction
-from multi_agent_mcp.services.turn.reading import Reading
-from multi_agent_mcp.services.turn.report_effects import Reports
 from multi_agent_mcp.store.files.locks import ORDER_CHECK
 from multi_agent_mcp.store.journal import Journal
 from multi_agent_mcp.store.keys import KeyFile
@@ -69,7 +42,33 @@ from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.hooks.answers import Hooks
+    from multi_agent_mcp.host_config import HostConfiguration
+    from multi_agent_mcp.notify.people import PeopleDoorbells
     from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
+    from multi_agent_mcp.services.chat.conversations import Conversations
+    from multi_agent_mcp.services.chat.delegations import Delegations
+    from multi_agent_mcp.services.chat.human import HumanConversations
+    from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
+    from multi_agent_mcp.services.doctor.doctor import Doctor
+    from multi_agent_mcp.services.doctor.pruning import Pruning
+    from multi_agent_mcp.services.mail.search import MailSearch
+    from multi_agent_mcp.services.mail.sending import Messages
+    from multi_agent_mcp.services.mail.tracking import DeliveryTracking
+    from multi_agent_mcp.services.overview.dashboard import Dashboard
+    from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
+    from multi_agent_mcp.services.overview.pane_looks import LookAtPane, PaneLooks
+    from multi_agent_mcp.services.overview.snapshot import Snapshots
+    from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
+    from multi_agent_mcp.services.overview.supervisor_lock import Supervision
+    from multi_agent_mcp.services.overview.timeline import Timelines
+    from multi_agent_mcp.services.tasks.approvals import Approvals
+    from multi_agent_mcp.services.tasks.assignment import Assignments
+    from multi_agent_mcp.services.tasks.creation import TaskCreation
+    from multi_agent_mcp.services.turn.chat_action import ChatAction
+    from multi_agent_mcp.services.turn.next_action import NextAction
+    from multi_agent_mcp.services.turn.reading import Reading
+    from multi_agent_mcp.services.turn.report_effects import Reports
 
 
 @dataclass(frozen=True)
@@ -163,6 +162,8 @@ class Services:
 
     @cached_property
     def task_creation(self) -> TaskCreation:
+        from multi_agent_mcp.services.tasks.creation import TaskCreation
+
         return TaskCreation(
             self.workspace,
             self.agents,
@@ -175,6 +176,8 @@ class Services:
 
     @cached_property
     def approvals(self) -> Approvals:
+        from multi_agent_mcp.services.tasks.approvals import Approvals
+
         return Approvals(
             self.workspace,
             self.agents,
@@ -188,6 +191,8 @@ class Services:
 
     @cached_property
     def next_action(self) -> NextAction:
+        from multi_agent_mcp.services.turn.next_action import NextAction
+
         return NextAction(
             self.workspace,
             self.task_changes,
@@ -206,10 +211,14 @@ class Services:
 
     @cached_property
     def dashboard(self) -> Dashboard:
+        from multi_agent_mcp.services.overview.dashboard import Dashboard
+
         return Dashboard(self.workspace, self.snapshots, self.texts, self.clock)
 
     @cached_property
     def reports(self) -> Reports:
+        from multi_agent_mcp.services.turn.report_effects import Reports
+
         return Reports(self.workspace, self.dashboard, self.derived_notices, self.clock)
 
     @cached_property
@@ -218,10 +227,14 @@ class Services:
 
     def people_doorbells(self) -> PeopleDoorbells:
         """To be run by a process that lives for long; see `notify/people.py`."""
+        from multi_agent_mcp.notify.people import PeopleDoorbells
+
         return PeopleDoorbells(self.doorbell)
 
     @cached_property
     def messages(self) -> Messages:
+        from multi_agent_mcp.services.mail.sending import Messages
+
         return Messages(
             self.workspace,
             self.agents,
@@ -240,10 +253,14 @@ class Services:
 
     @cached_property
     def tracking(self) -> DeliveryTracking:
+        from multi_agent_mcp.services.mail.tracking import DeliveryTracking
+
         return DeliveryTracking(self.workspace, self.agents)
 
     @cached_property
     def mail_search(self) -> MailSearch:
+        from multi_agent_mcp.services.mail.search import MailSearch
+
         return MailSearch(self.workspace)
 
     @cached_property
@@ -267,6 +284,8 @@ class Services:
 
     @cached_property
     def snapshots(self) -> Snapshots:
+        from multi_agent_mcp.services.overview.snapshot import Snapshots
+
         return Snapshots(
             self.workspace,
             self.sessions,
@@ -280,18 +299,26 @@ class Services:
 
     @cached_property
     def timeline(self) -> Timelines:
+        from multi_agent_mcp.services.overview.timeline import Timelines
+
         return Timelines(self.workspace, self.mail_search, self.clock)
 
     @cached_property
     def conversations(self) -> Conversations:
+        from multi_agent_mcp.services.chat.conversations import Conversations
+
         return Conversations(self.workspace, self.agents, self.messages, self.outbox, self.operations, self.clock)
 
     @cached_property
     def human_conversations(self) -> HumanConversations:
+        from multi_agent_mcp.services.chat.human import HumanConversations
+
         return HumanConversations(self.workspace, self.agents, self.conversations, self.messages, self.mail_search)
 
     @cached_property
     def delegations(self) -> Delegations:
+        from multi_agent_mcp.services.chat.delegations import Delegations
+
         return Delegations(
             self.workspace,
             self.agents,
@@ -304,12 +331,16 @@ class Services:
 
     @cached_property
     def chat_task_operations(self) -> ChatTaskOperations:
+        from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
+
         return ChatTaskOperations(
             self.workspace, self.agents, self.task_changes, self.conversations, self.audit, self.clock
         )
 
     @cached_property
     def missing_sessions(self) -> MissingSessions:
+        from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
+
         return MissingSessions(
             self.workspace, self.agents, self.sessions, self.task_changes, self.delegations, self.clock
         )
@@ -321,10 +352,14 @@ class Services:
 
     @cached_property
     def pane_looks(self) -> PaneLooks:
+        from multi_agent_mcp.services.overview.pane_looks import PaneLooks
+
         return PaneLooks(self.workspace, self.sessions, self.clock)
 
     @cached_property
     def stuck_agents(self) -> StuckAgents:
+        from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
+
         return StuckAgents(
             self.workspace,
             self.sessions,
@@ -337,18 +372,26 @@ class Services:
 
     @cached_property
     def supervision(self) -> Supervision:
+        from multi_agent_mcp.services.overview.supervisor_lock import Supervision
+
         return Supervision(self.workspace)
 
     @cached_property
     def pruning(self) -> Pruning:
+        from multi_agent_mcp.services.doctor.pruning import Pruning
+
         return Pruning(self.workspace)
 
     @cached_property
     def chat_action(self) -> ChatAction:
+        from multi_agent_mcp.services.turn.chat_action import ChatAction
+
         return ChatAction(self.workspace, self.delegations, self.conversations, self.texts)
 
     @cached_property
     def reading(self) -> Reading:
+        from multi_agent_mcp.services.turn.reading import Reading
+
         return Reading(
             self.workspace,
             self.agents,
@@ -363,6 +406,8 @@ class Services:
 
     @cached_property
     def assignments(self) -> Assignments:
+        from multi_agent_mcp.services.tasks.assignment import Assignments
+
         return Assignments(self.workspace, self.agents, self.messages, self.operations, self.texts, self.clock)
 
     def channels(self, agent: Agent) -> tuple[ChannelReport, ...]:
@@ -371,19 +416,34 @@ class Services:
 
     def host_configuration(self, host: str, agent_id: str, directory: Path | None = None) -> HostConfiguration:
         """What makes a host start this agent's server; see `host_config.host_configuration`."""
+        from multi_agent_mcp.host_config import host_configuration
+
         return host_configuration(host, self.workspace, agent_id, directory)
+
+    def write_host_configuration(self, configuration: HostConfiguration) -> list[tuple[Path, Path | None]]:
+        """Merges it into the host's files, unless they serve another agent; see `HostConfiguration.write`."""
+        from multi_agent_mcp.host_config import backups
+
+        configuration.require_unused(own=self.path)
+        return configuration.write(backups(self.workspace))
 
     def mcp_argument(self, agent: Agent) -> str:
         """What `{mcp_config}` in an agent's command stands for; see `host_config.mcp_argument`."""
+        from multi_agent_mcp.host_config import mcp_argument
+
         return mcp_argument(self.workspace, agent)
 
     def mcp_environment(self, agent: Agent) -> dict[str, str]:
         """What `{mcp_config}` adds to the environment of an agent's command; see `host_config.mcp_environment`."""
+        from multi_agent_mcp.host_config import mcp_environment
+
         return mcp_environment(self.workspace, agent)
 
     def doctor(self, probe: Callable[[Agent], str | None], look_at: LookAtPane | None = None) -> Doctor:
         """`probe` says why an agent's pane cannot be rung, `look_at` which host is there; None: asks tmux."""
         from multi_agent_mcp.notify.tmux.profiles import load_profiles  # only doctor needs it: servers start without
+        from multi_agent_mcp.services.doctor.doctor import Doctor
+        from multi_agent_mcp.services.doctor.finding import CheckContext
 
         profiles = load_profiles(self.root / "hosts").named.values()
         return Doctor(
@@ -435,6 +495,8 @@ class Services:
 
     @cached_property
     def hooks(self) -> Hooks:
+        from multi_agent_mcp.hooks.answers import Hooks
+
         return Hooks(self.workspace, self.notifications, self.sessions, self.doorbell, self.texts, self.clock)
 
 

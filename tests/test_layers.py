@@ -54,7 +54,7 @@ SERVICES = (
 """The same inside `services/`."""
 
 LIBRARIES = {
-    "typer": {"cli"},
+    "click": {"cli"},
     "cryptography": {"domain"},
     "rich": {"cli"},
     "mcp": {"server"},
@@ -243,13 +243,32 @@ def test_only_its_own_package_knows_a_library(library: str) -> None:
     assert {layer(module) for module in users} <= LIBRARIES[library]
 
 
+def loaded_by(*arguments: str) -> set[str]:
+    """The modules in the process when a command has ended."""
+    program = "import atexit, sys; atexit.register(lambda: print('\\n', *sys.modules)); "
+    program += f"sys.argv[1:] = {list(arguments)}; from multi_agent_mcp.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
 def test_a_command_waits_for_no_library_that_only_others_need() -> None:
-    listed = "import sys, multi_agent_mcp.cli.main; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", listed], capture_output=True, encoding="utf-8", check=True).stdout
-    assert "typer" in loaded.split()
-    assert {"libtmux", "watchdog", "starlette", "uvicorn", "jinja2", "mcp", "rich", "cryptography"} & set(
-        loaded.split()
-    ) == set()
+    loaded = loaded_by("unread", "--help")
+    assert f"{NAME}.cli.mail" in loaded
+    heavy = {
+        "typer",
+        "pydantic",
+        "libtmux",
+        "watchdog",
+        "starlette",
+        "uvicorn",
+        "jinja2",
+        "mcp",
+        "rich",
+        "cryptography",
+    }
+    assert heavy & (loaded | loaded_by("--help")) == set()
+    assert {f"{NAME}.cli.{other}" for other in ("tasks", "team", "doctor", "serve")} & loaded == set()
+    assert f"{NAME}.bootstrap" not in loaded
 
 
 def test_only_the_settings_read_the_environment() -> None:

@@ -7,17 +7,21 @@ files.
 from multi_agent_mcp.host_config.configuration import (
     HOSTS,
     HostConfiguration,
+    backups,
     host_configuration,
     mcp_argument,
     mcp_environment,
     program_name,
 )
 from multi_agent_mcp.host_config.entries import SERVER_NAME
+from multi_agent_mcp.host_config.programs import PROGRAMS
 
 __all__ = [
     "HOSTS",
+    "PROGRAMS",
     "SERVER_NAME",
     "HostConfiguration",
+    "backups",
     "host_configuration",
     "mcp_argument",
     "mcp_environment",

@@ -15,6 +15,7 @@ from multi_agent_mcp.host_config.entries import (
     SERVER_NAME,
     claude_servers,
     claude_settings,
+    codex_hook_options,
     codex_hooks,
     codex_options,
     codex_server,
@@ -25,7 +26,16 @@ from multi_agent_mcp.host_config.entries import (
     opencode_hooks,
     opencode_settings,
 )
-from multi_agent_mcp.host_config.merging import Merge, Unmergeable, json_merge, toml_merge, whole_json, whole_text
+from multi_agent_mcp.host_config.merging import (
+    Identity,
+    Merge,
+    Unmergeable,
+    agents_in,
+    json_merge,
+    toml_merge,
+    whole_json,
+    whole_text,
+)
 from multi_agent_mcp.system.external_files import FileChange, apply_change, read_external
 
 if TYPE_CHECKING:
@@ -51,6 +61,17 @@ class HostFile:
         """The content of a file that did not exist before."""
         return self.merge(None).decode().rstrip("\n")
 
+    def other_agents(self) -> set[Identity]:
+        """The agents of sessions that are still there whom the file serves, and whom writing it would cut off. None,
+        when what we write is for whichever agent works there."""
+        is_toml = self.path.suffix == ".toml"
+        mine = agents_in(self.merge(None), toml=is_toml)
+        try:
+            found = agents_in(read_external(self.path), toml=is_toml) if mine else set()
+        except Unmergeable:
+            return set()  # `change` says what is wrong with it
+        return {other for other in found - mine if Path(other.root, other.session).is_dir()}
+
     def change(self) -> FileChange:
         """Raises `InvalidArguments` when the file cannot be merged into, `StorageError` when it cannot be read."""
         before = read_external(self.path)
@@ -70,19 +91,26 @@ class HostConfiguration:
 
     def as_answer(self) -> dict[str, Any]:
         files = [{"file": str(item.path), "content": item.content} for item in self.files]
-        return {"host": self.host, **files[0], "files": files, "start": self.start}
+        return {"host": self.host, **(files[0] if files else {}), "files": files, "start": self.start}
 
     def lines(self) -> Iterator[str]:
         for item in self.files:
             yield f"# {item.path}"
             yield item.content
-        yield f"# then: {self.start}"
+        yield f"# then: {self.start}" if self.files else self.start
 
-    def write(self) -> list[tuple[Path, Path | None]]:
+    def require_unused(self, own: Path) -> None:
+        """Raises `InvalidArguments` when a file serves another agent already: the second must not replace the first.
+        Files below `own` are this agent's alone."""
+        for item in self.files:
+            for other in () if item.path.is_relative_to(own) else item.other_agents():
+                raise InvalidArguments("other_agent_there", file=item.path, agent_id=other.agent_id)
+
+    def write(self, backups: Path) -> list[tuple[Path, Path | None]]:
         """Merges into the files; one that cannot be merged into leaves them all as they are. Returns the files that
         changed, each with its backup."""
         changes = [item.change() for item in self.files]
-        return [(change.path, apply_change(change)) for change in changes if change.changes]
+        return [(change.path, apply_change(change, backups)) for change in changes if change.changes]
 
 
 def host_configuration(
@@ -100,14 +128,14 @@ def mcp_argument(workspace: Workspace, agent: Agent) -> str:
     """The shell words for `{mcp_config}` in an agent's command, with the files they name written now."""
     host = _host_of(agent)
     if host == "codex":
-        return codex_options(workspace, agent.id)
+        return f"{codex_options(workspace, agent.id)} {codex_hook_options()}"
     if host == "gemini":
         return _gemini_words(workspace, agent.id)
     if host == "opencode":
-        _opencode(workspace, agent.id, None).write()
+        _opencode(workspace, agent.id, None).write(backups(workspace))
         return ""  # its file is in `mcp_environment`
     if host == "copilot":
-        _copilot(workspace, agent.id, None).write()
+        _copilot(workspace, agent.id, None).write(backups(workspace))
         return _copilot_options(workspace, agent.id)
     return _claude_words(workspace, agent, settings=host == "claude" and "--settings" not in (agent.command or ""))
 
@@ -121,7 +149,7 @@ def _gemini_words(workspace: Workspace, agent_id: str) -> str:
 
 def _claude_words(workspace: Workspace, agent: Agent, *, settings: bool) -> str:
     """The file of the server, which any other program is given, too; for Claude Code also its settings, with hooks."""
-    _own_claude(workspace, agent.id).write()
+    _own_claude(workspace, agent.id).write(backups(workspace))
     config, hooks = (shlex.quote(str(path)) for path in _own_files(workspace, agent.id))
     return f"{config} --settings {hooks}" if settings else config
 
@@ -135,6 +163,11 @@ def mcp_environment(workspace: Workspace, agent: Agent) -> dict[str, str]:
 
 def _host_of(agent: Agent) -> str:
     return agent.host if agent.host in HOSTS else program_name(agent.command or "")
+
+
+def backups(workspace: Workspace) -> Path:
+    """Where copies of the files that we changed are kept: not in anybody's repository."""
+    return workspace.path / "hosts" / "backups"
 
 
 def program_name(command: str) -> str:
@@ -213,13 +246,16 @@ def _copilot_options(workspace: Workspace, agent_id: str) -> str:
 
 
 def _codex(workspace: Workspace, agent_id: str, directory: Path | None) -> HostConfiguration:
-    """Hooks take the agent from the environment. Codex asks once whether they are to be trusted (`/hooks`)."""
-    base = (directory or Path("~")) / ".codex"
+    """For one agent it is all options. Hooks take the agent from the environment; Codex asks once whether they are to
+    be trusted (`/hooks`)."""
+    start = f"{_who(workspace, agent_id)} codex {codex_options(workspace, agent_id)}"
+    if directory is None:
+        return HostConfiguration("codex", (), f"{start} {codex_hook_options()}")
+    base = directory / ".codex"
     files = (
         HostFile(base / "config.toml", toml_merge(codex_server(workspace, agent_id))),
         HostFile(base / "hooks.json", json_merge(codex_hooks(workspace, agent_id))),
     )
-    start = f"{_who(workspace, agent_id)} codex {codex_options(workspace, agent_id)}"
     return HostConfiguration("codex", files, start)
 
 
