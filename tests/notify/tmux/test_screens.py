@@ -11,7 +11,7 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.notify.tmux.profiles import Profiles, load_profiles
-from multi_agent_mcp.notify.tmux.screens import Screen, classify, parsed, tag_of
+from multi_agent_mcp.notify.tmux.screens import Screen, classify, dialog_topic, parsed, tag_of
 from multi_agent_mcp.notify.tmux.unknown_screens import shape_of
 from multi_agent_mcp.system.foreground import Foreground, Process
 
@@ -32,6 +32,7 @@ STATES = {
     "bash_mode": "bash_mode",
     "copy_mode": "copy_mode",
     "ctrl_c_once": "exiting",
+    "login": "login",
     "transcript_mode": "transcript",
     "picker_model": "picker",
     "exited_dead_pane": "pane_dead",
@@ -81,6 +82,27 @@ def test_every_captured_screen_is_taken_for_what_it_is(profiles: Profiles, name:
     host, _, state = name.partition("/")
     expected = STATES.get(state, "dialog")
     assert classify(profiles.named[host], screen(name, attributes=attributes)).state == expected
+
+
+TOPICS = {
+    "claude/dialog_trust": "trust",
+    "claude/dialog_login": "login",
+    "claude/dialog_bash": "permission",
+    "claude/dialog_mcp": "permission",
+    "claude/dialog_write": "permission",
+    "claude/dialog_question": None,
+    "codex/dialog_trust": "trust",
+    "codex/dialog_hook_trust": "hooks",
+    "codex/dialog_login": "login",
+    "codex/dialog_exec": "permission",
+    "codex/dialog_mcp": "permission",
+}
+
+
+@pytest.mark.parametrize("name", [name for name in SCREENS if "/dialog_" in name])
+def test_a_dialog_is_named_by_what_it_asks_about(profiles: Profiles, name: str) -> None:
+    host = name.partition("/")[0]
+    assert dialog_topic(profiles.named[host], screen(name, attributes=True)) == TOPICS.get(name)
 
 
 @pytest.mark.parametrize(
