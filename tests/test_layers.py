@@ -54,7 +54,7 @@ SERVICES = (
 """The same inside `services/`."""
 
 LIBRARIES = {
-    "typer": {"cli"},
+    "click": {"cli"},
     "cryptography": {"domain"},
     "rich": {"cli"},
     "mcp": {"server"},
@@ -246,7 +246,7 @@ def test_only_its_own_package_knows_a_library(library: str) -> None:
 def test_a_command_waits_for_no_library_that_only_others_need() -> None:
     listed = "import sys, multi_agent_mcp.cli.main; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", listed], capture_output=True, encoding="utf-8", check=True).stdout
-    assert "typer" in loaded.split()
+    assert "click" in loaded.split()
     assert {"libtmux", "watchdog", "starlette", "uvicorn", "jinja2", "mcp", "rich", "cryptography"} & set(
         loaded.split()
     ) == set()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
 from multi_agent_mcp.cli.output import table
@@ -14,29 +14,41 @@ from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.validation import require_choice
 
-app = typer.Typer(help="Who takes part: add, set, list, remove.", no_args_is_help=True)
-
-AgentId = Annotated[str, typer.Argument(metavar="ID")]
-Name = Annotated[str | None, typer.Option(help="A name for people.")]
-Command = Annotated[str | None, typer.Option(help="What `up` starts in the agent's window.")]
-Host = Annotated[str | None, typer.Option(help="claude, codex, or plain: a program that reads lines.")]
-PaneId = Annotated[str | None, typer.Option(metavar="%N", help="The tmux pane its doorbell rings in.")]
-Socket = Annotated[str | None, typer.Option(metavar="PATH", help="The pane's tmux socket (default: this terminal's).")]
+AGENT_ID = click.argument("agent_id", metavar="ID")
+NAME = click.option("--name", help="A name for people.")
+COMMAND = click.option("--command", help="What `up` starts in the agent's window.")
+HOST = click.option("--host", help="claude, codex, or plain: a program that reads lines.")
+PANE = click.option("--pane", metavar="%N", help="The tmux pane its doorbell rings in.")
+SOCKET = click.option("--socket", metavar="PATH", help="The pane's tmux socket (default: this terminal's).")
 
 
-@app.command()
+@click.group()
+def agent() -> None:
+    """Who takes part: add, set, list, remove."""
+
+
+@agent.command()
+@AGENT_ID
+@click.option("--role", default="worker", help=f"One of {', '.join(ROLES)}.")
+@click.option("--type", default="ai", help=f"One of {', '.join(AGENT_TYPES)}.")
+@click.option("--parent", metavar="ID", help="The agent's superior.")
+@NAME
+@COMMAND
+@HOST
+@PANE
+@SOCKET
 @session_command()
 def add(
     context: SessionContext,
-    agent_id: AgentId,
-    role: Annotated[str, typer.Option(help=f"One of {', '.join(ROLES)}.")] = "worker",
-    type: Annotated[str, typer.Option(help=f"One of {', '.join(AGENT_TYPES)}.")] = "ai",
-    parent: Annotated[str | None, typer.Option(metavar="ID", help="The agent's superior.")] = None,
-    name: Name = None,
-    command: Command = None,
-    host: Host = None,
-    pane: PaneId = None,
-    socket: Socket = None,
+    agent_id: str,
+    role: str,
+    type: str,
+    parent: str | None,
+    name: str | None,
+    command: str | None,
+    host: str | None,
+    pane: str | None,
+    socket: str | None,
 ) -> None:
     """Register an agent: its record, its mailbox, its key."""
     require_choice("role", role, ROLES)
@@ -60,17 +72,24 @@ def add(
     context.answer({"agent_id": added.id, "key_file": key, **place}, [line])
 
 
-@app.command("set")
+@agent.command("set")
+@AGENT_ID
+@click.option("--here", is_flag=True, help="Its doorbell rings in the pane of this terminal.")
+@PANE
+@SOCKET
+@HOST
+@COMMAND
+@NAME
 @session_command()
 def set_agent(
     context: SessionContext,
-    agent_id: AgentId,
-    here: Annotated[bool, typer.Option("--here", help="Its doorbell rings in the pane of this terminal.")] = False,
-    pane: PaneId = None,
-    socket: Socket = None,
-    host: Host = None,
-    command: Command = None,
-    name: Name = None,
+    agent_id: str,
+    here: bool,
+    pane: str | None,
+    socket: str | None,
+    host: str | None,
+    command: str | None,
+    name: str | None,
 ) -> None:
     """Change what is registered for an agent; an empty text takes a value away."""
     texts = {"host": host, "command": command, "name": name}
@@ -86,7 +105,7 @@ def set_agent(
     )
 
 
-@app.command("list")
+@agent.command("list")
 @session_command()
 def list_agents(context: SessionContext) -> None:
     """Show the agents, whether their servers run, their panes and their unread mail."""
@@ -107,9 +126,10 @@ def list_agents(context: SessionContext) -> None:
     context.answer({"agents": records}, table(head, rows))
 
 
-@app.command()
+@agent.command()
+@AGENT_ID
 @session_command()
-def remove(context: SessionContext, agent_id: AgentId) -> None:
+def remove(context: SessionContext, agent_id: str) -> None:
     """Take an agent out: nobody can write to it any more. Its files stay."""
     removed = context.services.agents.remove(agent_id)
     context.answer({"agent_id": removed.id}, [context.services.people("agent.removed", agent_id=removed.id)])

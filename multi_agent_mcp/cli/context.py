@@ -5,14 +5,13 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong use.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import reduce, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import typer
+import click
 
 from multi_agent_mcp.cli.output import print_error, print_json, print_line
 from multi_agent_mcp.environment import locale_language
@@ -24,26 +23,18 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
 
 
-def _not_empty(value: str | None) -> str | None:
+def _not_empty(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     if value == "":
-        refuse(InvalidArguments("option_empty", name="--root"), code=WRONG_USE)
+        refuse(InvalidArguments("option_empty", name=parameter.opts[0]), code=WRONG_USE)
     return value
 
 
-Root = Annotated[
-    str | None,
-    typer.Option(
-        "--root",
-        metavar="DIR",
-        callback=_not_empty,
-        help="The root directory (default: the nearest .multi-agent-mcp).",
-    ),
-]
-Session = Annotated[
-    str | None, typer.Option("--session", metavar="NAME", help="The session (default: the only one there is).")
-]
-As = Annotated[str | None, typer.Option("--as", metavar="AGENT", help="Who you are (default: the Owner).")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+ROOT = click.option(
+    "--root", metavar="DIR", callback=_not_empty, help="The root directory (default: the nearest .multi-agent-mcp)."
+)
+SESSION = click.option("--session", metavar="NAME", help="The session (default: the only one there is).")
+AS = click.option("--as", "acting", metavar="AGENT", help="Who you are (default: the Owner).")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 Command = Callable[..., None]
 WRONG_USE = 2
@@ -82,24 +73,17 @@ class SessionContext:
 def session_command(*, acting: bool = False, json: bool = True) -> Callable[[Command], Command]:
     """Makes a command of a function that works on a session: adds `--root` and `--session` to its options (with
     `acting` also `--as`, with `json` also `--json`), opens the session and passes it as the first argument."""
-    added: dict[str, tuple[Any, Any]] = {"root": (Root, None), "session": (Session, None)}
-    added |= {"acting": (As, None)} if acting else {}
-    added |= {"as_json": (Json, False)} if json else {}
-    options = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in added.items()
-    ]
+    added = [ROOT, SESSION, *([AS] if acting else []), *([JSON] if json else [])]
 
     def decorate(function: Command) -> Command:
         @wraps(function)
-        def command(**given: Any) -> None:
-            chosen = {name: given.pop(name) for name in added}
-            with open_context(**chosen) as context:
+        def command(
+            root: str | None, session: str | None, acting: str | None = None, as_json: bool = False, **given: Any
+        ) -> None:
+            with open_context(root, session, acting, as_json=as_json) as context:
                 function(context, **given)
 
-        _, *own = inspect.signature(function, eval_str=True).parameters.values()
-        command.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
-        return command
+        return reduce(lambda decorated, option: option(decorated), reversed(added), command)
 
     return decorate
 
@@ -136,4 +120,4 @@ def refuse(refusal: Refusal, texts: Texts | None = None, *, as_json: bool = Fals
         print_json({"success": False, "error": refusal.code, "message": sentence})
     else:
         print_error(f"{refusal.code}: {sentence}")
-    raise typer.Exit(code)
+    raise click.exceptions.Exit(code)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
 from multi_agent_mcp.cli.output import delivery_lines, indented, table, text_of, unverified
@@ -16,19 +16,19 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.validation import Draft, require_words
 from multi_agent_mcp.texts import Texts
 
-app = typer.Typer(help="Conversations: start one, say something in it, end it.", no_args_is_help=True)
-
-ConversationId = Annotated[str, typer.Argument(metavar="CONVERSATION", help="Its id; `conversations` lists them.")]
-Words = Annotated[str, typer.Argument(metavar="TEXT", help="What you say; `-` reads standard input.")]
+CONVERSATION = click.argument("conversation_id", metavar="CONVERSATION", help="Its id; `conversations` lists them.")
+TEXT = click.argument("text", help="What you say; `-` reads standard input.")
 
 
+@click.group()
+def conversation() -> None:
+    """Conversations: start one, say something in it, end it."""
+
+
+@click.command()
+@click.argument("conversation_id", metavar="ID", required=False, help="Left out: list the conversations.")
 @session_command()
-def conversations(
-    context: SessionContext,
-    conversation_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Left out: list the conversations.")
-    ] = None,
-) -> None:
+def conversations(context: SessionContext, conversation_id: str | None) -> None:
     """List conversations, or print one with its messages."""
     service = context.services.conversations
     if conversation_id is not None:
@@ -55,24 +55,24 @@ def conversations(
     context.answer({"conversations": records}, table(head, rows))
 
 
-@app.command()
+@conversation.command()
+@click.argument("agent", help="Whom to talk to.")
+@TEXT
+@click.option("--purpose", help="What it is about.")
+@click.option("--task", metavar="TASK_ID", help="The task it belongs to.")
 @session_command(acting=True)
-def start(
-    context: SessionContext,
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Whom to talk to.")],
-    text: Words,
-    purpose: Annotated[str | None, typer.Option(help="What it is about.")] = None,
-    task: Annotated[str | None, typer.Option(metavar="TASK_ID", help="The task it belongs to.")] = None,
-) -> None:
+def start(context: SessionContext, agent: str, text: str, purpose: str | None, task: str | None) -> None:
     """Start a conversation with an agent and ring it."""
     conversation, sent = context.services.human_conversations.start(context.me, agent, text_of(text), purpose, task)
     facts = {"conversation_id": conversation.id, "status": conversation.status, "task_id": conversation.task_id}
     context.answer({**facts, **sent.as_answer()}, [conversation.id, *delivery_lines(sent, context.services.people)])
 
 
-@app.command()
+@conversation.command()
+@CONVERSATION
+@TEXT
 @session_command(acting=True)
-def say(context: SessionContext, conversation_id: ConversationId, text: Words) -> None:
+def say(context: SessionContext, conversation_id: str, text: str) -> None:
     """Say something in a conversation of yours."""
     sent = context.services.conversations.say(context.me, conversation_id, Draft(content=text_of(text)))
     context.answer(
@@ -80,13 +80,11 @@ def say(context: SessionContext, conversation_id: ConversationId, text: Words) -
     )
 
 
-@app.command()
+@conversation.command()
+@CONVERSATION
+@click.argument("text", required=False, help="Last words; `-` reads standard input.")
 @session_command(acting=True)
-def end(
-    context: SessionContext,
-    conversation_id: ConversationId,
-    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="Last words; `-` reads standard input.")] = None,
-) -> None:
+def end(context: SessionContext, conversation_id: str, text: str | None) -> None:
     """End a conversation of yours; the other side is told."""
     words = None if text is None else text_of(text)
     if words is not None:
@@ -95,10 +93,10 @@ def end(
     context.answer({"conversation_id": ended.id, "status": ended.status}, [f"{ended.id} has ended"])
 
 
+@click.command()
+@click.option("--all", "everything", is_flag=True, help="Ended ones, too.")
 @session_command()
-def sessions(
-    context: SessionContext, everything: Annotated[bool, typer.Option("--all", help="Ended ones, too.")] = False
-) -> None:
+def sessions(context: SessionContext, everything: bool) -> None:
     """List agent sessions: who runs, for what, since when."""
     from multi_agent_mcp.services.sessions.agent_sessions import is_running
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
 from multi_agent_mcp.cli.output import table
@@ -23,14 +23,11 @@ LONGEST_AGE_DAYS = 365_000.0
 """Older than any file can be; the calendar ends not far beyond."""
 
 
+@click.command()
+@click.option("--repair", is_flag=True, help="Mend what can be mended; nothing readable is lost.")
+@click.option("--verify", is_flag=True, help="Check the signature of every message, too.")
 @session_command()
-def doctor(
-    context: SessionContext,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Mend what can be mended; nothing readable is lost.")
-    ] = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Check the signature of every message, too.")] = False,
-) -> None:
+def doctor(context: SessionContext, repair: bool, verify: bool) -> None:
     """Report what is wrong with a session, and how to mend it; explain who can be rung, and how.
 
     Exit code 1 when there is a problem, 0 when there is none (notes are none).
@@ -54,7 +51,7 @@ def doctor(
     }
     context.answer(answer, _lines(services, left, repaired, answer["doorbells"]))
     if problems:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _doorbells(services: Services) -> list[Answer]:
@@ -104,12 +101,13 @@ def _now(texts: Texts, reason: str | None) -> str:
     return texts("doctor.can_ring") if reason is None else texts.why_not_rung(reason)
 
 
+@click.command()
+@click.option(
+    "--older-than", metavar="DAYS", default=30.0, type=click.FloatRange(0), help="Only what is older than this."
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @session_command()
-def prune(
-    context: SessionContext,
-    older_than: Annotated[float, typer.Option(metavar="DAYS", min=0, help="Only what is older than this.")] = 30.0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
-) -> None:
+def prune(context: SessionContext, older_than: float, dry_run: bool) -> None:
     """Delete archived mail, ended agent sessions and other finished things. Unread mail and tasks always stay."""
     services = context.services
     age = timedelta(days=min(older_than, LONGEST_AGE_DAYS))

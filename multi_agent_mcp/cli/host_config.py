@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
 from multi_agent_mcp.host_config import HOSTS, HostConfiguration
@@ -14,19 +13,13 @@ from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.texts import Texts
 
 
+@click.command()
+@click.argument("host", help=f"One of {', '.join(HOSTS)}.")
+@click.option("--agent", metavar="ID", required=True, help="The agent.")
+@click.option("--write", is_flag=True, help="Merge it into the files of the directory; what stands there stays.")
+@click.option("--directory", metavar="DIR", type=Path, help="Where the host works (with --write: default here).")
 @session_command()
-def host_config(
-    context: SessionContext,
-    host: Annotated[str, typer.Argument(metavar="HOST", help=f"One of {', '.join(HOSTS)}.")],
-    agent: Annotated[str, typer.Option(metavar="ID", help="The agent.")],
-    write: Annotated[
-        bool, typer.Option("--write", help="Merge it into the files of the directory; what stands there stays.")
-    ] = False,
-    directory: Annotated[
-        Path | None,
-        typer.Option("--directory", metavar="DIR", help="Where the host works (with --write: default here)."),
-    ] = None,
-) -> None:
+def host_config(context: SessionContext, host: str, agent: str, write: bool, directory: Path | None) -> None:
     """Print the configuration for Claude Code, Codex or Gemini CLI, or write it."""
     require_choice("host", host, HOSTS)
     agent_id = context.services.agents.get(agent).id

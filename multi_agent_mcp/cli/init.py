@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from multi_agent_mcp.cli.context import Json, Root, Session, refuse
+from multi_agent_mcp.cli.context import JSON, ROOT, SESSION, refuse
 from multi_agent_mcp.cli.output import print_error, print_json, print_line
 from multi_agent_mcp.domain.agent import Agent, superiors
 from multi_agent_mcp.errors import InvalidArguments, Reason, Refusal
 from multi_agent_mcp.texts import LANGUAGES, Texts
 
-Team = Annotated[Path, typer.Option("--team", metavar="FILE", help="The team: session, language, agents.")]
-Language = Annotated[str | None, typer.Option("--language", help=f"One of {', '.join(LANGUAGES)}.")]
+TEAM = click.option(
+    "--team", metavar="FILE", default=Path("team.yaml"), type=Path, help="The team: session, language, agents."
+)
+LANGUAGE = click.option("--language", help=f"One of {', '.join(LANGUAGES)}.")
 
 
-def init(
-    team: Team = Path("team.yaml"),
-    root: Root = None,
-    session: Session = None,
-    language: Language = None,
-    as_json: Json = False,
-) -> None:
+@click.command()
+@TEAM
+@ROOT
+@SESSION
+@LANGUAGE
+@JSON
+def init(team: Path, root: str | None, session: str | None, language: str | None, as_json: bool) -> None:
     """Make a session directory for a team; a second time, add what is new and keep keys and mail."""
     try:
         path, agents, added, texts = _make_session(team, root, session, language)

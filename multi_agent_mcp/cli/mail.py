@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
 from multi_agent_mcp.cli.output import delivery_lines, indented, print_error, print_line, table, text_of, unverified
@@ -21,27 +21,29 @@ from multi_agent_mcp.texts import Texts
 EVERYBODY = "all"
 
 
+@click.command()
+@click.argument("receiver", help="An agent's id, or `all` for a broadcast.")
+@click.argument("content", required=False, help="The message; `-` reads standard input.")
+@click.option("--type", help=f"One of {', '.join(MESSAGE_TYPES)} (default: request; to all: broadcast).")
+@click.option("--subject", default="", show_default=False, help="A subject line.")
+@click.option("--priority", default="normal", help=f"One of {', '.join(MESSAGE_PRIORITIES)}.")
+@click.option("--idempotency-key", help="Repeating it sends nothing twice.")
+@click.option("--conversation", metavar="ID", help="Say it in this conversation; RECEIVER may be left out.")
 @session_command(acting=True)
 def send(
     context: SessionContext,
-    receiver: Annotated[str, typer.Argument(metavar="RECEIVER", help="An agent's id, or `all` for a broadcast.")],
-    content: Annotated[
-        str | None, typer.Argument(metavar="CONTENT", help="The message; `-` reads standard input.", show_default=False)
-    ] = None,
-    type: Annotated[
-        str | None, typer.Option(help=f"One of {', '.join(MESSAGE_TYPES)} (default: request; to all: broadcast).")
-    ] = None,
-    subject: Annotated[str, typer.Option(help="A subject line.")] = "",
-    priority: Annotated[str, typer.Option(help=f"One of {', '.join(MESSAGE_PRIORITIES)}.")] = "normal",
-    idempotency_key: Annotated[str | None, typer.Option(help="Repeating it sends nothing twice.")] = None,
-    conversation: Annotated[
-        str | None, typer.Option(metavar="ID", help="Say it in this conversation; RECEIVER may be left out.")
-    ] = None,
+    receiver: str,
+    content: str | None,
+    type: str | None,
+    subject: str,
+    priority: str,
+    idempotency_key: str | None,
+    conversation: str | None,
 ) -> None:
     """Send a message and ring its receiver."""
     to, words = (receiver, content) if content is not None else (None, receiver)
     if to is None and conversation is None:
-        raise typer.BadParameter("CONTENT is missing")
+        raise click.BadParameter("CONTENT is missing")
     to_everybody = to == EVERYBODY and EVERYBODY not in context.services.agents.all()
     draft = Draft(
         content=text_of(words),
@@ -59,30 +61,26 @@ def send(
     context.answer(sent.as_answer(), delivery_lines(sent, context.services.people))
 
 
+@click.command()
+@click.argument("message_id", help="A message to you; the first 8 digits do if no other has them.")
+@click.argument("text", help="The answer; `-` reads standard input.")
 @session_command(acting=True)
-def reply(
-    context: SessionContext,
-    message_id: Annotated[
-        str, typer.Argument(metavar="MESSAGE_ID", help="A message to you; the first 8 digits do if no other has them.")
-    ],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The answer; `-` reads standard input.")],
-) -> None:
+def reply(context: SessionContext, message_id: str, text: str) -> None:
     """Answer a message: in its conversation if it has one, else as mail to its sender."""
     sent, conversation = context.services.human_conversations.reply(context.me, message_id, text_of(text))
     where = conversation.id if conversation is not None else None
     context.answer({**sent.as_answer(), "conversation_id": where}, delivery_lines(sent, context.services.people))
 
 
+@click.command()
+@click.argument("agent", required=False, help="Whose mail (default: yours).")
+@click.option("--all", "everything", is_flag=True, help="Read mail that was read already, too, newest first.")
+@click.option("--peek", is_flag=True, help="Look without marking anything read.")
+@click.option("--limit", default=50, type=click.IntRange(1), help="How many messages at most.")
+@click.option("--before", metavar="MESSAGE_ID", help="With --all: go on before this one.")
 @session_command(acting=True)
 def read(
-    context: SessionContext,
-    agent: Annotated[str | None, typer.Argument(metavar="[AGENT]", help="Whose mail (default: yours).")] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Read mail that was read already, too, newest first.")
-    ] = False,
-    peek: Annotated[bool, typer.Option("--peek", help="Look without marking anything read.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="How many messages at most.")] = 50,
-    before: Annotated[str | None, typer.Option(metavar="MESSAGE_ID", help="With --all: go on before this one.")] = None,
+    context: SessionContext, agent: str | None, everything: bool, peek: bool, limit: int, before: str | None
 ) -> None:
     """Print unread mail and mark it read. Mail of another agent is gone for that agent then: use --peek to look."""
     from multi_agent_mcp.services.turn.reading import Query
@@ -107,19 +105,20 @@ def read(
         print_error(f"{report['message_id']}: {report['reason']}")
 
 
+@click.command()
+@click.argument("agent", required=False, help="Whose mail (default: yours).")
 @session_command(acting=True)
-def unread(
-    context: SessionContext,
-    agent: Annotated[str | None, typer.Argument(metavar="[AGENT]", help="Whose mail (default: yours).")] = None,
-) -> None:
+def unread(context: SessionContext, agent: str | None) -> None:
     """Count unread mail."""
     me = context.agent(agent)
     count = context.services.reading.unread_count(me.id)
     context.answer({"agent_id": me.id, "unread_count": count}, [str(count)])
 
 
+@click.command()
+@click.argument("message_id")
 @session_command()
-def trace(context: SessionContext, message_id: Annotated[str, typer.Argument(metavar="MESSAGE_ID")]) -> None:
+def trace(context: SessionContext, message_id: str) -> None:
     """Show where a message is and every step it took: stored, rung, submitted, read."""
     traces = context.services.tracking.trace(message_id)
     if not traces:

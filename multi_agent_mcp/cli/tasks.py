@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
 from multi_agent_mcp.cli.output import delivery_lines, indented, table, text_of
@@ -21,23 +21,30 @@ if TYPE_CHECKING:
 
 ACTIONS = ("blocked", "cancel", "pause")
 
-app = typer.Typer(help="Tasks: add, list, show, move, assign, approve.", no_args_is_help=True)
-
-TaskId = Annotated[str, typer.Argument(metavar="TASK_ID")]
+TASK_ID = click.argument("task_id")
 
 
-@app.command()
+@click.group()
+def task() -> None:
+    """Tasks: add, list, show, move, assign, approve."""
+
+
+@task.command()
+@click.argument("title")
+@click.option("--description", default="", show_default=False, help="What is to be done.")
+@click.option("--assignee", metavar="AGENT", help="Who does it (default: nobody yet).")
+@click.option("--priority", default="medium", help=f"One of {', '.join(TASK_PRIORITIES)}.")
+@click.option("--parent", metavar="TASK_ID", help="The task this is a part of.")
+@click.option("--depends-on", metavar="TASK_ID", multiple=True, help="Must be done before; repeat.")
 @session_command(acting=True)
 def add(
     context: SessionContext,
-    title: Annotated[str, typer.Argument(metavar="TITLE")],
-    description: Annotated[str, typer.Option(help="What is to be done.")] = "",
-    assignee: Annotated[str | None, typer.Option(metavar="AGENT", help="Who does it (default: nobody yet).")] = None,
-    priority: Annotated[str, typer.Option(help=f"One of {', '.join(TASK_PRIORITIES)}.")] = "medium",
-    parent: Annotated[str | None, typer.Option(metavar="TASK_ID", help="The task this is a part of.")] = None,
-    depends_on: Annotated[
-        list[str] | None, typer.Option(metavar="TASK_ID", help="Must be done before; repeat.")
-    ] = None,
+    title: str,
+    description: str,
+    assignee: str | None,
+    priority: str,
+    parent: str | None,
+    depends_on: list[str] | None,
 ) -> None:
     """Make a task: `todo` with an assignee, else `backlog`."""
     from multi_agent_mcp.services.tasks.creation import NewTask
@@ -53,13 +60,11 @@ def add(
     context.answer({"task_id": task.id, "status": task.status, "assignee_id": task.assignee_id}, [task.id])
 
 
-@app.command("list")
+@task.command("list")
+@click.option("--status", help=f"One of {', '.join(TASK_STATUSES)}.")
+@click.option("--assignee", metavar="AGENT", help="Only this agent's.")
 @session_command()
-def list_tasks(
-    context: SessionContext,
-    status: Annotated[str | None, typer.Option(help=f"One of {', '.join(TASK_STATUSES)}.")] = None,
-    assignee: Annotated[str | None, typer.Option(metavar="AGENT", help="Only this agent's.")] = None,
-) -> None:
+def list_tasks(context: SessionContext, status: str | None, assignee: str | None) -> None:
     """List tasks, oldest first."""
     from multi_agent_mcp.services.turn.next_action import summary_of
 
@@ -79,22 +84,21 @@ def list_tasks(
     context.answer({"tasks": records, "total_count": len(tasks)}, table(head, rows))
 
 
-@app.command()
+@task.command()
+@TASK_ID
 @session_command()
-def show(context: SessionContext, task_id: TaskId) -> None:
+def show(context: SessionContext, task_id: str) -> None:
     """Show a task with its history."""
     task = context.services.task_changes.get(task_id)
     context.answer({"task": as_json(task)}, _task_lines(task))
 
 
-@app.command()
+@task.command()
+@TASK_ID
+@click.argument("status", help=f"One of {', '.join(TASK_STATUSES)}.")
+@click.option("--reason", help="Why; shown as the task's blocked_reason.")
 @session_command(acting=True)
-def status(
-    context: SessionContext,
-    task_id: TaskId,
-    status: Annotated[str, typer.Argument(metavar="STATUS", help=f"One of {', '.join(TASK_STATUSES)}.")],
-    reason: Annotated[str | None, typer.Option(help="Why; shown as the task's blocked_reason.")] = None,
-) -> None:
+def status(context: SessionContext, task_id: str, status: str, reason: str | None) -> None:
     """Move a task. `blocked` and `cancelled` interrupt its assignee at the next tool call."""
     task, previous = context.services.task_changes.set_status(context.me, task_id, status, reason)
     answer = {
@@ -108,13 +112,11 @@ def status(
     context.answer(answer, [f"{task.id}: {previous} → {task.status}{interrupted}"])
 
 
-@app.command()
+@task.command()
+@TASK_ID
+@click.argument("assignee", metavar="AGENT", required=False, help="Left out: nobody.")
 @session_command(acting=True)
-def assign(
-    context: SessionContext,
-    task_id: TaskId,
-    assignee: Annotated[str | None, typer.Argument(metavar="[AGENT]", help="Left out: nobody.")] = None,
-) -> None:
+def assign(context: SessionContext, task_id: str, assignee: str | None) -> None:
     """Hand a task to another agent, or to nobody."""
     task, previous = context.services.task_changes.assign(context.me, task_id, assignee)
     answer = {"task_id": task.id, "assignee_id": task.assignee_id, "previous_assignee_id": previous}
@@ -122,14 +124,12 @@ def assign(
     context.answer(answer, [f"{task.id}: {previous or nobody} → {task.assignee_id or nobody}"])
 
 
-@app.command()
+@task.command()
+@TASK_ID
+@click.option("--reject", is_flag=True, help="Reject it instead.")
+@click.option("--reason", help="Why; sent to the requester.")
 @session_command(acting=True)
-def approve(
-    context: SessionContext,
-    task_id: TaskId,
-    reject: Annotated[bool, typer.Option("--reject", help="Reject it instead.")] = False,
-    reason: Annotated[str | None, typer.Option(help="Why; sent to the requester.")] = None,
-) -> None:
+def approve(context: SessionContext, task_id: str, reject: bool, reason: str | None) -> None:
     """Approve (or reject) a task that an agent requested for itself."""
     task = context.services.approvals.decide(context.me, task_id, approve=not reject, reason=reason)
     context.answer(
@@ -137,14 +137,13 @@ def approve(
     )
 
 
+@click.command()
+@click.argument("agent")
+@click.argument("title")
+@click.argument("content", help="What is to be done; `-` reads standard input.")
+@click.option("--priority", default="medium", help=f"One of {', '.join(TASK_PRIORITIES)}.")
 @session_command(acting=True)
-def send_task(
-    context: SessionContext,
-    agent: Annotated[str, typer.Argument(metavar="AGENT")],
-    title: Annotated[str, typer.Argument(metavar="TITLE")],
-    content: Annotated[str, typer.Argument(metavar="CONTENT", help="What is to be done; `-` reads standard input.")],
-    priority: Annotated[str, typer.Option(help=f"One of {', '.join(TASK_PRIORITIES)}.")] = "medium",
-) -> None:
+def send_task(context: SessionContext, agent: str, title: str, content: str, priority: str) -> None:
     """Give an agent a task by mail. An Owner who gives one to an Admin then waits for its answer."""
     services = context.services
     services.owner_waits.require_allowed(context.me, "send_task")
@@ -154,11 +153,10 @@ def send_task(
     context.answer(assigned.as_answer(), [assigned.task.id, *delivery_lines(assigned.sent, texts), *waits])
 
 
+@click.command()
+@click.option("--reason", help="Why; written to the audit log.")
 @session_command(acting=True)
-def unlock(
-    context: SessionContext,
-    reason: Annotated[str | None, typer.Option(help="Why; written to the audit log.")] = None,
-) -> None:
+def unlock(context: SessionContext, reason: str | None) -> None:
     """End the Owner's wait without an answer."""
     waits = context.services.owner_waits
     wait = waits.of(context.me.id)
@@ -168,14 +166,13 @@ def unlock(
     context.answer(answer, [one_line(ended)])
 
 
+@click.command()
+@click.argument("agent")
+@click.option("--action", default="blocked", help=f"One of {', '.join(ACTIONS)}.")
+@click.option("--task", metavar="TASK_ID", help="Default: the task it works on.")
+@click.option("--reason", help="Why.")
 @session_command(acting=True)
-def interrupt(
-    context: SessionContext,
-    agent: Annotated[str, typer.Argument(metavar="AGENT")],
-    action: Annotated[str, typer.Option(help=f"One of {', '.join(ACTIONS)}.")] = "blocked",
-    task: Annotated[str | None, typer.Option(metavar="TASK_ID", help="Default: the task it works on.")] = None,
-    reason: Annotated[str | None, typer.Option(help="Why.")] = None,
-) -> None:
+def interrupt(context: SessionContext, agent: str, action: str, task: str | None, reason: str | None) -> None:
     """Stop an agent: its next tool call of any kind is answered with the interrupt instead of the result."""
     require_choice("action", action, ACTIONS)
     notice = context.services.task_changes.interrupt(context.me, agent, action, task, reason)
@@ -184,15 +181,12 @@ def interrupt(
     context.answer(answer, [context.services.people("interrupt.sent", **facts)])
 
 
+@click.command()
+@click.argument("execution_id", required=False, help="Left out: list the executions.")
+@click.option("--agent", metavar="AGENT", help="Only this agent's executions.")
+@click.option("--tail", default=100, type=click.IntRange(1), help="The last lines.")
 @session_command()
-def log(
-    context: SessionContext,
-    execution_id: Annotated[
-        str | None, typer.Argument(metavar="[EXECUTION_ID]", help="Left out: list the executions.")
-    ] = None,
-    agent: Annotated[str | None, typer.Option(metavar="AGENT", help="Only this agent's executions.")] = None,
-    tail: Annotated[int, typer.Option(min=1, help="The last lines.")] = 100,
-) -> None:
+def log(context: SessionContext, execution_id: str | None, agent: str | None, tail: int) -> None:
     """List executions, or print the log of one."""
     executions = context.services.executions
     if execution_id is not None:

@@ -5,35 +5,28 @@ from __future__ import annotations
 import shlex
 import time
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
 from multi_agent_mcp.cli.output import print_line, table
 from multi_agent_mcp.errors import InvalidArguments
 
-Socket = Annotated[
-    str | None,
-    typer.Option(
-        "--socket",
-        metavar="PATH",
-        help="The tmux socket (default: the server this terminal is in, else tmux's default).",
-    ),
-]
+SOCKET = click.option(
+    "--socket", metavar="PATH", help="The tmux socket (default: the server this terminal is in, else tmux's default)."
+)
 
 
+@click.command()
+@SOCKET
+@click.option("--tmux-config", metavar="FILE", help="A tmux.conf for a server that is started now.")
+@click.option(
+    "--supervisor/--no-supervisor",
+    default=True,
+    help="Keep a pane that opens windows for chat work and for agents with `spawn: on_demand`.",
+)
 @session_command()
-def up(
-    context: SessionContext,
-    socket: Socket = None,
-    tmux_config: Annotated[
-        str | None, typer.Option("--tmux-config", metavar="FILE", help="A tmux.conf for a server that is started now.")
-    ] = None,
-    supervisor: Annotated[
-        bool, typer.Option(help="Keep a pane that opens windows for chat work and for agents with `spawn: on_demand`.")
-    ] = True,
-) -> None:
+def up(context: SessionContext, socket: str | None, tmux_config: str | None, supervisor: bool) -> None:
     """Open a tmux window for every agent that has a command in team.yaml, and register its pane.
 
     In a command {mcp_config}, {prompt}, {root}, {session}, {agent}, {python} and {examples} are filled in.
@@ -57,6 +50,7 @@ def up(
     )
 
 
+@click.command()
 @session_command()
 def down(context: SessionContext) -> None:
     """Close the panes that `up` and the supervisor opened. Mail and tasks stay."""
@@ -70,6 +64,7 @@ def down(context: SessionContext) -> None:
     context.answer({"closed": closed}, [line])
 
 
+@click.command()
 @session_command(json=False)
 def supervise(context: SessionContext) -> None:
     """Open windows for missing agent sessions and close finished ones, until `down` or Ctrl-C. Runs inside tmux."""

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
 from multi_agent_mcp.cli.output import table
@@ -26,19 +26,13 @@ HEAD = ("at", "who", "what", "subject", "rung", "submitted", "read")
 Row = tuple[datetime, tuple[str, ...]]
 
 
+@click.command()
+@click.option("--svg", metavar="FILE", type=Path, help="Draw it into this file; `-` is standard output.")
+@click.option("--from", "start", metavar="TIME", help="ISO 8601, UTC unless it says (default: the first event).")
+@click.option("--to", "end", metavar="TIME", help="As --from (default: now).")
+@click.option("--width", default=1200, type=click.IntRange(480, 20_000), help="Of the picture, in pixels.")
 @session_command()
-def timeline(
-    context: SessionContext,
-    svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Draw it into this file; `-` is standard output.")
-    ] = None,
-    start: Annotated[
-        str | None,
-        typer.Option("--from", metavar="TIME", help="ISO 8601, UTC unless it says (default: the first event)."),
-    ] = None,
-    end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="As --from (default: now).")] = None,
-    width: Annotated[int, typer.Option(min=480, max=20_000, help="Of the picture, in pixels.")] = 1200,
-) -> None:
+def timeline(context: SessionContext, svg: Path | None, start: str | None, end: str | None, width: int) -> None:
     """Tell who sent what when, how tasks went and where interrupts came, or draw it as an SVG."""
     found = context.services.timeline.of(asked_time("--from", start), asked_time("--to", end))
     if svg == STDOUT:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import click
 import pytest
-import typer
 
 from multi_agent_mcp.cli.main import app
 from tests.cli.conftest import Ask, Run
@@ -22,15 +22,18 @@ WITHOUT_JSON = {"supervise"}
 WITHOUT_SESSION = {"serve", "hook", "demo", "init"}
 
 
-def _commands(group: Any, path: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, command in getattr(group, "commands", {}).items():
-        inner = _commands(command, f"{path}{name} ")
-        found |= inner or {f"{path}{name}": command}
-    return found
+def _commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None, name
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{path}{name} ")
+        else:
+            yield f"{path}{name}", command
 
 
-COMMANDS = _commands(typer.main.get_command(app))
+COMMANDS = dict(_commands(app))
 
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - WITHOUT_SESSION))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from multi_agent_mcp import errors
 from multi_agent_mcp.bootstrap import Services, open_session

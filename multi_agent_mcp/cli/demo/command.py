@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from multi_agent_mcp.cli.context import refuse
 from multi_agent_mcp.cli.output import print_error, print_line
@@ -23,15 +23,15 @@ NAMES = ("main", "interrupt", "shiritori", "office")
 """Of the scenes; `--help` does not wait for `scenes` to be imported."""
 
 
-def demo(
-    scene: Annotated[str, typer.Argument(metavar="[SCENE]", help=f"One of {', '.join(NAMES)}.")] = "main",
-    attach: Annotated[bool, typer.Option("--attach", help="Show the panes while the team works.")] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave tmux running afterwards.")] = False,
-    directory: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the session is made (default: a new temporary directory).")
-    ] = None,
-    language: Annotated[str, typer.Option(help=f"One of {', '.join(LANGUAGES)}.")] = DEFAULT_LANGUAGE,
-) -> None:
+@click.command()
+@click.argument("scene", default="main", help=f"One of {', '.join(NAMES)}.")
+@click.option("--attach", is_flag=True, help="Show the panes while the team works.")
+@click.option("--keep", is_flag=True, help="Leave tmux running afterwards.")
+@click.option(
+    "--directory", metavar="DIR", type=Path, help="Where the session is made (default: a new temporary directory)."
+)
+@click.option("--language", default=DEFAULT_LANGUAGE, help=f"One of {', '.join(LANGUAGES)}.")
+def demo(scene: str, attach: bool, keep: bool, directory: Path | None, language: str) -> None:
     """Play a scene with scripted agents in real tmux panes, on a tmux server of its own; exits 1 if a step is missing.
 
     main: Owner → Admin → two Workers and back, each waiting for the [IPC] line in its pane.
@@ -75,4 +75,4 @@ def _judge(stage: Stage, missing: list[str]) -> None:
         print_error(stage.services.people("demo.missing", what=problem))
     for line in stage.screens():
         print_error(line)
-    raise typer.Exit(1)
+    raise click.exceptions.Exit(1)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
 from multi_agent_mcp.cli.output import table
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.snapshot import Seen
 
 
+@click.command()
+@click.option("--once", is_flag=True, help="Print it once, as plain tables, and end.")
+@click.option("--messages", default=20, type=click.IntRange(0, 1_000), help="How many of the last messages.")
 @session_command()
-def watch(
-    context: SessionContext,
-    once: Annotated[bool, typer.Option("--once", help="Print it once, as plain tables, and end.")] = False,
-    messages: Annotated[int, typer.Option(min=0, max=1_000, help="How many of the last messages.")] = 20,
-) -> None:
+def watch(context: SessionContext, once: bool, messages: int) -> None:
     """Show agents, open tasks and the last messages, redrawn when something changes; q or Ctrl-C ends it."""
     if once or context.as_json or not sys.stdout.isatty():
         seen = context.services.snapshots.look(messages=messages)
