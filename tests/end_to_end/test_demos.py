@@ -36,7 +36,7 @@ def played(command: list[str], cwd: Path, env: Mapping[str, str]) -> str:
     ("scene", "told"),
     [
         ("main", ["task_assign", "task_complete", "# ダッシュボード"]),
-        ("interrupt", ["replaced by an interrupt", "task set to blocked → report_completed: "]),
+        ("interrupt", ["replaced by an interrupt", "タスクを blocked にしてから report_completed まで: "]),
         ("shiritori", ["りんご", "かもめ", "しりとり完了: 12語"]),
     ],
 )

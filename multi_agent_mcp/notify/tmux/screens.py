@@ -99,8 +99,8 @@ def classify(profile: Profile, screen: Screen) -> Classification:
 
 
 def dialog_topic(profile: Profile, screen: Screen) -> str | None:
-    """What a dialog on this screen is about: the lowest row that one of the profile's `dialogs` knows. The agent may have
-    written the same words further up, so this is for people to read, never to act upon."""
+    """What a dialog on this screen is about: the lowest row that one of the profile's `dialogs` knows. The agent may
+    have written the same words further up, so this is for people to read, never to act upon."""
     for row in reversed(screen.rows):
         for topic, words in profile.dialogs.items():
             if words.search(row):
