@@ -16,6 +16,7 @@ from multi_agent_mcp.host_config import program_name
 from multi_agent_mcp.notify.tmux.profiles import load_profiles
 from multi_agent_mcp.notify.tmux.server import require_tmux, withheld
 from multi_agent_mcp.notify.tmux.windows import is_compound
+from multi_agent_mcp.windows.window_registry import TeamWindows
 
 _ACCOUNTS = ".*_(API_KEY|AUTH_TOKEN|ACCESS_TOKEN|BASE_URL)|(https?|HTTPS?|no|NO|all|ALL)_(proxy|PROXY)"
 """Variables that decide whose account a program uses, and how it gets there, whichever host it is."""
@@ -38,11 +39,13 @@ class Preflight:
         return "; ".join(f'{tmux} {name} "${name}"' for name in self.withheld)
 
 
-def preflight(services: Services, agents: Iterable[Agent], socket_path: str) -> Preflight:
-    """Looks at tmux and at the variables. Raises `InvalidArguments` without a tmux that can be used."""
-    version = require_tmux(socket_path)
-    missing = withheld(socket_path, _account_variables(services, agents))
-    return Preflight(version, socket_path, missing is not None, tuple(sorted(missing or ())))
+def preflight(windows: TeamWindows, agents: Iterable[Agent]) -> Preflight:
+    """Looks at tmux, at what the team has open there, and at the variables. Raises `InvalidArguments` without a tmux
+    that can be used."""
+    version = require_tmux(windows.socket_path)
+    windows.look()
+    missing = withheld(windows.socket_path, _account_variables(windows.services, agents))
+    return Preflight(version, windows.socket_path, missing is not None, tuple(sorted(missing or ())))
 
 
 def missing_program(command: str) -> str | None:

@@ -25,8 +25,7 @@ class Raising:
         self.states: list[AgentState] = []
         agents = windows.services.agents
         wanted = [agents.get(agent_id) for agent_id in only] or agents.all().values()
-        windows.look()
-        self.preflight = preflight(windows.services, wanted, windows.socket_path)
+        self.preflight = preflight(windows, wanted)
         self._has_waited = False
 
     def open(self, *, supervisor: bool, owner: bool) -> None:
