@@ -27,7 +27,7 @@ from multi_agent_mcp.windows.agent_state import (
 LOOK_AGAIN_SECONDS = 0.3
 LASTS_SECONDS = 10.0
 """How long a screen that nobody has described must stand until it counts: a host that starts shows many."""
-_UNSETTLED = (STARTING, RUNNING, UNKNOWN_SCREEN)
+_UNSETTLED = (STARTING, RUNNING)
 
 Report = Callable[[Sequence[AgentState]], None]
 
@@ -44,17 +44,18 @@ class Readiness:
     def wait(self, seconds: float, report: Report) -> list[AgentState]:
         """The states when two looks in a row found everybody settled, or after so many seconds, or when the user has
         had enough (Ctrl-C). Whoever is not there then has `no_server` or `unknown_screen`."""
-        end, before = time.monotonic() + seconds, None
+        end = time.monotonic() + seconds
         try:
-            while before != self._seen or not all(map(self._is_settled, self._seen)):
-                if time.monotonic() >= end:
-                    break
+            while True:
                 before, self._seen = self._seen, [self._look(item) for item in self._seen]
                 report(self._seen)
+                is_settled = before == self._seen and all(item.state not in _UNSETTLED for item in before)
+                if is_settled or time.monotonic() >= end:
+                    break
                 time.sleep(LOOK_AGAIN_SECONDS)
         except KeyboardInterrupt:
             pass
-        return [replace(item, state=NO_SERVER) if item.state in (STARTING, RUNNING) else item for item in self._seen]
+        return list(map(self._at_the_end, self._seen))
 
     def _look(self, item: AgentState) -> AgentState:
         if item.pane_id is None or item.socket_path is None:
@@ -80,8 +81,8 @@ class Readiness:
         if shown is not None and shown.startswith(DIALOG):
             return shown
         if shown == UNKNOWN:
-            self._unknown_since.setdefault(item.agent_id, time.monotonic())
-            return UNKNOWN_SCREEN
+            since = self._unknown_since.setdefault(item.agent_id, time.monotonic())
+            return UNKNOWN_SCREEN if time.monotonic() - since >= LASTS_SECONDS else STARTING
         self._unknown_since.pop(item.agent_id, None)
         return READY if is_served else STARTING
 
@@ -99,7 +100,7 @@ class Readiness:
     def _is_served(self, item: AgentState) -> bool:
         return any(session.id not in item.earlier for session in self.services.sessions.running(item.agent_id))
 
-    def _is_settled(self, item: AgentState) -> bool:
-        if item.state == UNKNOWN_SCREEN:
-            return time.monotonic() - self._unknown_since.get(item.agent_id, time.monotonic()) >= LASTS_SECONDS
-        return item.state not in _UNSETTLED
+    def _at_the_end(self, item: AgentState) -> AgentState:
+        if item.state not in _UNSETTLED:
+            return item
+        return replace(item, state=UNKNOWN_SCREEN if item.agent_id in self._unknown_since else NO_SERVER)

@@ -72,7 +72,8 @@ def _open(windows: TeamWindows, agent: Agent, *, is_named: bool) -> AgentState:
 def _found(windows: TeamWindows, agent: Agent) -> AgentState | None:
     """The agent in a pane where it runs already."""
     is_reachable = agent.pane_id is not None and probe(agent) in USABLE
-    if pane := windows.living.get(Slot(agent.id, "task")):
+    if pane := windows.living.get(slot := Slot(agent.id, "task")):
+        windows.close_kept(slot)  # the supervisor has started it again
         if not is_reachable:
             _register(windows, agent, pane)
         return AgentState(agent.id, RUNNING, pane.socket_path, pane.pane_id)

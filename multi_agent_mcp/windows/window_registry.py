@@ -74,7 +74,7 @@ class TeamWindows:
             self.records.record_pane(slot, pane.place)
         if pane is not None:
             if stays:  # the supervisor's attempts leave nothing behind: what `up` kept says more
-                self._close_kept(slot)
+                self.close_kept(slot)
             self.found.append(pane)
         return pane
 
@@ -86,7 +86,7 @@ class TeamWindows:
             if (agent.socket_path, agent.pane_id) == (pane.socket_path, pane.pane_id):
                 self.services.agents.change(agent.id, pane_id=None, pane_pid=None)
 
-    def _close_kept(self, slot: Slot) -> None:
+    def close_kept(self, slot: Slot) -> None:
         """Closes the panes that were found with an ended program; only after a new one is there, for with its last
         window a tmux session goes, and with that whoever looks at it."""
         for pane in self.found:

@@ -115,14 +115,16 @@ def test_up_says_of_everybody_whether_they_are_ready_or_what_they_wait_for(bare:
 
 
 def test_one_whose_server_does_not_come_is_not_ready(bare: Team, terminal: Terminal) -> None:
-    team = made(bare, a="cat", b="cat")
-    ran = team.run("up", "a", "--timeout", "1", "--socket", terminal.socket, "--json")
+    (bare.base / "screen.txt").write_text("╭──╮\n│ Something new? │\n╰──╯\n", encoding="utf-8")
+    host = showing(bare.base, "claude/idle").split()[0]
+    team = made(bare, a="cat", b=f"{host} {bare.base}/screen.txt 0 3", c="cat", d=showing(bare.base, "claude/idle"))
+    ran = team.run("up", "a", "b", "d", "--timeout", "1", "--socket", terminal.socket, "--json")
     assert ran.code == 1
-    assert [(item["agent_id"], item["state"]) for item in ran.json["agents"]] == [("a", "no_server")]
-    assert panes(terminal) == {"a": "0"}
-    refused = team.run("up", "b", "nobody", "--socket", terminal.socket)
+    states = {item["agent_id"]: item["state"] for item in ran.json["agents"]}
+    assert states == {"a": "no_server", "b": "unknown_screen", "d": "no_server"}
+    refused = team.run("up", "c", "nobody", "--socket", terminal.socket)
     assert (refused.code, refused.stderr.partition(":")[2].split(":")[0]) == (1, " agent_not_found")
-    assert panes(terminal) == {"a": "0"}
+    assert panes(terminal) == {"a": "0", "b": "0", "d": "0"}
 
 
 def test_variables_that_a_running_tmux_server_keeps_back_are_named_and_never_shown(

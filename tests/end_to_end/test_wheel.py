@@ -17,12 +17,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of programs of a new virtual environment that has the wheel. What the wheel needs is lent to it by
     the environment of the tests, so that no network is needed; whether `dependencies` names all of it is not tried."""
     base = tmp_path_factory.mktemp("wheel")
-    built = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", base]
+    built: list[str | Path] = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", base]
     subprocess.run(built, cwd=REPOSITORY, check=True, capture_output=True)
     environment = base / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True, capture_output=True)
-    install = [sys.executable, "-m", "pip", "--python", environment, "install", "--no-index", "--no-deps", "--quiet"]
-    subprocess.run([*install, *base.glob("*.whl")], check=True, capture_output=True)
+    pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", environment, "install", "--no-index", "--no-deps"]
+    subprocess.run([*pip, *base.glob("*.whl")], check=True, capture_output=True)
     (site,) = environment.glob("lib/python*/site-packages")
     (site / "lent.pth").write_text(f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n")
     return environment / "bin"
@@ -34,7 +34,7 @@ def test_the_wheel_alone_makes_a_team_that_is_ready_and_takes_it_down(
     installed: Path, bare: Team, terminal: Terminal
 ) -> None:
     env = {name: value for name, value in bare.env.items() if name != "PYTHONPATH"}
-    where = [installed / "python", "-c", "import multi_agent_mcp; print(multi_agent_mcp.__path__[0])"]
+    where: list[str | Path] = [installed / "python", "-c", "import multi_agent_mcp; print(multi_agent_mcp.__path__[0])"]
     package = Path(run(where, env=env, cwd=bare.base).stdout.strip())
     assert package.is_relative_to(installed.parent)
     assert (package / "py.typed").is_file()
