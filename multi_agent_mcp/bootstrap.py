@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from multi_agent_mcp.config import Settings, read_environment, read_settings, session_names
 from multi_agent_mcp.domain import ids as names
@@ -14,51 +15,52 @@ from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import ChannelReport
 from multi_agent_mcp.errors import NoSuchSession
-from multi_agent_mcp.hooks.answers import Hooks
-from multi_agent_mcp.host_config import HostConfiguration, host_configuration, mcp_argument
 from multi_agent_mcp.notify.channel import Notifier
 from multi_agent_mcp.notify.channels.chain import ChannelChain, default_chain, pane_notifier
 from multi_agent_mcp.notify.doorbell import Doorbell
-from multi_agent_mcp.notify.people import PeopleDoorbells
 from multi_agent_mcp.services.answer_budget import AnswerBudget
-from multi_agent_mcp.services.chat.conversations import Conversations
-from multi_agent_mcp.services.chat.delegations import Delegations
-from multi_agent_mcp.services.chat.human import HumanConversations
-from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
-from multi_agent_mcp.services.doctor.doctor import Doctor
-from multi_agent_mcp.services.doctor.finding import CheckContext
-from multi_agent_mcp.services.doctor.pruning import Pruning
 from multi_agent_mcp.services.mail.outbox import Outbox
-from multi_agent_mcp.services.mail.search import MailSearch
-from multi_agent_mcp.services.mail.sending import Messages
-from multi_agent_mcp.services.mail.tracking import DeliveryTracking
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.notices.notifications import Notifications
 from multi_agent_mcp.services.operations import HasKinds, Operations
-from multi_agent_mcp.services.overview.dashboard import Dashboard
-from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
-from multi_agent_mcp.services.overview.snapshot import Snapshots
-from multi_agent_mcp.services.overview.supervisor_lock import Supervision
-from multi_agent_mcp.services.overview.timeline import Timelines
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.services.sessions.executions import Executions
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
-from multi_agent_mcp.services.tasks.approvals import Approvals
-from multi_agent_mcp.services.tasks.assignment import Assignments
 from multi_agent_mcp.services.tasks.board import Board
 from multi_agent_mcp.services.tasks.changes import TaskChanges
-from multi_agent_mcp.services.tasks.creation import TaskCreation
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.team.signatures import Signatures
-from multi_agent_mcp.services.turn.chat_action import ChatAction
-from multi_agent_mcp.services.turn.next_action import NextAction
-from multi_agent_mcp.services.turn.reading import Reading
-from multi_agent_mcp.services.turn.report_effects import Reports
 from multi_agent_mcp.store.files.locks import ORDER_CHECK
 from multi_agent_mcp.store.journal import Journal
 from multi_agent_mcp.store.keys import KeyFile
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.hooks.answers import Hooks
+    from multi_agent_mcp.host_config import HostConfiguration
+    from multi_agent_mcp.notify.people import PeopleDoorbells
+    from multi_agent_mcp.services.chat.conversations import Conversations
+    from multi_agent_mcp.services.chat.delegations import Delegations
+    from multi_agent_mcp.services.chat.human import HumanConversations
+    from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
+    from multi_agent_mcp.services.doctor.doctor import Doctor
+    from multi_agent_mcp.services.doctor.pruning import Pruning
+    from multi_agent_mcp.services.mail.search import MailSearch
+    from multi_agent_mcp.services.mail.sending import Messages
+    from multi_agent_mcp.services.mail.tracking import DeliveryTracking
+    from multi_agent_mcp.services.overview.dashboard import Dashboard
+    from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
+    from multi_agent_mcp.services.overview.snapshot import Snapshots
+    from multi_agent_mcp.services.overview.supervisor_lock import Supervision
+    from multi_agent_mcp.services.overview.timeline import Timelines
+    from multi_agent_mcp.services.tasks.approvals import Approvals
+    from multi_agent_mcp.services.tasks.assignment import Assignments
+    from multi_agent_mcp.services.tasks.creation import TaskCreation
+    from multi_agent_mcp.services.turn.chat_action import ChatAction
+    from multi_agent_mcp.services.turn.next_action import NextAction
+    from multi_agent_mcp.services.turn.reading import Reading
+    from multi_agent_mcp.services.turn.report_effects import Reports
 
 
 @dataclass(frozen=True)
@@ -129,16 +131,22 @@ class Services:
 
     @cached_property
     def task_creation(self) -> TaskCreation:
+        from multi_agent_mcp.services.tasks.creation import TaskCreation
+
         return TaskCreation(self.workspace, self.agents, self.outbox, self.owner_waits, self.operations, self.clock)
 
     @cached_property
     def approvals(self) -> Approvals:
+        from multi_agent_mcp.services.tasks.approvals import Approvals
+
         return Approvals(
             self.workspace, self.agents, self.messages, self.outbox, self.operations, self.texts, self.clock
         )
 
     @cached_property
     def next_action(self) -> NextAction:
+        from multi_agent_mcp.services.turn.next_action import NextAction
+
         return NextAction(
             self.workspace,
             self.task_changes,
@@ -156,10 +164,14 @@ class Services:
 
     @cached_property
     def dashboard(self) -> Dashboard:
+        from multi_agent_mcp.services.overview.dashboard import Dashboard
+
         return Dashboard(self.workspace, self.snapshots, self.texts, self.clock)
 
     @cached_property
     def reports(self) -> Reports:
+        from multi_agent_mcp.services.turn.report_effects import Reports
+
         return Reports(self.workspace, self.dashboard, self.clock)
 
     @cached_property
@@ -168,10 +180,14 @@ class Services:
 
     def people_doorbells(self) -> PeopleDoorbells:
         """To be run by a process that lives for long; see `notify/people.py`."""
+        from multi_agent_mcp.notify.people import PeopleDoorbells
+
         return PeopleDoorbells(self.doorbell)
 
     @cached_property
     def messages(self) -> Messages:
+        from multi_agent_mcp.services.mail.sending import Messages
+
         return Messages(
             self.workspace,
             self.agents,
@@ -189,10 +205,14 @@ class Services:
 
     @cached_property
     def tracking(self) -> DeliveryTracking:
+        from multi_agent_mcp.services.mail.tracking import DeliveryTracking
+
         return DeliveryTracking(self.workspace, self.agents)
 
     @cached_property
     def mail_search(self) -> MailSearch:
+        from multi_agent_mcp.services.mail.search import MailSearch
+
         return MailSearch(self.workspace)
 
     @cached_property
@@ -215,6 +235,8 @@ class Services:
 
     @cached_property
     def snapshots(self) -> Snapshots:
+        from multi_agent_mcp.services.overview.snapshot import Snapshots
+
         return Snapshots(
             self.workspace,
             self.sessions,
@@ -227,46 +249,66 @@ class Services:
 
     @cached_property
     def timeline(self) -> Timelines:
+        from multi_agent_mcp.services.overview.timeline import Timelines
+
         return Timelines(self.workspace, self.mail_search, self.clock)
 
     @cached_property
     def conversations(self) -> Conversations:
+        from multi_agent_mcp.services.chat.conversations import Conversations
+
         return Conversations(self.workspace, self.agents, self.messages, self.outbox, self.operations, self.clock)
 
     @cached_property
     def human_conversations(self) -> HumanConversations:
+        from multi_agent_mcp.services.chat.human import HumanConversations
+
         return HumanConversations(self.workspace, self.agents, self.conversations, self.messages, self.mail_search)
 
     @cached_property
     def delegations(self) -> Delegations:
+        from multi_agent_mcp.services.chat.delegations import Delegations
+
         return Delegations(self.workspace, self.agents, self.sessions, self.conversations, self.texts, self.clock)
 
     @cached_property
     def chat_task_operations(self) -> ChatTaskOperations:
+        from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
+
         return ChatTaskOperations(
             self.workspace, self.agents, self.task_changes, self.conversations, self.audit, self.clock
         )
 
     @cached_property
     def missing_sessions(self) -> MissingSessions:
+        from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
+
         return MissingSessions(
             self.workspace, self.agents, self.sessions, self.task_changes, self.delegations, self.clock
         )
 
     @cached_property
     def supervision(self) -> Supervision:
+        from multi_agent_mcp.services.overview.supervisor_lock import Supervision
+
         return Supervision(self.workspace)
 
     @cached_property
     def pruning(self) -> Pruning:
+        from multi_agent_mcp.services.doctor.pruning import Pruning
+
         return Pruning(self.workspace)
 
     @cached_property
     def chat_action(self) -> ChatAction:
+        from multi_agent_mcp.services.turn.chat_action import ChatAction
+
         return ChatAction(self.workspace, self.delegations, self.conversations, self.texts)
 
     @cached_property
     def reading(self) -> Reading:
+        from multi_agent_mcp.services.turn.reading import Reading
+
         return Reading(
             self.workspace,
             self.agents,
@@ -281,6 +323,8 @@ class Services:
 
     @cached_property
     def assignments(self) -> Assignments:
+        from multi_agent_mcp.services.tasks.assignment import Assignments
+
         return Assignments(self.workspace, self.agents, self.messages, self.operations, self.texts, self.clock)
 
     def channels(self, agent: Agent) -> tuple[ChannelReport, ...]:
@@ -289,15 +333,28 @@ class Services:
 
     def host_configuration(self, host: str, agent_id: str, directory: Path | None = None) -> HostConfiguration:
         """What makes a host start this agent's server; see `host_config.host_configuration`."""
+        from multi_agent_mcp.host_config import host_configuration
+
         return host_configuration(host, self.workspace, agent_id, directory)
+
+    def write_host_configuration(self, configuration: HostConfiguration) -> list[tuple[Path, Path | None]]:
+        """Merges it into the host's files, unless they serve another agent; see `HostConfiguration.write`."""
+        from multi_agent_mcp.host_config import backups
+
+        configuration.require_unused(own=self.path)
+        return configuration.write(backups(self.workspace))
 
     def mcp_argument(self, agent: Agent) -> str:
         """What `{mcp_config}` in an agent's command stands for; see `host_config.mcp_argument`."""
+        from multi_agent_mcp.host_config import mcp_argument
+
         return mcp_argument(self.workspace, agent)
 
     def doctor(self, probe: Callable[[Agent], str | None]) -> Doctor:
         """`probe` says why an agent's pane cannot be rung."""
         from multi_agent_mcp.notify.tmux.profiles import load_profiles  # only doctor needs it: servers start without
+        from multi_agent_mcp.services.doctor.doctor import Doctor
+        from multi_agent_mcp.services.doctor.finding import CheckContext
 
         profiles = load_profiles(self.root / "hosts").named.values()
         return Doctor(
@@ -339,6 +396,8 @@ class Services:
 
     @cached_property
     def hooks(self) -> Hooks:
+        from multi_agent_mcp.hooks.answers import Hooks
+
         return Hooks(self.workspace, self.notifications, self.sessions, self.doorbell, self.texts, self.clock)
 
 

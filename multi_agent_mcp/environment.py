@@ -24,6 +24,11 @@ def locale_language() -> str:
     return "ja" if chosen.lower().startswith("ja") else "en"
 
 
+def login_shell() -> str:
+    """The name of the user's shell, as environ(7) has it."""
+    return os.path.basename(ENVIRON.get("SHELL", ""))  # noqa: PTH119 - `hook` waits for no pathlib
+
+
 def variable(name: str) -> str | None:
     """`MULTI_AGENT_MCP_{NAME}`; None when it is not set, or empty."""
     return ENVIRON.get(f"{PREFIX}{name.upper()}") or None

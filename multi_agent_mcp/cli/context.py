@@ -16,7 +16,7 @@ import click
 from multi_agent_mcp.cli.output import print_error, print_json, print_line
 from multi_agent_mcp.environment import locale_language
 from multi_agent_mcp.errors import InvalidArguments, Refusal
-from multi_agent_mcp.texts import Texts, catalogue
+from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 
 if TYPE_CHECKING:
     from multi_agent_mcp.bootstrap import Services
@@ -110,6 +110,12 @@ def open_context(
     except Refusal as refusal:
         # A program expects one JSON object: what fails after the answer goes to standard error.
         refuse(refusal, texts, as_json=as_json and not (context and context.has_answered))
+
+
+def people_texts() -> Texts:
+    """What people are told while no session is known: in the language of the locale."""
+    language = locale_language()
+    return catalogue(language) | catalogue(language, PEOPLE)
 
 
 def refuse(refusal: Refusal, texts: Texts | None = None, *, as_json: bool = False, code: int = 1) -> NoReturn:

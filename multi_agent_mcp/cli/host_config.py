@@ -16,19 +16,24 @@ from multi_agent_mcp.texts import Texts
 @click.command()
 @click.argument("host", help=f"One of {', '.join(HOSTS)}.")
 @click.option("--agent", metavar="ID", required=True, help="The agent.")
-@click.option("--write", is_flag=True, help="Merge it into the files of the directory; what stands there stays.")
-@click.option("--directory", metavar="DIR", type=Path, help="Where the host works (with --write: default here).")
+@click.option("--write", is_flag=True, help="Write the files; what stands in them stays.")
+@click.option(
+    "--directory",
+    metavar="DIR",
+    type=Path,
+    help="Put it into this directory, whose files the host reads by itself (default: files of the agent alone).",
+)
 @session_command()
 def host_config(context: SessionContext, host: str, agent: str, write: bool, directory: Path | None) -> None:
     """Print the configuration for Claude Code, Codex or Gemini CLI, or write it."""
     require_choice("host", host, HOSTS)
     agent_id = context.services.agents.get(agent).id
-    where = directory.expanduser().absolute() if directory else Path.cwd() if write else None
+    where = directory.expanduser().absolute() if directory else None
     configuration = context.services.host_configuration(host, agent_id, where)
     if not write:
         context.answer(configuration.as_answer(), configuration.lines())
         return
-    backups = dict(configuration.write())
+    backups = dict(context.services.write_host_configuration(configuration))
     files = [{"file": str(file), "backup": str(backup) if backup else None} for file, backup in backups.items()]
     lines = _written_lines(configuration, backups, context.services.people)
     context.answer({**configuration.as_answer(), "written": files}, lines)

@@ -1,65 +1,170 @@
-"""`init`: a session directory from a team.yaml."""
+"""`init`: a session directory from a team.yaml, and a team.yaml where there is none."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from multi_agent_mcp.cli.context import JSON, ROOT, SESSION, refuse
+from multi_agent_mcp.cli.context import JSON, ROOT, SESSION, people_texts, refuse
 from multi_agent_mcp.cli.output import print_error, print_json, print_line
+from multi_agent_mcp.config import ROOT_NAME, find_root, read_environment, session_names
 from multi_agent_mcp.domain.agent import Agent, superiors
+from multi_agent_mcp.domain.ids import session_name
 from multi_agent_mcp.errors import InvalidArguments, Reason, Refusal
+from multi_agent_mcp.host_config import PROGRAMS
+from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.texts import LANGUAGES, Texts
 
-TEAM = click.option(
-    "--team", metavar="FILE", default=Path("team.yaml"), type=Path, help="The team: session, language, agents."
-)
-LANGUAGE = click.option("--language", help=f"One of {', '.join(LANGUAGES)}.")
+if TYPE_CHECKING:
+    from multi_agent_mcp.services.team.update import TeamUpdate
+
+TEAM_FILE = "team.yaml"
+
+
+@dataclass(frozen=True)
+class NewTeam:
+    """What a new team.yaml is to hold, as far as the command line says."""
+
+    admin: str | None = None
+    workers: str | None = None
+    name: str | None = None
+    demo: bool = False
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a team is: its file, and the root of its session."""
+
+    team: Path
+    root: Path
+
+
+@dataclass(frozen=True)
+class Made:
+    """What `init` did. `new_team`: the team.yaml is new."""
+
+    place: Place
+    new_team: bool
+    session: str
+    agents: Mapping[str, Agent]
+    update: TeamUpdate
+    texts: Texts
+
+    @property
+    def path(self) -> Path:
+        return self.place.root / self.session
+
+    def as_answer(self) -> dict[str, object]:
+        team = {"team": str(self.place.team), "team_written": self.new_team}
+        return {
+            "session": self.session,
+            "path": str(self.path),
+            **team,
+            "agents": list(self.agents),
+            **asdict(self.update),
+        }
+
+    def lines(self) -> Iterator[str]:
+        texts, update = self.texts, self.update
+        if self.new_team:
+            yield texts("init.team_written", path=self.place.team)
+        yield texts("init.done", path=self.path, count=len(self.agents), added=len(update.added))
+        for name, keys in update.changed.items():
+            yield texts("init.changed", name=name, keys=", ".join(keys))
+        for name, keys in update.kept.items():
+            yield texts("init.kept" if name in self.agents else "init.settings_kept", name=name, keys=", ".join(keys))
+        if update.left_out:
+            yield texts("init.left_out", names=", ".join(update.left_out))
+        if self.new_team:
+            commands = {agent.command for agent in self.agents.values()}
+            for program in PROGRAMS.values():
+                if program.command in commands and not program.is_installed:
+                    yield texts("init.not_installed", title=program.title, install=program.install)
+            yield texts("init.next")
 
 
 @click.command()
-@TEAM
+@click.option("--team", metavar="FILE", type=Path, help="The team: session, language, agents (default: team.yaml).")
+@click.option("--admin", metavar="HOST", help=f"For a new team.yaml: the admin's host, one of {', '.join(PROGRAMS)}.")
+@click.option("--workers", metavar="HOST,…", help="For a new team.yaml: a worker for each (default: two on PATH).")
+@click.option("--name", help="For a new team.yaml: the session's name (default: the directory's).")
+@click.option("--demo", is_flag=True, help="For a new team.yaml: scripted agents, to try it without an account.")
+@click.option("--language", help=f"One of {', '.join(LANGUAGES)} (default: team.yaml's; for a new one the locale's).")
 @ROOT
 @SESSION
-@LANGUAGE
 @JSON
-def init(team: Path, root: str | None, session: str | None, language: str | None, as_json: bool) -> None:
-    """Make a session directory for a team; a second time, add what is new and keep keys and mail."""
+def init(
+    team: Path | None, language: str | None, root: str | None, session: str | None, as_json: bool, **new: Any
+) -> None:
+    """Make a session for a team; without a team.yaml, write one for the hosts on PATH.
+
+    Run again, it takes over what has changed in team.yaml, and keeps keys, mail and tasks.
+    """
     try:
-        path, agents, added, texts = _make_session(team, root, session, language)
+        if language is not None:
+            require_choice("language", language, LANGUAGES)
+        environment = read_environment()
+        place = _place(team, root or environment.root)
+        session = environment.session if session is None else session
+        is_wanted = NewTeam(**new) != NewTeam()
+        is_new = not place.team.exists() and (team is None or is_wanted)
+        if is_new:
+            _write_team(place, NewTeam(**new), session, language)
+        elif is_wanted:
+            raise InvalidArguments("team_exists", file=place.team)
+        made = _made(place, session, language, new_team=is_new)
     except Refusal as refusal:
         refuse(refusal, as_json=as_json)
     if as_json:
-        print_json({"success": True, "session": path.name, "path": str(path), "added": added, "agents": list(agents)})
-    else:
-        print_line(texts("init.done", path=path, count=len(agents), added=len(added)))
+        print_json({"success": True, **made.as_answer()})
+        return
+    for line in made.lines():
+        print_line(line)
 
 
-def _make_session(
-    team: Path, root: str | None, session: str | None, language: str | None
-) -> tuple[Path, Mapping[str, Agent], list[str], Texts]:
-    """The session's directory, its agents, the ids of the new ones, and its texts."""
+def _place(team: Path | None, root: str | None) -> Place:
+    """A team.yaml here, or beside the nearest root; else there will be one here, with a root of its own."""
+    here = Path.cwd()
+    nearest = find_root(root, here)
+    if team is not None or root is not None or (here / TEAM_FILE).exists():
+        return Place(team or here / TEAM_FILE, nearest)
+    if (nearest.parent / TEAM_FILE).exists():
+        return Place(nearest.parent / TEAM_FILE, nearest)
+    return Place(here / TEAM_FILE, here / ROOT_NAME)
+
+
+def _write_team(place: Place, new: NewTeam, session: str | None, language: str | None) -> None:
+    from multi_agent_mcp.cli.new_team import host_agents, name_of, scripted_agents, write_team
+
+    if new.demo and (new.admin or new.workers):
+        raise InvalidArguments("demo_with_hosts")
+    sessions = session_names(place.root)
+    usual = sessions[0] if len(sessions) == 1 else name_of(place.team.parent)
+    name = next(given for given in (new.name, session, usual) if given is not None)
+    agents = scripted_agents() if new.demo else host_agents(new.admin, new.workers)
+    write_team(place.team, session_name(name), language or people_texts().language, agents)
+
+
+def _made(place: Place, session: str | None, language: str | None, *, new_team: bool) -> Made:
     from multi_agent_mcp.bootstrap import open_session
-    from multi_agent_mcp.config import find_root, read_environment
-    from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
+    from multi_agent_mcp.services.team.setup import create_session, read_team
+    from multi_agent_mcp.services.team.update import update_session
 
-    environment = read_environment()
-    where = find_root(root or environment.root, Path.cwd())
-    parsed = read_team(team)
-    name = next((found for found in (session, environment.session, parsed.session) if found is not None), None)
+    team = read_team(place.team)
+    name = team.session if session is None else session
     if name is None:
         raise InvalidArguments("bad_team", reason=Reason("no_session_named"))
-    if language is not None and language not in LANGUAGES:
-        raise InvalidArguments("bad_language", language=repr(language)[:40], allowed=", ".join(LANGUAGES))
-    path = create_session(where, name, parsed, language)
-    services = open_session(where, name)
-    added = add_missing(services.agents, parsed)
+    create_session(place.root, name, team, language)
+    update = update_session(open_session(place.root, name).agents, team, language)
+    services = open_session(place.root, name)  # in the language that it has now
     agents = services.agents.all()
-    for agent_id in added:
+    for agent_id in update.added:
         _warn_about_hierarchy(agent_id, agents, services.texts)
-    return path, agents, added, services.people
+    return Made(place, new_team, name, agents, update, services.people)
 
 
 def _warn_about_hierarchy(agent_id: str, agents: Mapping[str, Agent], texts: Texts) -> None:

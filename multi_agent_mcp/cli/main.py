@@ -7,14 +7,16 @@ from importlib import import_module
 from typing import NoReturn
 
 import click
+from click.shell_completion import get_completion_class
 
 from multi_agent_mcp import __version__
 from multi_agent_mcp.cli.context import WRONG_USE
 from multi_agent_mcp.cli.output import print_error
-from multi_agent_mcp.environment import locale_language
+from multi_agent_mcp.environment import locale_language, login_shell
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.texts import catalogue
 
+PROGRAM = "multi-agent-mcp"
 COMMANDS = {
     "init": "init:init",
     "serve": "unparsed:serve",
@@ -42,6 +44,7 @@ COMMANDS = {
     "host-config": "host_config:host_config",
     "hook": "unparsed:hook",
     "demo": "demo.command:demo",
+    "help": "main:help_command",
     "agent": "agents:agent",
     "conversation": "conversations:conversation",
     "task": "tasks:task",
@@ -63,16 +66,53 @@ class LazyGroup(click.Group):
         return command
 
 
-@click.group("multi-agent-mcp", cls=LazyGroup, context_settings={"show_default": True})
+def _show_completion(context: click.Context, _: click.Parameter, shell: str | None) -> None:
+    if shell is None:
+        return
+    kind = get_completion_class(shell or login_shell())
+    if kind is None:
+        raise click.BadParameter("bash, zsh or fish")
+    click.echo(kind(app, {}, PROGRAM, f"_{PROGRAM}_COMPLETE".replace("-", "_").upper()).source())
+    context.exit()
+
+
+@click.group(PROGRAM, cls=LazyGroup, invoke_without_command=True, context_settings={"show_default": True})
 @click.version_option(__version__, message="%(prog)s %(version)s", help="Print the version.")
-def app() -> None:
-    """Messages, tasks and interrupts between AI coding agents in tmux panes, through nothing but files."""
+@click.option(
+    "--show-completion",
+    metavar="[SHELL]",
+    is_flag=False,
+    flag_value="",
+    is_eager=True,
+    expose_value=False,
+    callback=_show_completion,
+    help='Print what completes commands in your shell: eval "$(multi-agent-mcp --show-completion)".',
+)
+@click.pass_context
+def app(context: click.Context) -> None:
+    """Messages, tasks and interrupts between AI coding agents in tmux panes, through nothing but files.
+
+    Without a command: where the nearest session stands, and what to do next.
+    """
+    if context.invoked_subcommand is None:
+        from multi_agent_mcp.cli import status
+
+        status.show()
+
+
+@click.command("help")
+@click.argument("command", nargs=-1)
+@click.pass_context
+def help_command(context: click.Context, command: tuple[str, ...]) -> None:
+    """Explain a command."""
+    root = context.find_root()
+    root.command.main([*command, "--help"], prog_name=root.info_name, standalone_mode=False)
 
 
 def run() -> NoReturn:
     """The command line. Click says in English what is wrong with it; with a Japanese locale we do."""
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(app(prog_name=PROGRAM, standalone_mode=False))
     except click.ClickException as error:
         if locale_language() == "en" or isinstance(error, click.exceptions.NoArgsIsHelpError):
             error.show()

@@ -41,8 +41,10 @@ def delivery_lines(sent: Sent, texts: Texts) -> Iterator[str]:
     """The message's id, then how far it got with each receiver."""
     yield sent.message_id
     for agent_id, delivery in sent.delivery.items():
-        reason = "" if delivery.reason is None else f" ({texts.why_not_rung(delivery.reason)})"
-        yield f"{agent_id}: {delivery.state}{reason}"
+        key = f"sent.{delivery.reason}"
+        if key not in texts:
+            key = f"sent.{delivery.state}" if delivery.reason is None else f"sent.{delivery.state}_because"
+        yield texts(key, agent_id=agent_id, reason=texts.words_of(delivery.reason or ""))
 
 
 def unverified(message: Mapping[str, Any], texts: Texts) -> str:

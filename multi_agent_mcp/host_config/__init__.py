@@ -7,10 +7,21 @@ files.
 from multi_agent_mcp.host_config.configuration import (
     HOSTS,
     HostConfiguration,
+    backups,
     host_configuration,
     mcp_argument,
     program_name,
 )
 from multi_agent_mcp.host_config.entries import SERVER_NAME
+from multi_agent_mcp.host_config.programs import PROGRAMS
 
-__all__ = ["HOSTS", "SERVER_NAME", "HostConfiguration", "host_configuration", "mcp_argument", "program_name"]
+__all__ = [
+    "HOSTS",
+    "PROGRAMS",
+    "SERVER_NAME",
+    "HostConfiguration",
+    "backups",
+    "host_configuration",
+    "mcp_argument",
+    "program_name",
+]

@@ -14,13 +14,14 @@ from multi_agent_mcp.host_config.entries import (
     SERVER_NAME,
     claude_servers,
     claude_settings,
+    codex_hook_options,
     codex_hooks,
     codex_options,
     codex_server,
     identity,
     mcp_servers,
 )
-from multi_agent_mcp.host_config.merging import Merge, Unmergeable, json_merge, toml_merge
+from multi_agent_mcp.host_config.merging import Identity, Merge, Unmergeable, agents_in, json_merge, toml_merge
 from multi_agent_mcp.system.external_files import FileChange, apply_change, read_external
 
 if TYPE_CHECKING:
@@ -41,6 +42,17 @@ class HostFile:
         """The content of a file that did not exist before."""
         return self.merge(None).decode().rstrip("\n")
 
+    def other_agents(self) -> set[Identity]:
+        """The agents of sessions that are still there whom the file serves, and whom writing it would cut off. None,
+        when what we write is for whichever agent works there."""
+        is_toml = self.path.suffix == ".toml"
+        mine = agents_in(self.merge(None), toml=is_toml)
+        try:
+            found = agents_in(read_external(self.path), toml=is_toml) if mine else set()
+        except Unmergeable:
+            return set()  # `change` says what is wrong with it
+        return {other for other in found - mine if Path(other.root, other.session).is_dir()}
+
     def change(self) -> FileChange:
         """Raises `InvalidArguments` when the file cannot be merged into, `StorageError` when it cannot be read."""
         before = read_external(self.path)
@@ -60,19 +72,26 @@ class HostConfiguration:
 
     def as_answer(self) -> dict[str, Any]:
         files = [{"file": str(item.path), "content": item.content} for item in self.files]
-        return {"host": self.host, **files[0], "files": files, "start": self.start}
+        return {"host": self.host, **(files[0] if files else {}), "files": files, "start": self.start}
 
     def lines(self) -> Iterator[str]:
         for item in self.files:
             yield f"# {item.path}"
             yield item.content
-        yield f"# then: {self.start}"
+        yield f"# then: {self.start}" if self.files else self.start
 
-    def write(self) -> list[tuple[Path, Path | None]]:
+    def require_unused(self, own: Path) -> None:
+        """Raises `InvalidArguments` when a file serves another agent already: the second must not replace the first.
+        Files below `own` are this agent's alone."""
+        for item in self.files:
+            for other in () if item.path.is_relative_to(own) else item.other_agents():
+                raise InvalidArguments("other_agent_there", file=item.path, agent_id=other.agent_id)
+
+    def write(self, backups: Path) -> list[tuple[Path, Path | None]]:
         """Merges into the files; one that cannot be merged into leaves them all as they are. Returns the files that
         changed, each with its backup."""
         changes = [item.change() for item in self.files]
-        return [(change.path, apply_change(change)) for change in changes if change.changes]
+        return [(change.path, apply_change(change, backups)) for change in changes if change.changes]
 
 
 def host_configuration(
@@ -92,17 +111,22 @@ def host_configuration(
 
 def mcp_argument(workspace: Workspace, agent: Agent) -> str:
     """The shell words for `{mcp_config}` in an agent's command: the file, written now; for Claude Code also
-    its settings with the hooks, for Codex its options."""
+    its settings with the hooks, for Codex its options, hooks included."""
     command = agent.command or ""
     host = agent.host if agent.host in HOSTS else program_name(command)
     if host == "codex":
-        return codex_options(workspace, agent.id)
-    _own_claude(workspace, agent.id).write()
+        return f"{codex_options(workspace, agent.id)} {codex_hook_options()}"
+    _own_claude(workspace, agent.id).write(backups(workspace))
     config, settings = _own_files(workspace, agent.id)
     argument = shlex.quote(str(config))
     if host == "claude" and "--settings" not in command:
         argument += f" --settings {shlex.quote(str(settings))}"
     return argument
+
+
+def backups(workspace: Workspace) -> Path:
+    """Where copies of the files that we changed are kept: not in anybody's repository."""
+    return workspace.path / "hosts" / "backups"
 
 
 def program_name(command: str) -> str:
@@ -142,11 +166,15 @@ def _claude(workspace: Workspace, agent_id: str, directory: Path) -> HostConfigu
 
 
 def _codex(workspace: Workspace, agent_id: str, directory: Path | None) -> HostConfiguration:
-    """Hooks take the agent from the environment. Codex asks once whether they are to be trusted (`/hooks`)."""
-    base = (directory or Path("~")) / ".codex"
+    """For one agent it is all options. Hooks take the agent from the environment; Codex asks once whether they are to
+    be trusted (`/hooks`)."""
+    who = " ".join(f"{name}={shlex.quote(value)}" for name, value in identity(workspace, agent_id).items())
+    start = f"{who} codex {codex_options(workspace, agent_id)}"
+    if directory is None:
+        return HostConfiguration("codex", (), f"{start} {codex_hook_options()}")
+    base = directory / ".codex"
     files = (
         HostFile(base / "config.toml", toml_merge(codex_server(workspace, agent_id))),
         HostFile(base / "hooks.json", json_merge(codex_hooks(workspace, agent_id))),
     )
-    who = " ".join(f"{name}={shlex.quote(value)}" for name, value in identity(workspace, agent_id).items())
-    return HostConfiguration("codex", files, f"{who} codex {codex_options(workspace, agent_id)}")
+    return HostConfiguration("codex", files, start)

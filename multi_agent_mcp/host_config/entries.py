@@ -16,6 +16,8 @@ STARTUP_SECONDS = 20
 HOOK_SECONDS = 10
 WAITER_SECONDS = 604_800  # a week: hosts end hooks after ten minutes by default, and an idle agent waits longer
 
+AGENT = "MULTI_AGENT_MCP_AGENT"
+IDENTITY = ("MULTI_AGENT_MCP_ROOT", "MULTI_AGENT_MCP_SESSION", AGENT)
 EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop")
 WAITING_EVENTS = ("SessionStart", "Stop")
 """A waiter is armed when a session begins and again when a turn ends, because one that has woken the agent is gone."""
@@ -23,11 +25,7 @@ WAITING_EVENTS = ("SessionStart", "Stop")
 
 def identity(workspace: Workspace, agent_id: str) -> dict[str, str]:
     """The environment that says who an agent is."""
-    return {
-        "MULTI_AGENT_MCP_ROOT": str(workspace.root),
-        "MULTI_AGENT_MCP_SESSION": workspace.session,
-        "MULTI_AGENT_MCP_AGENT": agent_id,
-    }
+    return dict(zip(IDENTITY, (str(workspace.root), workspace.session, agent_id), strict=True))
 
 
 def server_command(workspace: Workspace, agent_id: str) -> list[str]:
@@ -102,14 +100,25 @@ def codex_options(workspace: Workspace, agent_id: str) -> str:
     return " ".join(options)
 
 
+def codex_hook_options() -> str:
+    """The hooks as `-c` options. Codex asks its user once per text of a hook whether it is to be trusted, and remembers
+    one text for all that come from options: so it is the same for every agent, and the window's environment says which
+    one it is."""
+    command = shlex.join([sys.executable, "-m", "multi_agent_mcp", "hook", "--host", "codex"])
+    groups = toml_value([_group(_hook(command))])
+    return " ".join(f"-c {shlex.quote(f'hooks.{event}={groups}')}" for event in EVENTS)
+
+
 def toml_table(name: str, values: Mapping[str, Any]) -> str:
     return "\n".join([f"[{name}]", *(f"{key} = {toml_value(value)}" for key, value in values.items())])
 
 
 def toml_value(value: Any) -> str:
-    """Texts, numbers, truth values, lists and flat tables as TOML; JSON's strings are TOML's, kept as UTF-8."""
+    """Texts, numbers, truth values, lists and tables as TOML; JSON's strings are TOML's, kept as UTF-8."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{key} = {toml_value(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -4,12 +4,14 @@ changes."""
 from __future__ import annotations
 
 import json
+import shlex
 import tomllib
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from multi_agent_mcp.errors import Reason
-from multi_agent_mcp.host_config.entries import SERVER_NAME, is_our_hook, toml_table
+from multi_agent_mcp.host_config.entries import AGENT, IDENTITY, SERVER_NAME, is_our_hook, toml_table
 
 BEGIN = "# >>> multi-agent-mcp >>> written by `multi-agent-mcp host-config`"
 END = "# <<< multi-agent-mcp <<<"
@@ -22,6 +24,14 @@ class Unmergeable(Exception):
     def __init__(self, key: str, /, **values: str) -> None:
         self.reason = Reason(key, **values)
         super().__init__(self.reason)
+
+
+class Identity(NamedTuple):
+    """Who an agent is, among all sessions of this machine."""
+
+    root: str
+    session: str
+    agent_id: str
 
 
 Merge = Callable[[bytes | None], bytes]
@@ -53,6 +63,35 @@ def toml_merge(wanted: Mapping[str, Any]) -> Merge:
         return new.encode()
 
     return merge
+
+
+def agents_in(data: bytes | None, *, toml: bool) -> set[Identity]:
+    """The agents that a file starts servers or runs hooks for, as far as it names them."""
+    parsed = _parsed_toml(_decoded(data or b"")) if toml else _parsed_json(data)
+    return {identity for identity in _identities(parsed) if all(identity) and not identity.agent_id.startswith("$")}
+
+
+def _identities(value: Any) -> Iterator[Identity]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _identities(item)
+    if not isinstance(value, dict):
+        return
+    if AGENT in value:
+        yield Identity(*(str(value.get(name, "")) for name in IDENTITY))
+    if is_our_hook(value):
+        yield _of_hook(value["command"])
+    for item in value.values():
+        yield from _identities(item)
+
+
+def _of_hook(command: str) -> Identity:
+    try:
+        words = shlex.split(command)
+    except ValueError:  # a person has changed it
+        return Identity("", "", "")
+    given = dict(pairwise(words))
+    return Identity(given.get("--root", ""), given.get("--session", ""), given.get("--agent", ""))
 
 
 def as_json(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
@@ -35,7 +36,7 @@ from multi_agent_mcp.store.intents import Intents
 from multi_agent_mcp.store.json_file import Record
 from multi_agent_mcp.store.keys import KeyFile
 from multi_agent_mcp.store.registry import Registry
-from multi_agent_mcp.system.disk import make_directory, storage_errors
+from multi_agent_mcp.system.disk import make_directory, storage_errors, write_new
 
 UNASSIGNED = "_unassigned"
 
@@ -90,6 +91,14 @@ class Workspace:
             if (other := differing_in_case(self.session, os.listdir(self.root))) is not None:  # noqa: PTH208
                 raise AlreadyExists("differs_in_case", name=self.session, known=other)
             make_directory(self.path)
+
+    def keep_out_of_git(self) -> None:
+        """Ignores the root in git: keys lie in it. A `.gitignore` of the user's stays as it is, and a root that holds
+        other things than sessions (`--root .`) gets none, which would hide those."""
+        with storage_errors(self.root):
+            if all((item / "session.yaml").is_file() or item.name == "hosts" for item in self.root.iterdir()):
+                with suppress(FileExistsError):
+                    write_new(self.root / ".gitignore", b"*\n")
 
     def mailbox(self, agent_id: AgentId | str) -> Mailbox:
         """Raises `InvalidId`: a hand-written file may name anything as an agent."""

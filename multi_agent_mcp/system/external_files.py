@@ -1,4 +1,4 @@
-"""Files that belong to other programs: read as they are, replaced whole, with a backup beside them.
+"""Files that belong to other programs: read as they are, replaced whole, with a backup among our own files.
 
 One that is there keeps its mode; a new one is private, like everything we make: its owner can open it.
 """
@@ -12,6 +12,9 @@ from pathlib import Path
 
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.system.disk import make_directory, storage_errors, sync_directory, write_new
+
+NAME_CHARACTERS = 60
+"""So many of a path are in a backup's name: a file system takes 255 bytes, and one character has up to four."""
 
 
 @dataclass(frozen=True)
@@ -36,15 +39,16 @@ def read_external(path: Path) -> bytes | None:
             return None
 
 
-def apply_change(change: FileChange) -> Path | None:
-    """Replaces the file atomically, through a symbolic link and with its mode kept. Returns the backup, if there was
-    something to back up. Raises `StorageError`, also when the file is not what the change was made from."""
+def apply_change(change: FileChange, backups: Path) -> Path | None:
+    """Replaces the file atomically, through a symbolic link and with its mode kept. Returns the backup in the directory
+    `backups`, if there was something to back up. Raises `StorageError`, also when the file is not what the change was
+    made from."""
     path = change.path.resolve()  # a link into somebody's dotfiles stays one
     if read_external(path) != change.before:
         raise StorageError("changed_meanwhile", path=path.name)
     with storage_errors(path):
         make_directory(path.parent)
-        backup = _backed_up(path) if change.before is not None else None
+        backup = _backed_up(path, backups) if change.before is not None else None
         scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
         try:
             write_new(scratch, change.after)
@@ -57,11 +61,13 @@ def apply_change(change: FileChange) -> Path | None:
     return backup
 
 
-def _backed_up(path: Path) -> Path:
-    """A copy beside the file; an earlier backup is never overwritten."""
+def _backed_up(path: Path, backups: Path) -> Path:
+    """A copy named by the file's whole path; an earlier backup is never overwritten."""
+    make_directory(backups)
+    name = str(path).strip("/").replace("/", "~")[-NAME_CHARACTERS:]
     number = 0
     while True:
-        backup = path.with_name(f"{path.name}.bak{f'.{number}' if number else ''}")
+        backup = backups / f"{name}.bak{f'.{number}' if number else ''}"
         try:
             write_new(backup, path.read_bytes())
         except FileExistsError:

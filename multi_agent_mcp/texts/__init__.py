@@ -60,9 +60,14 @@ class Texts:
 
     def why_not_rung(self, reason: str) -> str:
         """A doorbell's reason with its words; the reason itself where it says enough (a dialog's name)."""
+        words = self.words_of(reason)
+        return reason if words == reason else f"{reason}: {words}"
+
+    def words_of(self, reason: str) -> str:
+        """The words alone, in the same cases."""
         kind, _, error = reason.partition("failed_")
         key = "reason.failed" if error and not kind else f"reason.{reason}"
-        return f"{reason}: {self(key, error=error)}" if key in self else reason
+        return self(key, error=error) if key in self else reason
 
     def _filled(self, key: str, values: Mapping[str, Any]) -> str:
         return self._entries[key].format(**{name: self._in_words(value) for name, value in values.items()})

@@ -30,7 +30,7 @@ def test_a_task_is_added_moved_assigned_and_shown(ask: Ask, run: Run) -> None:
 def test_a_message_is_sent_from_standard_input_read_and_traced(ask: Ask, run: Run) -> None:
     sent = run("send", "admin", "-", "--subject", "Hello", input="two\nlines\n")
     message_id = sent.stdout.splitlines()[0]
-    assert sent.stdout.splitlines()[1].startswith("admin: stored")
+    assert sent.stdout.splitlines()[1].startswith("stored; admin was not rung: ")
     peeked = run("read", "admin", "--peek").stdout
     assert [line for line in peeked.splitlines() if line in ("   two", "   lines")] == ["   two", "   lines"]
     assert ask("unread", "admin")["unread_count"] == 1
@@ -73,6 +73,8 @@ def test_watch_prints_the_session_once(run: Run, session: Path) -> None:
     assert shown.exit_code == 0
     assert shown.stdout.startswith("demo · no tasks\n")
     assert [line.split()[:2] for line in shown.stdout.splitlines() if "worker-a" in line] == [["worker-a", "off"]]
+    assert run("send", "admin", "hello").exit_code == 0
+    assert "hello" not in run("watch", "--once", "--messages", "0").stdout
 
 
 def test_init_keeps_what_is_there_and_refuses_a_team_without_a_session(run: Run, session: Path) -> None:

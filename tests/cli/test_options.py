@@ -19,7 +19,7 @@ ACTING = {
     *("say", "end", "conversation start", "conversation say", "conversation end"),
 }
 WITHOUT_JSON = {"supervise"}
-WITHOUT_SESSION = {"serve", "hook", "demo", "init"}
+WITHOUT_SESSION = {"serve", "hook", "demo", "init", "help"}
 
 
 def _commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:

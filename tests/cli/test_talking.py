@@ -46,7 +46,7 @@ def test_a_conversation_is_pending_until_it_is_read_or_answered_and_over_when_en
 
 def test_answering_without_reading_makes_it_active_too(ask: Ask, run: Run, asked: dict[str, Any]) -> None:
     said = run("reply", asked["message_id"][:8], "Postgres.").stdout.splitlines()
-    assert said[1].startswith("admin: stored")
+    assert said[1].startswith("stored; admin was not rung: ")
     assert ask("trace", said[0])["copies"][0]["sender_id"] == "owner"
     assert state(ask, asked) == ("active", ["Which database?", "Postgres."])
 
@@ -56,7 +56,7 @@ def test_it_is_started_for_people_with_its_id_first(ask: Ask, run: Run) -> None:
     talk, message_id, reached = run("conversation", "start", "worker-a", "How deep?", "--task", task_id).stdout.split(
         "\n", 2
     )
-    assert reached.startswith("worker-a: stored")
+    assert reached.startswith("stored; worker-a was not rung: ")
     shown = ask("conversations", talk)
     assert [message["id"] for message in shown["messages"]] == [message_id]
     assert (shown["conversation"]["task_id"], shown["conversation"]["initiator_id"]) == (task_id, "owner")

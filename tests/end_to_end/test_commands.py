@@ -479,15 +479,15 @@ def test_up_without_tmux_is_one_sentence(bare: Team, tmp_path: Path) -> None:
 
 
 def test_a_shell_is_shown_its_completion_and_completes_commands(team: Team) -> None:
-    script = f"{' '.join(COMMAND)} --show-completion; :"
+    script = f"{' '.join(COMMAND)} --show-completion bash"
     shown = run(["bash", "-c", script], env=team.env, cwd=team.base)
     assert shown.code == 0
     assert "complete" in shown.stdout
-    asked = {"_MULTI_AGENT_MCP_COMPLETE": "complete_bash", "COMP_WORDS": "multi-agent-mcp unr", "COMP_CWORD": "1"}
+    asked = {"_MULTI_AGENT_MCP_COMPLETE": "bash_complete", "COMP_WORDS": "multi-agent-mcp unr", "COMP_CWORD": "1"}
     command = Path(COMMAND[0]).parent / "multi-agent-mcp"
     if command.exists():
         completed = run([command], env={**team.env, **asked}, cwd=team.base)
-        assert completed.stdout.split() == ["unread"]
+        assert completed.stdout.split() == ["plain,unread"]
 
 
 def test_help_and_version_are_printed(team: Team) -> None:

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from multi_agent_mcp.services.overview.missing_sessions import Slot
 from multi_agent_mcp.windows.agent_command import command_of
+from multi_agent_mcp.windows.up_down import environment_of
 from tests.end_to_end.support import COMMAND, Team, run
 
 EVENTS = ["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop"]
@@ -70,15 +72,44 @@ def test_writing_keeps_what_stands_there_and_a_second_time_changes_nothing(team:
     assert [item["file"] for item in written] == [str(work / name) for name in FILES[host]]
     for name, item in zip(FILES[host], written, strict=True):
         assert Path(item["backup"]).read_bytes() == before[name]
+        assert Path(item["backup"]).parent == team.path / "hosts" / "backups"
         assert holds(read(work / name), parsed[name])
     after = {name: (work / name).read_bytes() for name in FILES[host]}
     assert write(team, host)["written"] == []
     assert {name: (work / name).read_bytes() for name in FILES[host]} == after
-    write(team, host, "worker-b")
-    assert all(b"worker-b" in (work / name).read_bytes() for name in FILES[host])
-    assert not any(b"worker-a" in (work / name).read_bytes() for name in FILES[host])
+    assert not list(work.rglob("*.bak*"))
+
+
+@pytest.mark.parametrize("host", FILES)
+def test_the_second_agent_never_replaces_the_first(team: Team, host: str) -> None:
+    work = put_theirs(team)
     write(team, host)
+    after = {name: (work / name).read_bytes() for name in FILES[host]}
+    refused = team.run("host-config", host, "--agent", "worker-b", "--write", "--directory", work)
+    assert (refused.code, refused.stdout) == (1, "")
+    assert "worker-a" in refused.stderr
+    assert "--directory" in refused.stderr
     assert {name: (work / name).read_bytes() for name in FILES[host]} == after
+
+
+@pytest.mark.parametrize("host", ["claude", "codex"])
+def test_each_agent_has_a_configuration_of_its_own_unless_a_directory_is_named(team: Team, host: str) -> None:
+    before = set(team.base.iterdir())
+    starts = {}
+    for agent_id in ("worker-a", "worker-b", "worker-a"):
+        told = team.ask("host-config", host, "--agent", agent_id, "--write")
+        assert all(Path(item["file"]).is_relative_to(team.path / "hosts") for item in told["files"])
+        assert all(f'"{agent_id}"' in Path(item["file"]).read_text() for item in told["files"][:1])
+        starts[agent_id] = told["start"]
+    assert starts["worker-a"] != starts["worker-b"]
+    assert set(team.base.iterdir()) == before
+
+
+def test_an_agent_whose_session_is_gone_is_in_nobodys_way(team: Team) -> None:
+    work = put_theirs(team)
+    gone = {"MULTI_AGENT_MCP_ROOT": "/gone", "MULTI_AGENT_MCP_SESSION": "demo", "MULTI_AGENT_MCP_AGENT": "worker-b"}
+    (work / ".mcp.json").write_text(json.dumps({"mcpServers": {"ipc": {"command": "x", "env": gone}}}))
+    assert len(write(team, "claude")["written"]) == 2
 
 
 @pytest.mark.parametrize("host", FILES)
@@ -90,9 +121,6 @@ def test_what_is_printed_is_what_is_written_where_there_was_nothing(team: Team, 
     assert [item["backup"] for item in written["written"]] == [None] * len(FILES[host])
     for item in shown["files"]:
         assert Path(item["file"]).read_text(encoding="utf-8").rstrip("\n") == item["content"]
-    here = team.run("host-config", host, "--agent", "worker-a", "--write")
-    assert (here.code, here.stdout.count(": written")) == (0, len(FILES[host]))
-    assert all((team.base / name).is_file() for name in FILES[host])
 
 
 @pytest.mark.parametrize(
@@ -154,7 +182,7 @@ def test_claude_gets_its_server_its_hooks_and_the_waiter(team: Team) -> None:
 def test_the_hooks_of_the_files_run_as_they_stand_there(team: Team) -> None:
     team.ask("interrupt", "worker-a", "--as", "admin")
     for host in ("claude", "codex"):
-        hooks = json.loads(_shown(team, host)["files"][-1]["content"])["hooks"]
+        hooks = json.loads(_shown(team, host, "--directory", "work")["files"][-1]["content"])["hooks"]
         command = hooks["PreToolUse"][0]["hooks"][0]["command"]
         event = b'{"hook_event_name": "PreToolUse", "tool_name": "Bash", "session_id": "thread-9"}'
         assert '"deny"' in run(["sh", "-c", command], env=team.env, cwd=team.base, stdin=event).stdout
@@ -174,7 +202,7 @@ def test_codexs_options_say_the_same_as_its_file_and_name_the_pane(team: Team) -
     options = tomllib.loads("\n".join(option for option in printed if option != "-c"))["mcp_servers"]["ipc"]
     pane = {"MULTI_AGENT_MCP_PANE": "%7", "MULTI_AGENT_MCP_SOCKET": "/run/a socket"}
     assert options.pop("env_vars") == ["MULTI_AGENT_MCP_PURPOSE"]
-    table = tomllib.loads(shown["content"])["mcp_servers"]["ipc"]
+    table = tomllib.loads(_shown(team, "codex", "--directory", "work")["content"])["mcp_servers"]["ipc"]
     assert options == {**table, "env": {**table["env"], **pane}}
     assert table["required"] is True
     assert table["default_tools_approval_mode"] == "approve"
@@ -198,5 +226,23 @@ def test_a_command_in_a_team_is_given_what_its_host_takes(team: Team) -> None:
     assert shlex.split(codex)[:2] == ["codex", "-c"]
 
 
-def _shown(team: Team, host: str) -> dict[str, Any]:
-    return team.ask("host-config", host, "--agent", "worker-a")
+def test_codexs_options_hold_hooks_that_are_the_same_for_every_agent(team: Team) -> None:
+    services = team.services
+    found: list[dict[str, Any]] = []
+    for agent_id in ("worker-a", "worker-b"):
+        agent = replace(services.agents.get(agent_id), prompt="", command="codex {mcp_config}")
+        words = shlex.split(command_of(services, agent) or "")[1:]
+        options = [word for word in words if word.startswith("hooks.")]
+        assert words.count("-c") * 2 == len(words)
+        found.append(tomllib.loads("\n".join(options))["hooks"])
+    assert found[0] == found[1]
+    assert list(found[0]) == EVENTS
+    command = found[0]["PreToolUse"][0]["hooks"][0]["command"]
+    team.ask("interrupt", "worker-a", "--as", "admin")
+    event = b'{"hook_event_name": "PreToolUse", "tool_name": "Bash", "session_id": "thread-9"}'
+    env = {**team.env, **environment_of(services, Slot("worker-a", "task"))}
+    assert '"deny"' in run(["sh", "-c", command], env=env, cwd=team.base, stdin=event).stdout
+
+
+def _shown(team: Team, host: str, *where: str) -> dict[str, Any]:
+    return team.ask("host-config", host, "--agent", "worker-a", *where)

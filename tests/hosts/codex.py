@@ -39,7 +39,7 @@ class Codex(Host):
     quit = "/quit"
     dialog = "Would you like to run the following command?"
 
-    command = "codex {mcp_config}"
+    command = "codex {mcp_config} -c features.hooks=false"  # it would ask about them, and nobody is there
 
     def settle_in(self, home: Path, url: str, *, trusted: Path, asks: bool = False) -> Mapping[str, str]:
         config = home / ".codex" / "config.toml"

@@ -225,10 +225,15 @@ def refused_commands(at: Stage) -> Iterator[Said]:
     ):  # fmt: skip
         Path("team.yaml").write_text(text)
         yield at.command("init", "--root", "new", session=False)
-    Path("team.yaml").unlink()
-    yield at.command("init", "--root", "new", session=False)
+    for options in (("--demo",), ("--team", "gone.yaml"), ("--team", "new.yaml", "--demo", "--admin", "claude")):
+        yield at.command("init", "--root", "new", *options, session=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", "")
+        yield at.command("init", "--root", "new", "--team", "new.yaml", "--name", "x", session=False)
     Path(".mcp.json").write_text("[1")
-    yield at.command("host-config", "claude", "--agent", "admin", "--write")
+    yield at.command("host-config", "claude", "--agent", "admin", "--write", "--directory", ".")
+    at.services.write_host_configuration(at.services.host_configuration("claude", "admin", Path("shared")))
+    yield at.command("host-config", "claude", "--agent", "worker-a", "--write", "--directory", "shared")
 
 
 def judged(said: Said, language: str) -> list[str]:

@@ -55,7 +55,7 @@ class MailSearch:
         )
         messages = list(islice(wanted, limit))
         for head in wanted:
-            if age(head) != age(messages[-1]):
+            if not messages or age(head) != age(messages[-1]):
                 return Page(messages, more=True)
             messages.append(head)
         return Page(messages, more=False)

@@ -132,6 +132,7 @@ def create_session(root: Path, session: str, team: Team, language: str | None) -
     workspace.registry.create()
     with suppress(FileExistsError):  # a second init. Last, because with this file there is a session.
         workspace.files.create(workspace.settings_path, text.encode())
+    workspace.keep_out_of_git()
     return workspace.path
 
 

@@ -1,0 +1,65 @@
+"""The team.yaml that `init` writes where there is none: for the hosts on PATH, or of scripted agents."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from pathlib import Path
+
+from multi_agent_mcp.cli.context import people_texts
+from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.host_config import PROGRAMS
+from multi_agent_mcp.services.validation import require_choice
+from multi_agent_mcp.system.external_files import FileChange, apply_change
+
+Agent = dict[str, str]
+OWNER = {"id": "owner", "role": "owner", "type": "human"}
+SCRIPTED = "{{python}} {{examples}}/agents/{role}.py"
+"""The commands of the examples."""
+
+
+def write_team(path: Path, name: str, language: str, agents: list[Agent]) -> None:
+    """Writes a team.yaml with comments. Raises `StorageError`, also when there is one by now."""
+    lines = [f"  - {{{', '.join(f'{key}: {_scalar(value)}' for key, value in agent.items())}}}" for agent in agents]
+    text = people_texts()("team.file", session=json.dumps(name), language=language, agents="\n".join(lines))
+    apply_change(FileChange(path, None, text.encode()), path.parent)
+
+
+def host_agents(admin: str | None, workers: str | None) -> list[Agent]:
+    """An Owner, an admin and its workers in these hosts, else in those on PATH. Raises `InvalidArguments`."""
+    found = [name for name, program in PROGRAMS.items() if program.is_installed]
+    if not (found or (admin and workers)):
+        known = ", ".join(f"{program.title} (`{program.install}`)" for program in PROGRAMS.values())
+        raise InvalidArguments("no_hosts", known=known)
+    admin = admin or found[0]
+    names = [name.strip() for name in workers.split(",")] if workers else [found[0], found[1 % len(found)]]
+    for option, name in (("admin", admin), *(("workers", name) for name in names)):
+        require_choice(option, name, tuple(PROGRAMS))
+    return _team(PROGRAMS[admin].command, [PROGRAMS[name].command for name in names])
+
+
+def scripted_agents() -> list[Agent]:
+    """The same with the scripted agents of the examples: nothing to install, no account."""
+    agents = _team(SCRIPTED.format(role="admin"), [SCRIPTED.format(role="worker")] * 2)
+    return [agent if agent is OWNER else {**agent, "host": "plain"} for agent in agents]
+
+
+def name_of(directory: Path) -> str:
+    """A session's name for a directory: its own, as far as names may hold it."""
+    return re.sub("[^A-Za-z0-9_-]+", "-", directory.name).strip("-_")[:64] or "team"
+
+
+def _team(admin: str, workers: list[str]) -> list[Agent]:
+    if len(workers) > len(string.ascii_lowercase):
+        raise InvalidArguments("bad_parameter", name="--workers")
+    below = [
+        {"id": f"worker-{letter}", "role": "worker", "parent": "admin", "command": command}
+        for letter, command in zip(string.ascii_lowercase, workers, strict=False)
+    ]
+    return [OWNER, {"id": "admin", "role": "admin", "parent": "owner", "command": admin}, *below]
+
+
+def _scalar(value: str) -> str:
+    """As YAML takes it: words as they are, what holds braces in quotes."""
+    return value if re.fullmatch("[a-z-]+", value) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,89 @@
+"""A second `init`: what of a changed team.yaml it takes over, and what it leaves as it is
+(docs/protocol.md, Commands)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import yaml
+
+from multi_agent_mcp.config import load_yaml
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.services.team.agents import Agents
+from multi_agent_mcp.services.team.setup import Team, add_missing
+from multi_agent_mcp.store.workspace import Workspace
+
+_OURS = frozenset(spec.name for spec in fields(Agent))
+_FIXED = ("role", "type", "parent_id")
+"""Who an agent is: others rely on it, so it is changed where it is registered."""
+_TAKEN_OVER = ("command", "host", "prompt", "name")
+
+
+@dataclass(frozen=True)
+class TeamUpdate:
+    """`changed` and `kept` name, per agent (or `session.yaml`), the keys in which team.yaml differed; what it does not
+    mention counts, but for a name. `left_out` are agents of the session that team.yaml does not name."""
+
+    added: list[str]
+    changed: Mapping[str, list[str]]
+    kept: Mapping[str, list[str]]
+    left_out: list[str]
+
+
+def update_session(agents: Agents, team: Team, language: str | None) -> TeamUpdate:
+    """Brings a session up to date with its team.yaml; of one that was made just now it only registers the agents."""
+    changed_settings, kept_settings = _update_settings(agents.workspace, team, language)
+    before = dict(agents.all())
+    added = add_missing(agents, team)
+    for agent in team.agents:
+        own = {key: value for key, value in agent.extra.items() if key not in _OURS}
+        if agent.id in before and own:
+            agents.registry.update(agent.id, **own)
+    after = agents.all()
+    known = [agent for agent in team.agents if agent.id in before and agent.id in after]
+    changed = {agent.id: _differing(before[agent.id], after[agent.id]) for agent in known}
+    kept = {
+        agent.id: [key for key in _FIXED if getattr(agent, key) != getattr(after[agent.id], key)] for agent in known
+    }
+    named = {agent.id for agent in team.agents}
+    return TeamUpdate(
+        added,
+        _without_empty({"session.yaml": changed_settings, **changed}),
+        _without_empty({"session.yaml": kept_settings, **kept}),
+        [agent_id for agent_id in after if agent_id not in named],
+    )
+
+
+def _update_settings(workspace: Workspace, team: Team, language: str | None) -> tuple[list[str], list[str]]:
+    """The settings that were taken over, and those that were not because a person has put comments into the file, which
+    writing it would lose."""
+    wanted: dict[str, Any] = {
+        "language": language or team.language,
+        "limits": dict(team.limits) or None,
+        "notify_command": None if team.notify_command is None else list(team.notify_command),
+    }
+    settings = load_yaml(workspace.settings_path)
+    differing = {key: value for key, value in wanted.items() if value is not None and settings.get(key) != value}
+    if not differing:
+        return [], []
+    if b"#" in (workspace.files.read(workspace.settings_path) or b""):
+        return [], list(differing)
+    text = yaml.safe_dump({**settings, **differing}, sort_keys=False, allow_unicode=True)
+    workspace.files.replace(workspace.settings_path, text.encode())
+    return list(differing), []
+
+
+def _differing(before: Agent, after: Agent) -> list[str]:
+    own = [key for key in after.extra if before.extra.get(key) != after.extra[key]]
+    return [key for key in _TAKEN_OVER if getattr(before, key) != getattr(after, key)] + own
+
+
+def _kept(wanted: Agent, found: Agent) -> list[str]:
+    keys = (*_FIXED, *(key for key in _TAKEN_OVER if key != "name"))
+    return [key for key in keys if getattr(wanted, key) != getattr(found, key)]
+
+
+def _without_empty(lists: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    return {name: items for name, items in lists.items() if items}

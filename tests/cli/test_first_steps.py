@@ -1,0 +1,76 @@
+"""What the program says to whoever does not know it yet: alone, `help`, and before there is a session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Ask, Run
+
+LOCALES = {"ja": "ja_JP.UTF-8", "en": "C.UTF-8"}
+
+
+@pytest.fixture(params=LOCALES)
+def language(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
+        monkeypatch.setenv(name, LOCALES[request.param])
+    return str(request.param)
+
+
+def test_without_a_session_it_names_the_first_commands_in_the_language_of_the_locale(run: Run, language: str) -> None:
+    shown = run()
+    assert shown.exit_code == 0
+    for command in ("multi-agent-mcp init ", "multi-agent-mcp up ", "multi-agent-mcp send admin"):
+        assert command in shown.stdout
+    assert ("セッションがありません" in shown.stdout) == (language == "ja")
+
+
+@pytest.mark.parametrize("command", ["unread", "up", "doctor", "task list", "send admin hello"])
+def test_what_needs_a_session_says_how_to_make_one(run: Run, language: str, command: str) -> None:
+    refused = run(*command.split())
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "multi-agent-mcp init" in refused.stderr
+    assert ("作成してください" in refused.stderr) == (language == "ja")
+
+
+def test_with_a_session_it_tells_its_state_and_what_to_do_next(run: Run, ask: Ask) -> None:
+    assert run().stdout.splitlines()[-1] == 'next: multi-agent-mcp send admin "…"'
+    ask("agent", "set", "admin", "--command", "cat")
+    ask("send", "owner", "Shall I?", "--as", "admin")
+    task_id = ask("task", "add", "Dig", "--assignee", "worker-a")["task_id"]
+    ask("task", "status", task_id, "blocked", "--reason", "no spade")
+    assert run().stdout.splitlines() == [
+        "demo: 3 agents; running: -",
+        "unread: owner 1",
+        "tasks: blocked 1",
+        "blocked: Dig (no spade)",
+        "next: multi-agent-mcp read",
+    ]
+    ask("read")
+    assert run().stdout.splitlines()[-1] == "next: multi-agent-mcp up"
+
+
+def test_of_several_sessions_one_must_be_named(run: Run, session: Path) -> None:
+    assert run("init", "--session", "other").exit_code == 0
+    for arguments in ((), ("unread",)):
+        refused = run(*arguments)
+        assert refused.exit_code == 1
+        assert "--session" in refused.stderr
+        assert "demo, other" in refused.stderr
+
+
+def test_help_explains_a_command_and_refuses_an_unknown_one(run: Run) -> None:
+    assert run("help", "task", "add").stdout == run("task", "add", "--help").stdout
+    assert run("help").stdout == run("--help").stdout
+    assert run("help", "nothing").exit_code == 2
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_printed_for_a_shell(run: Run, shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHELL", f"/bin/{shell}")
+    asked = run("--show-completion")
+    assert asked.exit_code == 0
+    assert "_MULTI_AGENT_MCP_COMPLETE" in asked.stdout
+    assert run("--show-completion", shell).stdout == asked.stdout
+    assert run("--show-completion", "tcsh").exit_code == 2

@@ -1,0 +1,207 @@
+"""`init`: the team.yaml it writes for the hosts on PATH, and what it says of a changed one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from multi_agent_mcp.host_config import PROGRAMS
+from multi_agent_mcp.services.team.setup import read_team
+from tests.cli.conftest import TEAM, Ask, Run
+
+Offer = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def locale(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty directory to work in."""
+    path = tmp_path / "My Project!"
+    path.mkdir()
+    monkeypatch.chdir(path)
+    return path
+
+
+@pytest.fixture
+def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Offer:
+    """Makes exactly these programs what PATH has."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    monkeypatch.setenv("PATH", str(directory))
+
+    def offer(*names: str) -> None:
+        for name in names:
+            (directory / name).write_text("#!/bin/sh\n")
+            (directory / name).chmod(0o755)
+
+    return offer
+
+
+def commands(path: Path = Path("team.yaml")) -> dict[str, str | None]:
+    return {agent.id: agent.command for agent in read_team(path).agents}
+
+
+@pytest.mark.parametrize(
+    ("found", "arguments", "hosts"),
+    [
+        (("claude",), (), ("claude", "claude", "claude")),
+        (("claude", "codex", "tmux"), (), ("claude", "claude", "codex")),
+        (("codex",), ("--admin", "claude"), ("claude", "codex", "codex")),
+        ((), ("--admin", "codex", "--workers", "gemini, claude,codex"), ("codex", "gemini", "claude", "codex")),
+    ],
+)
+def test_a_team_is_written_for_the_hosts_on_path(
+    run: Run, offer: Offer, project: Path, found: tuple[str, ...], arguments: tuple[str, ...], hosts: tuple[str, ...]
+) -> None:
+    offer(*found)
+    made = run("init", *arguments)
+    assert made.exit_code == 0, made.output
+    assert made.stdout.startswith(f"{project}/team.yaml: written")
+    assert made.stdout.splitlines()[-1] == "next: multi-agent-mcp up"
+    missing = [program for name, program in PROGRAMS.items() if name in hosts and name not in found]
+    assert [f"{item.title} is not on PATH yet: {item.install}" for item in missing] == made.stdout.splitlines()[2:-1]
+    team = read_team(project / "team.yaml")
+    assert (team.session, team.language) == ("My-Project", "en")
+    ids = ["admin", "worker-a", "worker-b", "worker-c"]
+    wanted = {agent_id: PROGRAMS[host].command for agent_id, host in zip(ids, hosts, strict=False)}
+    assert commands() == {"owner": None, **wanted}
+    assert {agent.parent_id for agent in team.agents} == {None, "owner", "admin"}
+    assert (project / ".multi-agent-mcp" / "My-Project" / "secrets" / "admin.key").is_file()
+
+
+def test_without_any_host_it_says_how_to_get_one_and_writes_nothing(run: Run, offer: Offer, project: Path) -> None:
+    offer()
+    refused = run("init")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    for program in PROGRAMS.values():
+        assert f"{program.title} (`{program.install}`)" in refused.stderr
+    assert "init --demo" in refused.stderr
+    assert json.loads(run("init", "--json").stdout)["error"] == "invalid_arguments"
+    assert list(project.iterdir()) == []
+
+
+def test_scripted_agents_need_no_host(run: Run, offer: Offer, project: Path) -> None:
+    offer()
+    assert run("init", "--demo", "--name", "trial").exit_code == 0
+    agents = read_team(project / "team.yaml").agents
+    assert [agent.host for agent in agents] == [None, "plain", "plain", "plain"]
+    assert agents[0].command is None
+    for agent in agents[1:]:
+        script = (agent.command or "").rpartition("/")[2]
+        assert (Path(__file__).parents[2] / "examples" / "agents" / script).is_file()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--admin", "emacs"),
+        ("--workers", "claude,"),
+        ("--workers", ",".join(["claude"] * 27)),
+        ("--demo", "--admin", "claude"),
+        ("--name", "a b"),
+        ("--name", ""),
+        ("--language", "fr"),
+    ],
+)
+def test_what_makes_no_team_is_refused_and_nothing_is_written(
+    run: Run, offer: Offer, project: Path, arguments: tuple[str, ...]
+) -> None:
+    offer("claude")
+    refused = run("init", *arguments)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert len(refused.stderr.splitlines()) == 1
+    assert list(project.iterdir()) == []
+
+
+def test_the_language_is_the_locales_or_the_given_one(
+    run: Run, offer: Offer, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer("claude")
+    monkeypatch.setenv("LC_ALL", "ja_JP.UTF-8")
+    assert "書き込みました" in run("init").stdout
+    assert read_team(project / "team.yaml").language == "ja"
+    (project / "team.yaml").unlink()
+    assert run("init", "--language", "en").exit_code == 0
+    assert read_team(project / "team.yaml").language == "en"
+
+
+def test_a_team_yaml_that_is_there_is_never_written(run: Run, offer: Offer, session: Path, tmp_path: Path) -> None:
+    offer("codex")
+    assert run("init").exit_code == 0
+    for arguments in (("--admin", "codex"), ("--workers", "codex"), ("--name", "x"), ("--demo",)):
+        refused = run("init", *arguments)
+        assert refused.exit_code == 1
+        assert f"{tmp_path}/team.yaml is there already" in refused.stderr
+    assert (tmp_path / "team.yaml").read_text(encoding="utf-8") == TEAM
+
+
+def test_below_a_project_the_projects_team_is_meant(
+    run: Run, offer: Offer, session: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer("claude")
+    (tmp_path / "src").mkdir()
+    monkeypatch.chdir(tmp_path / "src")
+    assert run("init").stdout == f"{session}: 3 agents (0 new)\n"
+    (tmp_path / "team.yaml").unlink()
+    assert run("init").exit_code == 0
+    assert (tmp_path / "src" / "team.yaml").is_file()
+    assert not (tmp_path / "team.yaml").exists()
+
+
+def test_the_root_is_ignored_by_git_unless_its_user_says_otherwise(run: Run, session: Path) -> None:
+    ignored = session.parent / ".gitignore"
+    assert ignored.read_text() == "*\n"
+    ignored.unlink()
+    run("init")
+    assert ignored.read_text() == "*\n"
+    ignored.write_text("secrets/\n")
+    run("init")
+    assert ignored.read_text() == "secrets/\n"
+
+
+def test_a_root_with_other_things_in_it_is_not_ignored(run: Run, session: Path, tmp_path: Path) -> None:
+    assert run("init", "--root", ".").exit_code == 0
+    assert (tmp_path / "demo" / "session.yaml").is_file()
+    assert not (tmp_path / ".gitignore").exists()
+
+
+def test_a_second_init_says_what_it_took_over_and_what_it_kept(run: Run, session: Path, ask: Ask) -> None:
+    team: dict[str, Any] = yaml.safe_load(TEAM)
+    owner, admin, worker = team["agents"]
+    ask("agent", "set", "worker-a", "--host", "plain")
+    admin |= {"ladder": ["desktop"], "prompt": "Go.", "command": "cat", "type": "human", "pane_id": "%9"}
+    team |= {"language": "ja", "limits": {"content_bytes": 1_000}, "notify_command": ["push", "{line}"]}
+    team["agents"] = [owner, admin, {**worker, "id": "worker-b"}]
+    Path("team.yaml").write_text(json.dumps(team), encoding="utf-8")
+    told = ask("init")
+    assert told["added"] == ["worker-b"]
+    assert told["left_out"] == ["worker-a"]
+    assert told["kept"] == {"admin": ["type"]}
+    assert told["changed"] == {
+        "session.yaml": ["language", "limits", "notify_command"],
+        "admin": ["command", "prompt", "ladder"],
+    }
+    assert yaml.safe_load((session / "session.yaml").read_text())["language"] == "ja"
+    assert ask("agent", "list")["agents"][1]["pane_id"] is None
+    lines = run("init").stdout.splitlines()
+    assert [line.partition(":")[0] for line in lines[1:]] == ["admin", "team.yaml にありませんが、残しています"]
+    again = ask("init")
+    assert (again["changed"], again["kept"]) == ({}, {"admin": ["type"]})
+
+
+def test_settings_with_a_persons_comments_are_kept_and_named(run: Run, session: Path, ask: Ask) -> None:
+    settings = session / "session.yaml"
+    settings.write_text(f"# mine\n{settings.read_text()}")
+    before = settings.read_text()
+    assert ask("init", "--language", "ja")["kept"] == {"session.yaml": ["language"]}
+    assert "session.yaml: kept as it was" in run("init", "--language", "ja").stdout
+    assert settings.read_text() == before
