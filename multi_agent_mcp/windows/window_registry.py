@@ -63,7 +63,7 @@ class TeamWindows:
         once is returned, too, and those kept earlier go. Else None for a program that ended at once. Raises
         `InvalidArguments` when tmux is missing or refuses."""
         self.records.record(slot, {"socket_path": self.socket_path}, failures, stays=stays)
-        new = NewWindow(slot.label, slot.window_name, executed(command), self._environment(slot), remains)
+        new = NewWindow(slot.label, slot.window_name, executed(command), environment_of(self.services, slot), remains)
         pane = self._panes.open(new)
         if pane in self.found or (pane is not None and pane.dead and not remains):
             pane = None  # it was kept when an earlier program of this slot ended
@@ -93,14 +93,6 @@ class TeamWindows:
             if pane.dead and Slot.of(pane.label) == slot:
                 self._on(pane.socket_path).close(pane)
 
-    def _environment(self, slot: Slot) -> dict[str, str]:
-        """The environment by which a window's command finds its session, and its agent and purpose."""
-        services = self.services
-        environment = {"MULTI_AGENT_MCP_ROOT": str(services.root), "MULTI_AGENT_MCP_SESSION": services.session}
-        if slot not in OWN_SLOTS:
-            environment |= {"MULTI_AGENT_MCP_AGENT": slot.agent_id, "MULTI_AGENT_MCP_PURPOSE": slot.purpose}
-        return environment
-
     def _reconcile(self) -> None:
         """Notes what was opened by a process that was killed before it could, and forgets what it did not open."""
         for slot, pane in self.living.items():
@@ -123,3 +115,11 @@ class TeamWindows:
 
     def _on(self, socket_path: str) -> Panes:
         return Panes(socket_path, self.tmux_session)
+
+
+def environment_of(services: Services, slot: Slot) -> dict[str, str]:
+    """The environment by which a window's command finds its session, and its agent and purpose."""
+    environment = {"MULTI_AGENT_MCP_ROOT": str(services.root), "MULTI_AGENT_MCP_SESSION": services.session}
+    if slot not in OWN_SLOTS:
+        environment |= {"MULTI_AGENT_MCP_AGENT": slot.agent_id, "MULTI_AGENT_MCP_PURPOSE": slot.purpose}
+    return environment

@@ -58,7 +58,7 @@ def panes(terminal: Terminal) -> dict[str, str]:
 
 
 def test_up_says_of_everybody_whether_they_are_ready_or_what_they_wait_for(bare: Team, terminal: Terminal) -> None:
-    broken = "sh -c 'echo no such model >&2; exit 3'"
+    broken = "sh -c 'echo no such model >&2; sleep 0.3; exit 3'"  # tmux may lose what comes in the very last moment
     team = made(
         bare,
         admin={"command": ACTOR, "host": "plain"},

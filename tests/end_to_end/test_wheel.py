@@ -40,12 +40,13 @@ def test_the_wheel_alone_makes_a_team_that_is_ready_and_takes_it_down(
     assert (package / "py.typed").is_file()
 
     command = installed / "multi-agent-mcp"
-    made = run([command, "init", "--team", package / "examples" / "team.yaml"], env=env, cwd=bare.base)
+    made = run([command, "init", "--demo"], env=env, cwd=bare.base)
     assert made.code == 0, made
     raised = run([command, "up", "--socket", terminal.socket, "--no-supervisor", "--json"], env=env, cwd=bare.base)
     assert raised.code == 0, raised
-    assert {item["agent_id"]: item["state"] for item in raised.json["agents"]} == dict.fromkeys(
-        ("owner", "admin", "worker-a", "worker-b"), "ready"
-    )
+    states = {item["agent_id"]: item["state"] for item in raised.json["agents"]}
+    assert states.pop("owner") == "no_command"
+    assert states.pop("(owner)") == "open"
+    assert states == dict.fromkeys(("admin", "worker-a", "worker-b"), "ready")
     closed = run([command, "down", "--json"], env=env, cwd=bare.base)
     assert sorted(closed.json["closed"]) == ["admin", "owner", "worker-a", "worker-b"]
