@@ -1,1 +1,1 @@
-"""The command line, for people and scripts. The only code that knows typer and rich."""
+"""The command line, for people and scripts. The only code that knows click and rich."""

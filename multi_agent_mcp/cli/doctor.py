@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -109,6 +110,8 @@ def _now(texts: Texts, reason: str | None) -> str:
 @session_command()
 def prune(context: SessionContext, older_than: float, dry_run: bool) -> None:
     """Delete archived mail, ended agent sessions and other finished things. Unread mail and tasks always stay."""
+    if isnan(older_than):  # no range excludes it
+        raise click.BadParameter("nan", param_hint="--older-than")
     services = context.services
     age = timedelta(days=min(older_than, LONGEST_AGE_DAYS))
     items = services.pruning.prunable(services.clock(), age)

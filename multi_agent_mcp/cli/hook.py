@@ -1,7 +1,7 @@
 """`hook`: what a host runs at every tool call, so it must cost next to nothing (docs/protocol.md, Hooks).
 
 With nothing to say it ends after one small file and three stat(2), before anything of the package is imported that
-takes longer than that: hence no typer, no argparse and no `config`, and imports where they are needed. It never breaks
+takes longer than that: hence no click, no argparse and no `config`, and imports where they are needed. It never breaks
 a host: whatever goes wrong is one line on standard error and exit code 0, because hosts take 2 for a refusal.
 """
 

@@ -13,8 +13,8 @@ from multi_agent_mcp.cli.context import JSON, ROOT, SESSION, people_texts, refus
 from multi_agent_mcp.cli.output import print_error, print_json, print_line
 from multi_agent_mcp.config import ROOT_NAME, find_root, read_environment, session_names
 from multi_agent_mcp.domain.agent import Agent, superiors
-from multi_agent_mcp.domain.ids import session_name
-from multi_agent_mcp.errors import InvalidArguments, Reason, Refusal
+from multi_agent_mcp.domain.ids import differing_in_case, session_name
+from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Reason, Refusal
 from multi_agent_mcp.host_config import PROGRAMS
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.texts import LANGUAGES, Texts
@@ -145,6 +145,8 @@ def _write_team(place: Place, new: NewTeam, session: str | None, language: str |
     sessions = session_names(place.root)
     usual = sessions[0] if len(sessions) == 1 else name_of(place.team.parent)
     name = next(given for given in (new.name, session, usual) if given is not None)
+    if (other := differing_in_case(name, sessions)) is not None:  # before a file names what cannot be made
+        raise AlreadyExists("differs_in_case", name=name, known=other)
     agents = scripted_agents() if new.demo else host_agents(new.admin, new.workers)
     write_team(place.team, session_name(name), language or people_texts().language, agents)
 

@@ -126,6 +126,8 @@ def run() -> NoReturn:
 def _wrong_use(error: click.ClickException) -> InvalidArguments:
     """What click refuses."""
     match error:
+        case click.NoSuchCommand():
+            return InvalidArguments("unknown_command", name=error.command_name)
         case click.NoSuchOption():
             return InvalidArguments("unknown_option", name=error.option_name)
         case click.BadOptionUsage():

@@ -1,7 +1,7 @@
 """`serve`: the stdio MCP server of one agent.
 
 A host waits for it, some only a second (docs/protocol.md, Host life cycle). So it reads its few options without
-typer, whose import and that of the other commands would take a tenth of that.
+click, whose import and that of the other commands would take a tenth of that.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ One that is there keeps its mode; a new one is private, like everything we make:
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ def apply_change(change: FileChange, backups: Path) -> Path | None:
     """Replaces the file atomically, through a symbolic link and with its mode kept. Returns the backup in the directory
     `backups`, if there was something to back up. Raises `StorageError`, also when the file is not what the change was
     made from."""
-    path = change.path.resolve()  # a link into somebody's dotfiles stays one
+    path = Path(os.path.realpath(change.path))  # a link into somebody's dotfiles stays one
     if read_external(path) != change.before:
         raise StorageError("changed_meanwhile", path=path.name)
     with storage_errors(path):
@@ -62,7 +63,7 @@ def apply_change(change: FileChange, backups: Path) -> Path | None:
 
 
 def _backed_up(path: Path, backups: Path) -> Path:
-    """A copy named by the file's whole path; an earlier backup is never overwritten."""
+    """A private copy named by the file's path; an earlier backup is never overwritten."""
     make_directory(backups)
     name = str(path).strip("/").replace("/", "~")[-NAME_CHARACTERS:]
     number = 0
@@ -73,5 +74,4 @@ def _backed_up(path: Path, backups: Path) -> Path:
         except FileExistsError:
             number += 1
         else:
-            shutil.copystat(path, backup)
             return backup

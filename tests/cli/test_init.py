@@ -122,6 +122,24 @@ def test_what_makes_no_team_is_refused_and_nothing_is_written(
     assert list(project.iterdir()) == []
 
 
+def test_a_link_that_leads_nowhere_or_round_is_no_reason_to_fail_without_a_word(
+    run: Run, offer: Offer, project: Path
+) -> None:
+    offer("claude")
+    (project / "team.yaml").symlink_to("team.yaml")
+    refused = run("init")
+    assert (refused.exit_code, refused.exception.__class__) == (1, SystemExit)
+    assert refused.stderr.startswith("multi-agent-mcp: storage_error: ")
+
+
+def test_a_name_that_another_session_has_but_for_case_leaves_no_file(run: Run, offer: Offer, project: Path) -> None:
+    offer("claude")
+    assert run("init", "--name", "Demo").exit_code == 0
+    (project / "team.yaml").unlink()
+    assert "already_exists" in run("init", "--name", "demo").stderr
+    assert not (project / "team.yaml").exists()
+
+
 def test_the_language_is_the_locales_or_the_given_one(
     run: Run, offer: Offer, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,15 +40,16 @@ def test_init_twice_keeps_keys_and_mail_and_adds_what_is_new(bare: Team) -> None
     assert first["session"] == SESSION
     assert first["added"] == ["owner", "admin", "worker-a", "worker-b"]
     keys = {agent_id: bare.key(agent_id) for agent_id in first["agents"]}
-    settings = (bare.path / "session.yaml").read_bytes()
+    settings = (bare.path / "session.yaml").read_text()
     bare.send("worker-a", "keep me")
     file.write_text(TEAM + "  - {id: worker-c, role: worker, parent: admin}\nlanguage: en\n", encoding="utf-8")
     second = bare.ask("init", "--team", file)
     assert second["added"] == ["worker-c"]
     assert {agent_id: bare.key(agent_id) for agent_id in keys} == keys
-    assert (bare.path / "session.yaml").read_bytes() == settings
+    assert second["changed"] == {"session.yaml": ["language"]}
+    assert (bare.path / "session.yaml").read_text() == settings.replace("language: ja", "language: en")
     assert [message["content"] for message in bare.ask("read", "worker-a")["messages"]] == ["keep me"]
-    assert "エージェント 4 人" not in bare.run("init", "--team", file).stdout
+    assert bare.run("init", "--team", file).stdout == f"{bare.path}: 5 agents (0 new)\n"
 
 
 def test_init_makes_a_lost_registry_anew_as_everybody_advises_and_keeps_what_was_there(bare: Team) -> None:
@@ -400,7 +401,7 @@ def test_doctor_explains_every_recipients_ladder_and_what_its_pane_shows(team: T
     assert {"rung": "tmux", "reason": None} in bells["worker-a"]["rungs"]
     assert {"rung": "tmux", "reason": "shell"} in bells["worker-b"]["rungs"]
     assert bells["admin"]["rungs"][0] == {"rung": "hook", "reason": "no_hook"}
-    assert "a shell would run what is typed" in team.run("doctor").stdout
+    assert "ペインはシェルなので" in team.run("doctor").stdout
 
 
 def test_prune_deletes_only_what_is_archived_and_only_when_told(team: Team) -> None:
@@ -427,12 +428,12 @@ def test_host_config_prints_what_each_host_reads(team: Team) -> None:
     assert server["args"][-2:] == ["--agent", "worker-a"]
     gemini = json.loads(team.ask("host-config", "gemini", "--agent", "worker-a")["content"])
     assert list(gemini["mcpServers"]) == list(json.loads(claude["content"])["mcpServers"])
-    codex = tomllib.loads(team.ask("host-config", "codex", "--agent", "worker-a")["content"])
+    codex = tomllib.loads(team.ask("host-config", "codex", "--agent", "worker-a", "--directory", "x")["content"])
     (entry,) = codex["mcp_servers"].values()
     assert [entry["command"], *entry["args"]] == [server["command"], *server["args"]]
     assert run([server["command"], "-c", "import multi_agent_mcp"], env=team.env, cwd=team.base).code == 0
     for host in ("claude", "codex", "gemini"):
-        assert team.run("host-config", host, "--agent", "worker-a").stdout.startswith("# ")
+        assert team.run("host-config", host, "--agent", "worker-a", "--directory", "x").stdout.startswith("# ")
 
 
 @pytest.mark.tmux
