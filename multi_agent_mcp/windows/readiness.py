@@ -63,7 +63,7 @@ class Readiness:
         snapshot = take_snapshot(Tmux(socket_path=item.socket_path), item.pane_id)
         if snapshot == "tmux_timeout":
             return item
-        is_agent = item.state != OPEN
+        is_agent = item.agent_id in self.services.agents.all()
         is_served = is_agent and self._is_served(item)
         if isinstance(snapshot, str):
             return replace(item, state=READY if is_served else ENDED, last_lines=())
