@@ -62,8 +62,8 @@ class TeamWindows:
         """Opens a window, or finds it open. When its program ends, its pane goes, or `remains`: then one that ended at
         once is returned, too, and those kept earlier go. Else None for a program that ended at once. Raises
         `InvalidArguments` when tmux is missing or refuses."""
-        self.records.record(slot, {"socket_path": self.socket_path}, failures, stays=stays)
         new = NewWindow(slot.label, slot.window_name, executed(command), environment_of(self.services, slot), remains)
+        self.records.record(slot, {"socket_path": self.socket_path}, failures, stays=stays)
         pane = self._panes.open(new)
         if pane in self.found or (pane is not None and pane.dead and not remains):
             pane = None  # it was kept when an earlier program of this slot ended
