@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
+import sys
 import time
 from pathlib import Path
 
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import print_line, table
+from multi_agent_mcp.cli.output import print_line
 from multi_agent_mcp.errors import InvalidArguments
 
 SOCKET = click.option(
@@ -18,6 +18,7 @@ SOCKET = click.option(
 
 
 @click.command()
+@click.argument("agent_ids", metavar="[AGENT]...", nargs=-1)
 @SOCKET
 @click.option("--tmux-config", metavar="FILE", help="A tmux.conf for a server that is started now.")
 @click.option(
@@ -25,29 +26,49 @@ SOCKET = click.option(
     default=True,
     help="Keep a pane that opens windows for chat work and for agents with `spawn: on_demand`.",
 )
+@click.option("--watch/--no-watch", default=True, help="Open a window `owner` with `watch`, for the human.")
+@click.option("--wait/--no-wait", default=True, help="Wait until everybody is there or asks for something.")
+@click.option("--timeout", type=click.IntRange(0, 3600), default=60, metavar="SECONDS", help="How long (default: 60).")
+@click.option("--attach/--no-attach", default=True, help="In tmux: show the team's windows in this terminal.")
 @session_command()
-def up(context: SessionContext, socket: str | None, tmux_config: str | None, supervisor: bool) -> None:
-    """Open a tmux window for every agent that has a command in team.yaml, and register its pane.
+def up(
+    context: SessionContext,
+    agent_ids: tuple[str, ...],
+    socket: str | None,
+    tmux_config: str | None,
+    supervisor: bool,
+    watch: bool,
+    wait: bool,
+    timeout: int,
+    attach: bool,
+) -> None:
+    """Open a tmux window for every agent that has a command in team.yaml (or for those named), register its pane, and
+    say who is ready and what waits for you.
 
     In a command {mcp_config}, {prompt}, {root}, {session}, {agent}, {python} and {examples} are filled in.
+
+    Exit code 1 when somebody is not ready.
     """
+    from multi_agent_mcp.cli.team_lines import progress, summary, warnings
     from multi_agent_mcp.config import tmux_socket
-    from multi_agent_mcp.notify.tmux.windows import tmux_session  # libtmux takes 70 ms to import
-    from multi_agent_mcp.windows.up_down import open_team
+    from multi_agent_mcp.windows.raising import Raising  # libtmux takes 70 ms to import
     from multi_agent_mcp.windows.window_registry import TeamWindows
 
-    services = context.services
     path = str(Path(socket).absolute()) if socket else tmux_socket()
-    results = open_team(TeamWindows(services, path, tmux_config), supervisor=supervisor)
-    name = tmux_session(services.root, services.session)
-    attach = _attach_command(path, name)
-    rows = [(result.agent_id, result.pane_id or "-", result.note) for result in results]
-    texts = services.people
-    head = [texts(f"table.{column}") for column in ("agent", "pane", "note")]
-    context.answer(
-        {"agents": [vars(result) for result in results], "tmux_session": name, "attach": attach},
-        [*table(head, rows), "", texts("up.attach", command=attach)],
-    )
+    raising = Raising(TeamWindows(context.services, path, tmux_config, joins=socket is None), agent_ids)
+    texts = context.services.people
+    if not context.as_json:
+        for line in warnings(raising.preflight, texts):
+            print_line(line)
+    raising.open(supervisor=supervisor, owner=watch)
+    if wait:
+        with progress(texts, is_silent=context.as_json) as report:
+            raising.wait(timeout, report)
+    context.answer(raising.as_answer(), summary(raising, texts))
+    if attach and wait and not context.as_json and sys.stdout.isatty():
+        raising.show()
+    if not raising.is_fine:
+        raise click.exceptions.Exit(1)
 
 
 @click.command()
@@ -77,12 +98,3 @@ def supervise(context: SessionContext) -> None:
         raise InvalidArguments("supervise_outside")
     supervisor = Supervisor(TeamWindows(context.services, here.socket_path))
     supervisor.run(lambda event: print_line(f"{time.strftime('%H:%M:%S')} {event}"))
-
-
-def _attach_command(socket: str, name: str) -> str:
-    """The command that shows the team in this terminal."""
-    from multi_agent_mcp.config import read_environment
-
-    here = read_environment().pane
-    verb = "switch-client" if here is not None and here.socket_path == socket else "attach"
-    return shlex.join(["tmux", "-S", socket, verb, "-t", f"={name}"])

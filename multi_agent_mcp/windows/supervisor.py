@@ -13,7 +13,6 @@ from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.overview.missing_sessions import Slot, Window
 from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.windows.agent_command import command_of
-from multi_agent_mcp.windows.up_down import environment_of
 from multi_agent_mcp.windows.window_registry import TeamWindows
 
 LOOK_AGAIN_SECONDS = 2.0
@@ -98,7 +97,7 @@ class Supervisor:
         try:
             if (command := command_of(self.services, agent, slot.purpose)) is None:
                 return None
-            pane = self.windows.open(slot, command, environment_of(self.services, slot), failures=failures)
+            pane = self.windows.open(slot, command, failures=failures)
         except Refusal as refusal:
             self.missing_sessions.record(slot, {}, failures + 1)
             return self._say("refused", slot, reason=self.services.texts.sentence(refusal))

@@ -4,36 +4,47 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass
+from collections.abc import Collection
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.config import read_environment
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.notify.tmux.client import pane_place
 from multi_agent_mcp.notify.tmux.snapshot import probe
-from multi_agent_mcp.notify.tmux.windows import USABLE, OwnPane
-from multi_agent_mcp.services.overview.missing_sessions import SUPERVISOR, Slot
+from multi_agent_mcp.notify.tmux.windows import USABLE, OwnPane, last_lines
+from multi_agent_mcp.services.overview.missing_sessions import OWNER, SUPERVISOR, Slot
 from multi_agent_mcp.windows.agent_command import command_of
+from multi_agent_mcp.windows.agent_state import (
+    ELSEWHERE,
+    ENDED,
+    NO_COMMAND,
+    NO_PROGRAM,
+    ON_DEMAND,
+    OPEN,
+    REFUSED,
+    RUNNING,
+    STARTING,
+    AgentState,
+)
+from multi_agent_mcp.windows.preflight import missing_program
 from multi_agent_mcp.windows.window_registry import TeamWindows
 
-ON_DEMAND = "on_demand"
 
-
-@dataclass(frozen=True)
-class Opened:
-    """What became of one agent: `pane_id` None means that nothing was started, and `note` says why."""
-
-    agent_id: str
-    pane_id: str | None
-    note: str
-
-
-def open_team(windows: TeamWindows, *, supervisor: bool = False) -> list[Opened]:
-    """Opens a window for every agent with a command that has none, and registers its pane; with `supervisor` one for
-    the supervisor, too. Raises `InvalidArguments` when tmux is missing or refuses."""
+def open_team(
+    windows: TeamWindows, only: Collection[str] = (), *, supervisor: bool = False, owner: bool = False
+) -> list[AgentState]:
+    """Opens a window for every agent with a command that has none, or for those named by `only`, and registers its
+    pane; with `supervisor` and `owner` the team's own, too. One that fails keeps nobody else from starting. Raises
+    `InvalidArguments` when tmux is missing or does not answer."""
     with windows.locked():
-        results = [_open(windows, agent) for agent in windows.services.agents.all().values()]
-        return [*results, _open_supervisor(windows)] if supervisor else results
+        agents = windows.services.agents.all().values()
+        wanted = [agent for agent in agents if not only or agent.id in only]
+        states = [_open(windows, agent, is_named=bool(only)) for agent in wanted]
+        if supervisor:
+            states.append(_open_supervisor(windows))
+        if owner and not any(agent.role == "owner" and agent.command for agent in agents):
+            states.append(_open_own(windows, OWNER, "watch", remains=False))
+        return states
 
 
 def close_team(windows: TeamWindows) -> list[str]:
@@ -46,60 +57,68 @@ def close_team(windows: TeamWindows) -> list[str]:
         return closed
 
 
-def environment_of(services: Services, slot: Slot | None = None) -> dict[str, str]:
-    """The environment by which a window's command finds its session, its agent and purpose, and the file of a
-    host that takes `{mcp_config}` by a variable."""
-    environment = {
-        "MULTI_AGENT_MCP_ROOT": str(services.root),
-        "MULTI_AGENT_MCP_SESSION": services.session,
-    }
-    if slot is not None:
-        environment |= {"MULTI_AGENT_MCP_AGENT": slot.agent_id, "MULTI_AGENT_MCP_PURPOSE": slot.purpose}
-        environment |= services.mcp_environment(services.agents.get(slot.agent_id))
-    return environment
+def _open(windows: TeamWindows, agent: Agent, *, is_named: bool) -> AgentState:
+    try:
+        command = command_of(windows.services, agent)
+        if command is None:
+            return AgentState(agent.id, NO_COMMAND)
+        if agent.extra.get("spawn") == ON_DEMAND and not is_named:
+            return AgentState(agent.id, ON_DEMAND)
+        return _found(windows, agent) or _start(windows, agent, command)
+    except Refusal as refusal:
+        return AgentState(agent.id, REFUSED, facts={"reason": windows.services.texts.sentence(refusal)})
 
 
-def _open(windows: TeamWindows, agent: Agent) -> Opened:
-    services, slot = windows.services, Slot(agent.id, "task")
-    texts = services.people
-    command = command_of(services, agent)
-    if command is None:
-        return Opened(agent.id, None, texts("up.no_command"))
-    if agent.extra.get("spawn") == ON_DEMAND:
-        return Opened(agent.id, None, texts("up.on_demand"))
-    reachable = agent.pane_id is not None and probe(agent) in USABLE
-    if pane := windows.living.get(slot):
-        if not reachable:
-            _register(services, agent, pane)
-        return Opened(agent.id, pane.pane_id, texts("up.running"))
-    if reachable:
-        return Opened(agent.id, agent.pane_id, texts("up.running"))
-    pane = windows.open(slot, command, environment_of(services, slot), stays=True)
+def _found(windows: TeamWindows, agent: Agent) -> AgentState | None:
+    """The agent in a pane where it runs already."""
+    is_reachable = agent.pane_id is not None and probe(agent) in USABLE
+    if pane := windows.living.get(slot := Slot(agent.id, "task")):
+        windows.close_kept(slot)  # the supervisor has started it again
+        if not is_reachable:
+            _register(windows, agent, pane)
+        return AgentState(agent.id, RUNNING, pane.socket_path, pane.pane_id)
+    return AgentState(agent.id, RUNNING, agent.socket_path, agent.pane_id) if is_reachable else None
+
+
+def _start(windows: TeamWindows, agent: Agent, command: str) -> AgentState:
+    if (program := missing_program(command)) is not None:
+        return AgentState(agent.id, NO_PROGRAM, facts={"program": program})
+    earlier = frozenset(session.id for session in windows.services.sessions.running(agent.id))
+    pane = windows.open(Slot(agent.id, "task"), command, stays=True, remains=True)
+    if pane is not None:
+        _register(windows, agent, pane)
+    return _opened(agent.id, pane, STARTING, earlier)
+
+
+def _opened(name: str, pane: OwnPane | None, state: str, earlier: frozenset[str] = frozenset()) -> AgentState:
     if pane is None:
-        return Opened(agent.id, None, texts("up.ended"))
-    _register(services, agent, pane)
-    return Opened(agent.id, pane.pane_id, texts("up.started"))
+        return AgentState(name, ENDED)
+    if not pane.dead:
+        return AgentState(name, state, pane.socket_path, pane.pane_id, earlier=earlier)
+    lines = last_lines(pane.socket_path, pane.pane_id)
+    return AgentState(name, ENDED, pane.socket_path, pane.pane_id, last_lines=lines, earlier=earlier)
 
 
-def _register(services: Services, agent: Agent, pane: OwnPane) -> None:
+def _register(windows: TeamWindows, agent: Agent, pane: OwnPane) -> None:
     """The agent's doorbell rings in this pane from now on."""
     place = pane_place(pane.socket_path, pane.pane_id)
     if place is not None:
         # No `pane_program`: what was just opened may still be on its way through a launcher (`env`, pyenv, `sh -c`).
-        services.agents.change(agent.id, **place | {"pane_program": None})
+        windows.services.agents.change(agent.id, **place | {"pane_program": None})
 
 
-def _open_supervisor(windows: TeamWindows) -> Opened:
-    services, texts = windows.services, windows.services.people
-    if pane := windows.living.get(SUPERVISOR):
-        return Opened("(supervisor)", pane.pane_id, texts("up.running"))
-    if pid := services.supervision.running():
-        return Opened("(supervisor)", None, texts("up.running_as", pid=pid))
-    command = shlex.join([sys.executable, "-m", "multi_agent_mcp", "supervise"])
-    pane = windows.open(SUPERVISOR, command, environment_of(services), stays=True)
-    if pane is None:
-        return Opened("(supervisor)", None, texts("up.ended"))
-    return Opened("(supervisor)", pane.pane_id, texts("up.started"))
+def _open_supervisor(windows: TeamWindows) -> AgentState:
+    pid = windows.services.supervision.running()
+    if pid and SUPERVISOR not in windows.living:
+        return AgentState(f"({SUPERVISOR.window_name})", ELSEWHERE, facts={"pid": pid})
+    return _open_own(windows, SUPERVISOR, "supervise", remains=True)
+
+
+def _open_own(windows: TeamWindows, slot: Slot, command: str, *, remains: bool) -> AgentState:
+    """A window in which one of our own commands runs."""
+    call = shlex.join([sys.executable, "-m", "multi_agent_mcp", command])
+    pane = windows.living.get(slot) or windows.open(slot, call, stays=True, remains=remains)
+    return _opened(f"({slot.window_name})", pane, OPEN)
 
 
 def _is_here(pane: OwnPane) -> bool:

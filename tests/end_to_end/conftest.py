@@ -39,7 +39,18 @@ def team(bare: Team) -> Team:
 
 @pytest.fixture
 def terminal(env: dict[str, str]) -> Iterator[Terminal]:
-    """A tmux server of one's own. Its directory is short: a unix socket's path holds about a hundred bytes."""
+    """A tmux server of one's own."""
+    yield from _terminal(env)
+
+
+@pytest.fixture
+def other_terminal(env: dict[str, str]) -> Iterator[Terminal]:
+    """A second one."""
+    yield from _terminal(env)
+
+
+def _terminal(env: dict[str, str]) -> Iterator[Terminal]:
+    """Its directory is short: a unix socket's path holds about a hundred bytes."""
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")
     started = Terminal(Path(tempfile.mkdtemp(prefix="mam-", dir="/tmp")), env)

@@ -32,6 +32,8 @@ PATIENCE_SECONDS = 30.0
 POLL_SECONDS = 0.02
 REPOSITORY = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "multi_agent_mcp")
+UP = ("up", "--no-wait", "--no-watch")
+"""`up` for agents that have no server, and for tests that count windows."""
 
 NO_NOTICE = "通知はありません"
 NOTICE = "【重要】通知があります。get_notifications を呼び出して確認してください。"

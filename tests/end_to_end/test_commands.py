@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.support import COMMAND, SESSION, TEAM, Pane, Ran, Team, Terminal, line, run, wait_until
+from tests.end_to_end.support import COMMAND, SESSION, TEAM, UP, Pane, Ran, Team, Terminal, line, run, wait_until
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31mred\r\n\u202eevil\x00\x7f"
 TERMINAL_COMMANDS = set(map(chr, [*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0), 0x202E]))
@@ -449,15 +449,15 @@ def test_up_opens_a_window_for_each_command_and_down_closes_only_those(
     team = bare.make(text)
 
     def up() -> dict[str, dict[str, str]]:
-        context = team.ask("up", "--socket", terminal.socket, supervisor)["agents"]
+        context = team.ask(*UP, "--socket", terminal.socket, supervisor)["agents"]
         return {item["agent_id"]: item for item in context if item["agent_id"] in TEAM}
 
     context = up()
     assert {agent_id: item["note"] for agent_id, item in context.items()} == {
         "owner": "team.yaml に command がありません",
         "admin": "team.yaml に command がありません",
-        "worker-a": "起動しました",
-        "worker-b": "起動しました",
+        "worker-a": "起動しています",
+        "worker-b": "起動しています",
     }
     panes = {agent_id: Pane(terminal, context[agent_id]["pane_id"], log) for agent_id in commands}
     wait_until(lambda: panes["worker-a"].fact("pane_current_command") == "tee" and log.exists(), "worker-a's program")
@@ -476,7 +476,7 @@ def test_up_without_tmux_is_one_sentence(bare: Team, tmp_path: Path) -> None:
     team = bare.make(TEAM.replace("{id: worker-a,", "{command: cat, id: worker-a,"))
     nowhere = tmp_path / "nowhere"
     nowhere.mkdir()
-    _refused(team.run("up", "--socket", tmp_path / "s", env={"PATH": str(nowhere)}), "invalid_arguments")
+    _refused(team.run(*UP, "--socket", tmp_path / "s", env={"PATH": str(nowhere)}), "invalid_arguments")
 
 
 def test_a_shell_is_shown_its_completion_and_completes_commands(team: Team) -> None:

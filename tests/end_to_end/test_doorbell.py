@@ -22,6 +22,7 @@ from multi_agent_mcp.notify.tmux.profiles import load_profiles
 from multi_agent_mcp.services.validation import Draft
 from tests.end_to_end.support import (
     TEAM,
+    UP,
     Pane,
     Team,
     Terminal,
@@ -357,7 +358,7 @@ def test_a_plain_program_that_up_has_started_gets_its_line_however_it_was_starte
     log = bare.base / "lines"
     entry = json.dumps(command.replace("lines", str(log)))
     team = bare.make(TEAM.replace("{id: worker-a,", f"{{command: {entry}, id: worker-a,"))
-    context = team.ask("up", "--socket", terminal.socket, "--no-supervisor")["agents"]
+    context = team.ask(*UP, "--socket", terminal.socket, "--no-supervisor")["agents"]
     (pane_id,) = (item["pane_id"] for item in context if item["agent_id"] == "worker-a")
     if "tee" in command:
         wait_until(log.exists, "the program runs")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.chat_support import new_task
-from tests.end_to_end.support import Team, Terminal, wait_until
+from tests.end_to_end.support import UP, Team, Terminal, wait_until
 
 pytestmark = [pytest.mark.tmux]
 
@@ -53,7 +53,7 @@ def test_windows_of_up_and_of_the_supervisor_begin_with_their_prompt(bare: Team,
     # The admin's chat work does not make a chat session of the window that `up` opens for it.
     for other in ("admin", "worker-a"):
         services.conversations.begin(services.agents.get("worker-b"), services.agents.get(other), "are you there?")
-    team.ask("up", "--socket", terminal.socket)
+    team.ask(*UP, "--socket", terminal.socket)
     try:
         admin = given(team, "admin", "task")
         assert all(word in admin for word in ("admin", "上位者: owner", "send_task", "get_next_action"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.support import TEAM, Team, Terminal
+from tests.end_to_end.support import TEAM, UP, Team, Terminal
 
 UMASKS = (0o000, 0o777)
 """Everybody may do everything; not even the owner may do anything."""
@@ -89,7 +89,7 @@ def test_a_team_in_tmux_makes_private_files(bare: Team, terminal: Terminal) -> N
     (bare.base / "team.yaml").write_text(text)
     with started_with(0):
         bare.ask("init", "--team", bare.base / "team.yaml")
-        bare.ask("up", "--socket", terminal.socket, "--no-supervisor")
+        bare.ask(*UP, "--socket", terminal.socket, "--no-supervisor")
         bare.send("admin", "hello", sender="owner")
         bare.ask("down")
     assert (bare.path / "hosts" / "admin.mcp.json").is_file()

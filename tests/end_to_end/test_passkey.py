@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.support import TEAM, Team, eventually, run, wait_until
+from tests.end_to_end.support import TEAM, UP, Team, eventually, run, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +54,7 @@ def test_up_leaves_it_neither_in_the_tmux_server_nor_in_a_pane(bare: Team, socke
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")
     team = bare.make(TEAM.replace("{id: worker-a,", "{command: cat, id: worker-a,"))
-    team.ask("up", "--socket", socket, "--no-supervisor", env={VARIABLE: SECRET})
+    team.ask(*UP, "--socket", socket, "--no-supervisor", env={VARIABLE: SECRET})
     shown = subprocess.run(
         ["tmux", "-S", socket, "show-environment", "-g"], env=team.env, capture_output=True, check=True
     ).stdout

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import pytest
 
 from multi_agent_mcp.services.tasks.creation import NewTask
-from tests.end_to_end.support import COMMAND, PATIENCE_SECONDS, Ran, Team, Terminal
+from tests.end_to_end.support import COMMAND, PATIENCE_SECONDS, UP, Ran, Team, Terminal
 
 TITLE = "見積もりの計算"
 CONTENT = "日本語の本文"
@@ -136,5 +136,5 @@ def test_up_and_down_do_without_a_locale(bare: Team, terminal: Terminal) -> None
     text = "agents: [{id: owner, role: owner, type: human}, {id: a, name: 甲, command: cat}]"
     team = bare.make(text)
     for env in ({"LC_ALL": "C"}, {"LC_ALL": "POSIX", "PYTHONIOENCODING": "ascii"}):
-        assert team.ask("up", "--socket", terminal.socket, "--no-supervisor", env=env)["agents"][1]["pane_id"]
+        assert team.ask(*UP, "--socket", terminal.socket, "--no-supervisor", env=env)["agents"][1]["pane_id"]
         assert team.ask("down", env=env)["closed"] == ["a"]

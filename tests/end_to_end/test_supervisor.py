@@ -11,7 +11,7 @@ import pytest
 
 from multi_agent_mcp.services.overview.missing_sessions import Slot
 from tests.end_to_end.chat_support import new_task
-from tests.end_to_end.support import Team, Terminal, wait_until
+from tests.end_to_end.support import UP, Team, Terminal, wait_until
 
 pytestmark = [pytest.mark.tmux, pytest.mark.slow]
 
@@ -43,14 +43,15 @@ def up(team: Team, terminal: Terminal) -> Iterator[None]:
 
 
 def start(team: Team, terminal: Terminal) -> None:
-    results = {item["agent_id"]: item["note"] for item in team.ask("up", "--socket", terminal.socket)["agents"]}
-    assert results["worker-a"] == "作業が生じたときに起動します"
-    assert results["(supervisor)"] == "起動しました"
+    results = {item["agent_id"]: item["state"] for item in team.ask(*UP, "--socket", terminal.socket)["agents"]}
+    assert results["worker-a"] == "on_demand"
+    assert results["(supervisor)"] == "open"
 
 
 def windows(terminal: Terminal) -> list[str]:
-    """The names of the team's windows."""
-    listed = terminal("list-windows", "-a", "-F", "#{session_name} #{window_name}").splitlines()
+    """The names of the team's windows whose program runs."""
+    living = ("-f", "#{==:#{pane_dead},0}", "-F", "#{session_name} #{window_name}")
+    listed = terminal("list-panes", "-a", *living).splitlines()
     return sorted(name for session, _, name in (row.partition(" ") for row in listed) if session != "work")
 
 

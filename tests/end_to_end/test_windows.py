@@ -14,7 +14,7 @@ import pytest
 
 from multi_agent_mcp.services.overview.missing_sessions import Slot
 from multi_agent_mcp.services.tasks.creation import NewTask
-from tests.end_to_end.support import COMMAND, TEAM, Team, Terminal, wait_until
+from tests.end_to_end.support import COMMAND, TEAM, UP, Team, Terminal, wait_until
 
 pytestmark = [pytest.mark.tmux]
 
@@ -99,7 +99,7 @@ def test_inside_tmux_up_uses_that_server_and_down_leaves_everybody_elses_panes(b
     try:
         team = bare.make(WITH_COMMANDS)
         shell = terminal.pane("exec sh")
-        context = {item["agent_id"]: item["pane_id"] for item in team.ask("up", env=shell.env)["agents"]}
+        context = {item["agent_id"]: item["pane_id"] for item in team.ask(*UP, env=shell.env)["agents"]}
         assert windows(terminal) == ["supervisor", "worker-a", "worker-b"]
         registry = team.services.workspace.registry
         for agent_id in AGENTS:
@@ -119,7 +119,7 @@ def test_inside_tmux_up_uses_that_server_and_down_leaves_everybody_elses_panes(b
 
 def test_a_pane_that_somebody_respawned_is_not_closed(bare: Team, terminal: Terminal) -> None:
     team = bare.make(WITH_COMMANDS)
-    team.ask("up", "--socket", terminal.socket, "--no-supervisor")
+    team.ask(*UP, "--socket", terminal.socket, "--no-supervisor")
     pane_id = str(team.services.agents.get("worker-a").pane_id)
     terminal("respawn-pane", "-k", "-t", pane_id, "exec sh")
     assert team.ask("down")["closed"] == ["worker-b"]
@@ -130,8 +130,8 @@ def test_a_command_reaches_its_shell_as_it_stands(bare: Team, terminal: Terminal
     text = "~;#{pane_id} 'single' \" $HOME \\\\ \\n{}% 日本語"
     command = f"cat <<'END' > said\n{text}\n   indented\nEND\nexec cat"
     team = bare.make(json.dumps({"agents": [{"id": "owner", "role": "owner"}, {"id": "a", "command": command}]}))
-    (started,) = (item for item in team.ask("up", "--socket", terminal.socket, "--no-supervisor")["agents"][1:])
-    assert started["note"] == "起動しました"
+    (started,) = (item for item in team.ask(*UP, "--socket", terminal.socket, "--no-supervisor")["agents"][1:])
+    assert started["note"] == "起動しています"
     wait_until((team.base / "said").exists, "its command runs")
     wait_until(lambda: (team.base / "said").read_text(encoding="utf-8") == f"{text}\n   indented\n", "as it stands")
     assert team.ask("down")["closed"] == ["a"]
@@ -139,7 +139,7 @@ def test_a_command_reaches_its_shell_as_it_stands(bare: Team, terminal: Terminal
 
 def test_a_tmux_that_hangs_is_one_sentence_and_starts_nobody_twice(bare: Team, terminal: Terminal) -> None:
     team = bare.make(WITH_COMMANDS)
-    command = ("up", "--socket", terminal.socket, "--no-supervisor")
+    command = (*UP, "--socket", terminal.socket, "--no-supervisor")
     server = int(terminal("display-message", "-p", "#{pid}"))
     os.kill(server, signal.SIGSTOP)
     try:
@@ -147,7 +147,7 @@ def test_a_tmux_that_hangs_is_one_sentence_and_starts_nobody_twice(bare: Team, t
     finally:
         os.kill(server, signal.SIGCONT)
     assert (hung.code, len(hung.stderr.splitlines())) == (1, 1)
-    assert {item["note"] for item in team.ask(*command)["agents"][2:]} == {"起動しました"}
+    assert {item["note"] for item in team.ask(*command)["agents"][2:]} == {"起動しています"}
     assert windows(terminal) == ["worker-a", "worker-b"]
     assert sorted(team.ask("down")["closed"]) == ["worker-a", "worker-b"]
 
@@ -157,13 +157,13 @@ def test_two_projects_with_one_session_name_have_a_tmux_session_each(bare: Team,
     other_base = bare.base / "other"
     other_base.mkdir()
     theirs = Team(other_base, bare.env).make(WITH_COMMANDS)
-    names = {team.ask("up", "--socket", terminal.socket, "--no-supervisor")["tmux_session"] for team in (ours, theirs)}
+    names = {team.ask(*UP, "--socket", terminal.socket, "--no-supervisor")["tmux_session"] for team in (ours, theirs)}
     assert len(names) == 2
     assert all(name.startswith("demo-") for name in names)
     assert windows(terminal) == ["worker-a", "worker-a", "worker-b", "worker-b"]
-    again = ours.ask("up", "--socket", terminal.socket, "--no-supervisor")
+    again = ours.ask(*UP, "--socket", terminal.socket, "--no-supervisor")
     assert again["tmux_session"] in names
-    assert again["tmux_session"] in ours.run("up", "--socket", terminal.socket, "--no-supervisor").stdout
+    assert again["tmux_session"] in ours.run(*UP, "--socket", terminal.socket, "--no-supervisor").stdout
     assert sorted(ours.ask("down")["closed"]) == ["worker-a", "worker-b"]
     assert windows(terminal) == ["worker-a", "worker-b"]
     assert {str(theirs.services.agents.get(agent_id).pane_id) for agent_id in AGENTS} == set(
@@ -173,7 +173,7 @@ def test_two_projects_with_one_session_name_have_a_tmux_session_each(bare: Team,
 
 def test_several_up_at_once_open_every_window_once(bare: Team, terminal: Terminal) -> None:
     team = bare.make(WITH_COMMANDS)
-    command = ("up", "--socket", terminal.socket)
+    command = (*UP, "--socket", terminal.socket)
     with (
         running(team, {}, *command) as first,
         running(team, {}, *command) as second,
@@ -190,12 +190,12 @@ def test_up_that_is_killed_while_it_opens_a_window_starts_nobody_twice(
     bare: Team, terminal: Terminal, moment: str
 ) -> None:
     team = bare.make(WITH_COMMANDS)
-    command = ("up", "--socket", terminal.socket, "--no-supervisor")
+    command = (*UP, "--socket", terminal.socket, "--no-supervisor")
     with running(team, killing_tmux(team, moment), *command) as killed:
         wait_until(lambda: killed.poll() is not None, "it is killed")
         assert killed.returncode == -signal.SIGKILL
         context = {item["agent_id"]: item for item in team.ask(*command)["agents"]}
-        assert context["worker-a"]["note"] == ("既に動いています" if moment == "after" else "起動しました")
+        assert context["worker-a"]["note"] == ("既に動いています" if moment == "after" else "起動しています")
         let_it_come(team, moment)
     for agent_id in AGENTS:
         assert team.services.agents.get(agent_id).pane_id == context[agent_id]["pane_id"]
@@ -232,7 +232,7 @@ def test_the_second_supervisor_says_who_runs_and_ends(bare: Team, terminal: Term
         assert second.code == 1
         assert second.stderr.startswith("multi-agent-mcp: already_exists: ")
         assert f" {first.pid} " in second.stderr
-        results = team.ask("up", "--socket", terminal.socket)["agents"]
+        results = team.ask(*UP, "--socket", terminal.socket)["agents"]
         assert str(first.pid) in results[-1]["note"]
         assert windows(terminal) == []
 

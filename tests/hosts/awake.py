@@ -16,7 +16,7 @@ from multi_agent_mcp.domain.conversation import Delegation
 from multi_agent_mcp.domain.ids import new_id
 from multi_agent_mcp.windows.agent_command import first_prompt
 from tests.end_to_end.chat_support import new_task, task_of
-from tests.end_to_end.support import Team, Terminal, wait_until
+from tests.end_to_end.support import UP, Team, Terminal, wait_until
 from tests.hosts.claude import Claude
 from tests.hosts.codex import Codex
 from tests.hosts.copilot import Copilot
@@ -136,7 +136,7 @@ class AwakeTeam:
         for agent_id, purpose in RULES:
             self.prompts[agent_id, purpose] = first_prompt(services, services.agents.get(agent_id), purpose)
         began = time.monotonic()
-        self.team.ask("up", "--socket", self.terminal.socket)
+        self.team.ask(*UP, "--socket", self.terminal.socket)
         return began
 
     def end(self) -> None:

@@ -93,8 +93,8 @@ class Stage:
         return ["--root", str(self.root), "--session", self.session]
 
     def open_windows(self, *, supervisor: bool = False) -> None:
-        """One window per actor. A finished pane stays to be looked at, unless a `supervisor` closes it."""
-        windows = TeamWindows(self.services, str(self.socket), "/dev/null", remain=not supervisor)
+        """One window per actor. The pane of one that has finished stays to be looked at."""
+        windows = TeamWindows(self.services, str(self.socket), "/dev/null")
         open_team(windows, supervisor=supervisor)
 
     def wait_for(self, directories: Iterable[str], happened: Callable[[], bool], seconds: float = SECONDS) -> bool:

@@ -101,6 +101,16 @@ def classify(profile: Profile, screen: Screen) -> Classification:
     return Classification(BUSY if is_busy(profile, screen, composer) else IDLE, composer)
 
 
+def dialog_topic(profile: Profile, screen: Screen) -> str | None:
+    """What a dialog on this screen is about: the lowest row that one of the profile's `dialogs` knows. The agent may
+    have written the same words further up, so this is for people to read, never to act upon."""
+    for row in reversed(screen.rows):
+        for topic, words in profile.dialogs.items():
+            if words.search(row):
+                return topic
+    return None
+
+
 def is_busy(profile: Profile, screen: Screen, composer: Composer) -> bool:
     """Whether the host works: its title spins, or it says so near the composer."""
     if profile.busy_title is not None and profile.busy_title.search(screen.title):

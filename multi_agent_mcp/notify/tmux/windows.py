@@ -29,6 +29,7 @@ _QUOTED = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.""", re.DOTALL)
 _COMPOUND = re.compile(r"[;&|<>()`\n]|^\s*(\w+=|exec\s)|(^|\s)#")
 _NO_SERVER = re.compile(r"no server running|error connecting")
 _LABEL = re.compile(r"[A-Za-z0-9_-]+\.[a-z-]+")
+LAST_LINES = 8
 _SIZE = ("-x", "160", "-y", "48")
 
 
@@ -48,13 +49,23 @@ class OwnPane:
         return {"socket_path": self.socket_path, "pane_id": self.pane_id, "pane_pid": self.pane_pid}
 
 
-class Panes:
-    """The panes of one team on one tmux server. `remain` keeps a pane whose program has ended, to be looked at."""
+@dataclass(frozen=True)
+class NewWindow:
+    """A window to be opened. `remains`: its pane is kept when its program has ended, to be looked at."""
 
-    def __init__(self, socket_path: str, project: str, config_file: str | None = None, *, remain: bool = False) -> None:
+    label: str
+    name: str
+    command: str
+    environment: Mapping[str, str]
+    remains: bool = False
+
+
+class Panes:
+    """The panes of one team on one tmux server."""
+
+    def __init__(self, socket_path: str, project: str, config_file: str | None = None) -> None:
         self.socket_path = socket_path
         self.project = project
-        self.remain = remain
         self._server = Tmux(socket_path=socket_path, config_file=config_file)
 
     def all(self) -> list[OwnPane]:
@@ -70,10 +81,10 @@ class Panes:
         parsed = (self._parse(line) for line in listed.stdout)
         return list({pane.pane_id: pane for pane in parsed if pane is not None}.values())
 
-    def open(self, label: str, name: str, command: str, environment: Mapping[str, str]) -> OwnPane | None:
-        """Opens a window, unless a living pane with this label is there already: tmux itself checks in the same moment,
-        so even a call that was believed lost opens no second one. Returns the pane, None when its command ended at
-        once. Raises `InvalidArguments` when tmux is missing or refuses.
+    def open(self, new: NewWindow) -> OwnPane | None:
+        """Opens a window, unless a living pane with its label is there already: tmux itself checks in the same moment,
+        so even a call that was believed lost opens no second one. Returns the living pane, else the newest one that was
+        kept after its end, else None. Raises `InvalidArguments` when tmux is missing or refuses.
         """
         directory = Path(self.socket_path).parent
         with storage_errors(directory):
@@ -83,25 +94,26 @@ class Panes:
             ";",
             "if-shell",
             "-F",
-            self._living(label),
+            self._living(new.label),
             "",
-            self._opening(label, name, command, environment),
+            self._opening(new),
         )
-        return next((pane for pane in self.all() if pane.label == label and not pane.dead), None)
+        found = [pane for pane in self.all() if pane.label == new.label]
+        return max(found, key=lambda pane: (not pane.dead, int(pane.pane_id[1:])), default=None)
 
     def close(self, pane: OwnPane) -> None:
         """Closes the pane, if it still is the one that was found."""
         still = f"#{{==:#{{{MARKER}}},{self._marker(pane.label)}}}"
         self._server.cmd("if-shell", "-F", "-t", pane.pane_id, still, f"kill-pane -t {pane.pane_id}")
 
-    def _opening(self, label: str, name: str, command: str, environment: Mapping[str, str]) -> str:
+    def _opening(self, new: NewWindow) -> str:
         """The tmux commands that open a window with its marker, in the team's tmux session or as its first."""
-        variables = [part for key, value in environment.items() for part in ("-e", f"{key}={value}")]
-        window = ["-d", "-n", name, *variables, command]
+        variables = [part for key, value in new.environment.items() for part in ("-e", f"{key}={value}")]
+        window = ["-d", "-n", new.name, *variables, new.command]
         newest = f"={self.project}:{{end}}.{{top-left}}"  # `-d` leaves tmux's current pane where it was
         marking = _sequence(
-            ["set-option", "-pF", "-t", newest, MARKER, self._marker(label)],
-            *([["set-option", "-p", "-t", newest, "remain-on-exit", "on"]] if self.remain else []),
+            ["set-option", "-pF", "-t", newest, MARKER, self._marker(new.label)],
+            *([["set-option", "-p", "-t", newest, "remain-on-exit", "on"]] if new.remains else []),
         )
         added = _sequence(["new-window", "-a", "-t", f"={self.project}:{{end}}", *window])
         first = _sequence(["new-session", "-s", self.project, *_SIZE, *window])
@@ -132,6 +144,12 @@ class Panes:
             raise InvalidArguments("no_tmux") from error
         if done.returncode:
             raise _refused(done)
+
+
+def last_lines(socket_path: str, pane_id: str) -> tuple[str, ...]:
+    """What a program has left on its screen, without blank rows; tmux adds how it ended, and scrolls up for that."""
+    captured = Tmux(socket_path=socket_path).cmd("capture-pane", "-p", "-J", "-S", "-", "-t", pane_id).stdout
+    return tuple(line for line in map(str.rstrip, captured) if line)[-LAST_LINES:]
 
 
 def tmux_session(root: Path, session: str) -> str:

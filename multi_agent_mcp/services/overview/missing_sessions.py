@@ -48,7 +48,9 @@ class Slot:
         return f"{self.agent_id}-chat" if self.purpose == "chat" else self.agent_id
 
 
-SUPERVISOR = Slot("supervisor", "-")
+SUPERVISOR, OWNER = Slot("supervisor", "-"), Slot("owner", "-")
+OWN_SLOTS = (SUPERVISOR, OWNER)
+"""Windows of the team that are no agent's session: the supervisor's, and what the Owner looks at."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.notify.tmux.profiles import Profiles, load_profiles
-from multi_agent_mcp.notify.tmux.screens import Screen, classify, columns, parsed, tag_of
+from multi_agent_mcp.notify.tmux.screens import Screen, classify, columns, dialog_topic, parsed, tag_of
 from multi_agent_mcp.notify.tmux.unknown_screens import shape_of
 from multi_agent_mcp.system.foreground import Foreground, Process
 
@@ -46,6 +46,7 @@ STATES = {
     "picker_provider": "picker",
     "picker_commands": "picker",
     "exited_dead_pane": "pane_dead",
+    "dialog_login": "login",
     "login_method": "login",
     "login_status": "login",
 }
@@ -98,6 +99,33 @@ def test_every_captured_screen_is_taken_for_what_it_is(profiles: Profiles, name:
     host, _, state = name.partition("/")
     expected = STATES.get(state, "dialog")
     assert classify(profiles.named[host], screen(name, attributes=attributes)).state == expected
+
+
+TOPICS = {
+    "claude/dialog_trust": "trust",
+    "claude/dialog_login": "login",
+    "claude/dialog_bash": "permission",
+    "claude/dialog_mcp": "permission",
+    "claude/dialog_write": "permission",
+    "claude/dialog_question": None,
+    "codex/dialog_trust": "trust",
+    "codex/dialog_hook_trust": "hooks",
+    "codex/dialog_login": "login",
+    "codex/dialog_exec": "permission",
+    "codex/dialog_mcp": "permission",
+    "gemini/dialog_trust": "trust",
+    "gemini/dialog_auth": "login",
+    "gemini/dialog_bash": "permission",
+    "opencode/dialog_bash": "permission",
+    "copilot/dialog_trust": "trust",
+    "copilot/dialog_bash": "permission",
+}
+
+
+@pytest.mark.parametrize("name", [name for name in SCREENS if "/dialog_" in name])
+def test_a_dialog_is_named_by_what_it_asks_about(profiles: Profiles, name: str) -> None:
+    host = name.partition("/")[0]
+    assert dialog_topic(profiles.named[host], screen(name, attributes=True)) == TOPICS.get(name)
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,9 @@ class Profile:
     """One host. Without a `composer` its screen is not read. With `never` it is a list of programs that are not typed
     into: `always`, or `unless_registered` for an agent that is declared plain; `interpreters` are those that are on the
     list only while they were given nothing to run. `submit` are the keys that enter a line, for each state; a host
-    with none for `busy` is typed into at rest only. `prompt` is how its command line takes a first prompt."""
+    with none for `busy` is typed into at rest only. `prompt` is how its command line takes a first prompt. `dialogs`
+    are the words by which people are told what one is about; `environment` are the variables by which its user chooses
+    an account or an address."""
 
     name: str
     commands: tuple[str, ...] = ()
@@ -80,6 +82,8 @@ class Profile:
     busy_screen: re.Pattern[str] | None = None
     gates: tuple[str, ...] = ()
     prompt: str | None = None
+    dialogs: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+    environment: tuple[str, ...] = ()
 
     @property
     def takes_lines_while_busy(self) -> bool:
@@ -211,6 +215,8 @@ def _profile(name: str, data: Mapping[str, Any]) -> Profile:
         busy_screen=_pattern(busy.get("screen")),
         gates=tuple(_posix(text) for text in data.get("gates") or ()),
         prompt=_prompt(data.get("prompt")),
+        dialogs={topic: re.compile(text) for topic, text in (data.get("dialogs") or {}).items()},
+        environment=tuple(_posix(text) for text in data.get("environment") or ()),
     )
 
 

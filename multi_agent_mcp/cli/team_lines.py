@@ -1,0 +1,88 @@
+"""What `up` prints: warnings, who is there already while it waits, and the table at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from multi_agent_mcp.cli.output import indented, print_line, table
+from multi_agent_mcp.domain.sanitize import one_line
+from multi_agent_mcp.texts import Texts
+from multi_agent_mcp.windows.agent_state import OPEN, AgentState
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.windows.preflight import Preflight
+    from multi_agent_mcp.windows.raising import Raising
+    from multi_agent_mcp.windows.readiness import Report
+
+
+def warnings(checked: Preflight, texts: Texts) -> Iterator[str]:
+    """Variables that would not reach the agents, and how they would."""
+    if checked.withheld:
+        yield texts("up.withheld", socket_path=checked.socket_path, names=", ".join(checked.withheld))
+        yield texts("up.remedy", command=checked.remedy)
+        yield ""
+
+
+def summary(raising: Raising, texts: Texts) -> Iterator[str]:
+    """Everybody's state, the last lines of programs that have ended, and how to look at the team."""
+    head = [texts(f"table.{column}") for column in ("agent", "pane", "note")]
+    yield from table(head, [(state.agent_id, state.pane_id or "-", state.note(texts)) for state in raising.states])
+    for state in raising.states:
+        if state.last_lines:
+            yield ""
+            yield texts("up.last_lines", agent_id=state.agent_id)
+            yield from indented("\n".join(state.last_lines))
+    if (command := raising.attach_command) is not None:
+        yield ""
+        yield texts("up.attach", command=command)
+
+
+@contextmanager
+def progress(texts: Texts, *, is_silent: bool) -> Iterator[Report]:
+    """What to report the states to: a list that is redrawn on a terminal and gone at the end, when the table follows;
+    elsewhere a line for every change."""
+    if is_silent:
+        yield lambda _: None
+    elif sys.stdout.isatty():
+        with _live_list(texts) as report:
+            yield report
+    else:
+        yield _changes(texts)
+
+
+@contextmanager
+def _live_list(texts: Texts) -> Iterator[Report]:
+    from rich.console import Console  # rich takes 40 ms to import
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=Console(highlight=False), transient=True, auto_refresh=False) as live:
+        yield lambda states: live.update(
+            Text("\n".join(_lines(states, texts).values()), no_wrap=True, overflow="ellipsis"), refresh=True
+        )
+
+
+def _changes(texts: Texts) -> Report:
+    said: dict[str, str] = {}
+
+    def report(states: Sequence[AgentState]) -> None:
+        now = _lines(states, texts)
+        for agent_id, line in now.items():
+            if said.get(agent_id) != line:
+                print_line(line)
+        sys.stdout.flush()
+        said.update(now)
+
+    return report
+
+
+def _lines(states: Sequence[AgentState], texts: Texts) -> dict[str, str]:
+    """A line for everybody who is waited for."""
+    return {
+        state.agent_id: one_line(f"{state.agent_id}: {state.note(texts)}")
+        for state in states
+        if state.pane_id is not None and state.state != OPEN
+    }

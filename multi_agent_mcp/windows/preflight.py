@@ -1,0 +1,69 @@
+"""What `up` looks at before it opens anything: tmux, the agents' programs, and variables that would not reach them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.config import child_environment
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.host_config import program_name
+from multi_agent_mcp.notify.tmux.profiles import load_profiles
+from multi_agent_mcp.notify.tmux.server import require_tmux, withheld
+from multi_agent_mcp.notify.tmux.windows import is_compound
+from multi_agent_mcp.windows.window_registry import TeamWindows
+
+_ACCOUNTS = ".*_(API_KEY|AUTH_TOKEN|ACCESS_TOKEN|BASE_URL)|(https?|HTTPS?|no|NO|all|ALL)_(proxy|PROXY)"
+"""Variables that decide whose account a program uses, and how it gets there, whichever host it is."""
+_FOR_THE_SHELL = re.compile(r"[$`*?\[]")
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """`withheld` are names of variables, never their values; there are none when no server runs yet."""
+
+    version: str
+    socket_path: str
+    was_running: bool
+    withheld: tuple[str, ...]
+
+    @property
+    def remedy(self) -> str:
+        """The shell commands by which the server learns the variables from this terminal."""
+        tmux = f"tmux -S {shlex.quote(self.socket_path)} set-environment -g"
+        return "; ".join(f'{tmux} {name} "${name}"' for name in self.withheld)
+
+
+def preflight(windows: TeamWindows, agents: Iterable[Agent]) -> Preflight:
+    """Looks at tmux, at what the team has open there, and at the variables. Raises `InvalidArguments` without a tmux
+    that can be used."""
+    version = require_tmux(windows.socket_path)
+    windows.look()
+    missing = withheld(windows.socket_path, _account_variables(windows.services, agents))
+    return Preflight(version, windows.socket_path, missing is not None, tuple(sorted(missing or ())))
+
+
+def missing_program(command: str) -> str | None:
+    """The program of a plain command that cannot be found. tmux hands our PATH and directory to a new window."""
+    if is_compound(command):
+        return None  # a shell's own words may come first
+    try:
+        program = shlex.split(command)[0]
+    except (ValueError, IndexError):
+        return None  # the shell will say what is wrong
+    if _FOR_THE_SHELL.search(program):
+        return None
+    return None if shutil.which(Path(program).expanduser()) else program
+
+
+def _account_variables(services: Services, agents: Iterable[Agent]) -> Mapping[str, str]:
+    profiles = load_profiles(services.root / "hosts")
+    hosts = [profiles.started_by(program_name(agent.command)) for agent in agents if agent.command]
+    patterns = {_ACCOUNTS, *(text for host in hosts if host is not None for text in host.environment)}
+    wanted = re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
+    return {name: value for name, value in child_environment().items() if value and wanted.fullmatch(name)}

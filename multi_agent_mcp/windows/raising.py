@@ -1,0 +1,88 @@
+"""One `up`: the look at tmux beforehand, everybody opened, everybody waited for, and where to look at them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection
+from typing import Any
+
+from multi_agent_mcp.config import read_environment
+from multi_agent_mcp.notify.tmux.client import Tmux
+from multi_agent_mcp.windows.agent_state import RUNNING, STARTING, AgentState
+from multi_agent_mcp.windows.preflight import preflight
+from multi_agent_mcp.windows.readiness import Readiness, Report
+from multi_agent_mcp.windows.up_down import open_team
+from multi_agent_mcp.windows.window_registry import TeamWindows
+
+
+class Raising:
+    """The team, or the agents named by `only`. Raises `AgentNotFound` for one that is not there, and
+    `InvalidArguments` without a tmux that can be used, before anything is opened."""
+
+    def __init__(self, windows: TeamWindows, only: Collection[str] = ()) -> None:
+        self.windows = windows
+        self.only = only
+        self.states: list[AgentState] = []
+        agents = windows.services.agents
+        wanted = [agents.get(agent_id) for agent_id in only] or agents.all().values()
+        self.preflight = preflight(windows, wanted)
+        self._has_waited = False
+
+    def open(self, *, supervisor: bool, owner: bool) -> None:
+        """Opens what is missing; the team's own windows only with the whole team."""
+        whole = not self.only
+        self.states = open_team(self.windows, self.only, supervisor=supervisor and whole, owner=owner and whole)
+
+    def wait(self, seconds: float, report: Report) -> None:
+        """Until everybody is there or asks for something."""
+        self.states = Readiness(self.windows.services, self.states).wait(seconds, report)
+        self._has_waited = True
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether nobody is missing, as far as is known without having waited."""
+        unknown = () if self._has_waited else (STARTING, RUNNING)
+        return all(state.is_fine or state.state in unknown for state in self.states)
+
+    @property
+    def attach_command(self) -> str | None:
+        """The command that shows the team in this terminal, which may be in tmux itself: on the team's server it
+        switches, on another one tmux must not know that it stands within tmux. None when there is nothing to see."""
+        if not self.windows.has_windows:
+            return None
+        here = read_environment().pane
+        outside = [] if here is None or self._is_here else ["env", "-u", "TMUX"]
+        verb = "switch-client" if self._is_here else "attach"
+        # quoted by hand: zsh takes a bare `=name` for the path of a program
+        return (
+            f"{shlex.join([*outside, 'tmux', '-S', self.windows.socket_path, verb])} -t '={self.windows.tmux_session}'"
+        )
+
+    def show(self) -> None:
+        """Shows the team in this terminal, if it is on the team's tmux server: whoever asks for something first. When
+        somebody could not be started the list stays before its reader's eyes."""
+        asking = next((state.pane_id for state in self.states if state.asks), None)
+        if self._is_here and self.windows.has_windows and (asking or self.is_fine):
+            target = asking or f"={self.windows.tmux_session}"
+            Tmux(socket_path=self.windows.socket_path).cmd("switch-client", "-t", target)
+
+    def as_answer(self) -> dict[str, Any]:
+        """For programs."""
+        texts, checked = self.windows.services.people, self.preflight
+        return {
+            "ready": self.is_fine,
+            "agents": [state.as_answer(texts) for state in self.states],
+            "tmux_session": self.windows.tmux_session,
+            "attach": self.attach_command,
+            "tmux": {
+                "version": checked.version,
+                "socket_path": self.windows.socket_path,
+                "was_running": checked.was_running,
+                "withheld": list(checked.withheld),
+            },
+        }
+
+    @property
+    def _is_here(self) -> bool:
+        here = read_environment().pane
+        return here is not None and here.socket_path == self.windows.socket_path

@@ -1,0 +1,106 @@
+"""Waiting until everybody whom `up` has opened is there: a living server, or a screen that waits for a human."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.notify.tmux.client import Tmux
+from multi_agent_mcp.notify.tmux.profiles import Profile, load_profiles, recognise
+from multi_agent_mcp.notify.tmux.screens import UNKNOWN, classify, dialog_topic
+from multi_agent_mcp.notify.tmux.snapshot import PaneSnapshot, take_snapshot
+from multi_agent_mcp.notify.tmux.windows import last_lines
+from multi_agent_mcp.windows.agent_state import (
+    DIALOG,
+    ENDED,
+    NO_SERVER,
+    OPEN,
+    READY,
+    RUNNING,
+    STARTING,
+    UNKNOWN_SCREEN,
+    AgentState,
+)
+
+LOOK_AGAIN_SECONDS = 0.3
+LASTS_SECONDS = 10.0
+"""How long a screen that nobody has described must stand until it counts: a host that starts shows many."""
+_UNSETTLED = (STARTING, RUNNING)
+
+Report = Callable[[Sequence[AgentState]], None]
+
+
+class Readiness:
+    """Looks at what was opened, again and again; types nothing."""
+
+    def __init__(self, services: Services, opened: Sequence[AgentState]) -> None:
+        self.services = services
+        self._profiles = load_profiles(services.root / "hosts")
+        self._seen = list(opened)
+        self._unknown_since: dict[str, float] = {}
+
+    def wait(self, seconds: float, report: Report) -> list[AgentState]:
+        """The states when two looks in a row found everybody settled, or after so many seconds, or when the user has
+        had enough (Ctrl-C). Whoever is not there then has `no_server` or `unknown_screen`."""
+        end = time.monotonic() + seconds
+        try:
+            while True:
+                before, self._seen = self._seen, [self._look(item) for item in self._seen]
+                report(self._seen)
+                is_settled = before == self._seen and all(item.state not in _UNSETTLED for item in before)
+                if is_settled or time.monotonic() >= end:
+                    break
+                time.sleep(LOOK_AGAIN_SECONDS)
+        except KeyboardInterrupt:
+            pass
+        return list(map(self._at_the_end, self._seen))
+
+    def _look(self, item: AgentState) -> AgentState:
+        if item.pane_id is None or item.socket_path is None:
+            return item
+        snapshot = take_snapshot(Tmux(socket_path=item.socket_path), item.pane_id)
+        if snapshot == "tmux_timeout":
+            return item
+        is_agent = item.agent_id in self.services.agents.all()
+        is_served = is_agent and self._is_served(item)
+        if isinstance(snapshot, str):
+            return replace(item, state=READY if is_served else ENDED, last_lines=())
+        if snapshot.facts.dead and not is_served:
+            return replace(item, state=ENDED, last_lines=last_lines(item.socket_path, item.pane_id))
+        state = self._state(item, snapshot, is_served=is_served) if is_agent else OPEN
+        return replace(item, state=state, last_lines=())
+
+    def _state(self, item: AgentState, snapshot: PaneSnapshot, *, is_served: bool) -> str:
+        """A dialog comes before the server, which some hosts start behind it: the agent does nothing until it is
+        answered."""
+        shown = self._shown(item, snapshot)
+        if shown == "login":
+            return f"{DIALOG}:login"
+        if shown is not None and shown.startswith(DIALOG):
+            return shown
+        if shown == UNKNOWN:
+            since = self._unknown_since.setdefault(item.agent_id, time.monotonic())
+            return UNKNOWN_SCREEN if time.monotonic() - since >= LASTS_SECONDS else STARTING
+        self._unknown_since.pop(item.agent_id, None)
+        return READY if is_served else STARTING
+
+    def _shown(self, item: AgentState, snapshot: PaneSnapshot) -> str | None:
+        """What a known host shows; None for a program whose screen nobody reads, and for one that shows nothing yet."""
+        agent = self.services.agents.get(item.agent_id)
+        profile = recognise(agent, snapshot.facts.pane_pid, snapshot.facts.command, self._profiles)
+        screen = snapshot.screen
+        if not isinstance(profile, Profile) or profile.composer is None or not any(map(str.strip, screen.rows)):
+            return None
+        state = classify(profile, screen).state
+        topic = dialog_topic(profile, screen) if state == DIALOG else None
+        return state if topic is None else f"{DIALOG}:{topic}"
+
+    def _is_served(self, item: AgentState) -> bool:
+        return any(session.id not in item.earlier for session in self.services.sessions.running(item.agent_id))
+
+    def _at_the_end(self, item: AgentState) -> AgentState:
+        if item.state not in _UNSETTLED:
+            return item
+        return replace(item, state=UNKNOWN_SCREEN if item.agent_id in self._unknown_since else NO_SERVER)

@@ -1,0 +1,185 @@
+"""`up` as a user meets it: programs that show real hosts' screens, servers that live, and all that goes wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.support import COMMAND, REPOSITORY, UP, Team, Terminal, wait_until
+
+pytestmark = [pytest.mark.tmux]
+
+ACTOR = f"{sys.executable} {Path(__file__).with_name('actor.py')}"
+SCREENS = REPOSITORY / "tests" / "fixtures" / "hosts"
+HOST = """\
+import sys, time
+from pathlib import Path
+screen, x, y = sys.argv[1:4]
+sys.stdout.write("\\x1b[?25l" + Path(screen).read_text(encoding="utf-8").rstrip() + f"\\x1b[{int(y) + 1};{int(x) + 1}H")
+sys.stdout.flush()
+time.sleep(600)
+"""
+SECRET = "sk-ant-do-not-print-this"
+
+
+def showing(base: Path, screen: str) -> str:
+    """The command of a program by a host's name that shows one of its screens, and starts no server."""
+    host, _, name = screen.partition("/")
+    program = base / "bin" / host
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f"#!{sys.executable}\n{HOST}", encoding="utf-8")
+    program.chmod(0o755)
+    found = re.search(r"cur=(\d+),(\d+)", (SCREENS / host / f"{name}.meta.txt").read_text(encoding="utf-8"))
+    assert found is not None
+    return f"{program} {SCREENS / host / name}.txt {found[1]} {found[2]}"
+
+
+def made(bare: Team, **commands: str | dict[str, str]) -> Team:
+    """A team of an Owner and these agents, in English."""
+    agents: list[dict[str, Any]] = [{"id": "owner", "role": "owner", "type": "human"}]
+    for agent_id, given in commands.items():
+        entry = {"command": given} if isinstance(given, str) else given
+        agents.append({"id": agent_id.replace("_", "-"), "parent": "owner", **entry})
+    return bare.make(json.dumps({"language": "en", "agents": agents}))
+
+
+def panes(terminal: Terminal) -> dict[str, str]:
+    """Whether each of the team's windows shows an ended program."""
+    listed = terminal("list-panes", "-a", "-F", "#{session_name} #{window_name} #{pane_dead}").splitlines()
+    found = [row.split() for row in listed if not row.startswith("work ")]
+    assert len(found) == len({name for _, name, _ in found}), "no window twice"
+    return {name: dead for _, name, dead in found}
+
+
+def test_up_says_of_everybody_whether_they_are_ready_or_what_they_wait_for(bare: Team, terminal: Terminal) -> None:
+    broken = "sh -c 'echo no such model >&2; sleep 0.3; exit 3'"  # tmux may lose what comes in the very last moment
+    team = made(
+        bare,
+        admin={"command": ACTOR, "host": "plain"},
+        a=showing(bare.base, "claude/dialog_trust"),
+        b=showing(bare.base, "codex/dialog_hook_trust"),
+        c=showing(bare.base, "claude/login"),
+        d=broken,
+        e="no-such-host {mcp_config}",
+        f={"command": ACTOR, "spawn": "on_demand"},
+        g={"type": "human"},
+    )
+    up = ("up", "--socket", terminal.socket, "--no-supervisor")
+    ran = team.run(*up, "--json")
+    assert ran.code == 1
+    assert ran.json["ready"] is False
+    states = {item["agent_id"]: item for item in ran.json["agents"]}
+    assert {agent_id: item["state"] for agent_id, item in states.items()} == {
+        "owner": "no_command",
+        "admin": "ready",
+        "a": "dialog:trust",
+        "b": "dialog:hooks",
+        "c": "dialog:login",
+        "d": "ended",
+        "e": "no_program",
+        "f": "on_demand",
+        "g": "no_command",
+        "(owner)": "open",
+    }
+    assert "no-such-host" in states["e"]["note"]
+    first, last = states["d"]["last_lines"]
+    assert first == "no such model"
+    assert last.startswith("Pane is dead (status 3")
+    assert panes(terminal) == {"admin": "0", "a": "0", "b": "0", "c": "0", "d": "1", "owner": "0"}
+
+    shown = team.run(*up)  # the same once more, in words; only what has ended is started again
+    assert (shown.code, shown.stderr) == (1, "")
+    for words in ("a: asks to trust this folder", "b: asks about hooks", "c: not logged in", "   no such model"):
+        assert words in shown.stdout.splitlines()
+    assert panes(terminal) == {"admin": "0", "a": "0", "b": "0", "c": "0", "d": "1", "owner": "0"}
+    kept = team.services.agents.get("d").pane_id
+
+    team.services.workspace.registry.update("d", command=ACTOR)
+    answer = team.ask("up", "d", "admin", "--socket", terminal.socket)
+    assert {item["agent_id"]: item["state"] for item in answer["agents"]} == {"admin": "ready", "d": "ready"}
+    assert panes(terminal)["d"] == "0"
+    assert team.services.agents.get("d").pane_id != kept
+
+    (bare.base / "leave").touch()
+    terminal("respawn-pane", "-k", "-t", str(team.services.agents.get("a").pane_id), "exec cat")
+    terminal("send-keys", "-t", str(team.services.agents.get("d").pane_id), "C-c")
+    wait_until(lambda: panes(terminal)["d"] == "1", "d ends and its pane is kept")
+    assert sorted(team.ask("down")["closed"]) == ["admin", "b", "c", "d", "owner"]
+    assert panes(terminal) == {"a": "0"}, "what somebody else runs there is not ours"
+
+
+def test_one_whose_server_does_not_come_is_not_ready(bare: Team, terminal: Terminal) -> None:
+    (bare.base / "screen.txt").write_text("╭──╮\n│ Something new? │\n╰──╯\n", encoding="utf-8")
+    host = showing(bare.base, "claude/idle").split()[0]
+    team = made(bare, a="cat", b=f"{host} {bare.base}/screen.txt 0 3", c="cat", d=showing(bare.base, "claude/idle"))
+    ran = team.run("up", "a", "b", "d", "--timeout", "1", "--socket", terminal.socket, "--json")
+    assert ran.code == 1
+    states = {item["agent_id"]: item["state"] for item in ran.json["agents"]}
+    assert states == {"a": "no_server", "b": "unknown_screen", "d": "no_server"}
+    refused = team.run("up", "c", "nobody", "--socket", terminal.socket)
+    assert (refused.code, refused.stderr.partition(":")[2].split(":")[0]) == (1, " agent_not_found")
+    assert panes(terminal) == {"a": "0", "b": "0", "d": "0"}
+
+
+def test_variables_that_a_running_tmux_server_keeps_back_are_named_and_never_shown(
+    bare: Team, terminal: Terminal
+) -> None:
+    team = made(bare, a=showing(bare.base, "claude/dialog_trust"), b="cat")
+    env = {"ANTHROPIC_API_KEY": SECRET, "CLAUDE_CONFIG_DIR": "/x\ny", "OPENAI_ORGANIZATION": "o", "PAGER": "cat"}
+    said = team.run(*UP, "--socket", terminal.socket, env=env)
+    assert said.code == 0
+    assert "ANTHROPIC_API_KEY, CLAUDE_CONFIG_DIR" in said.stdout
+    assert SECRET not in said.stdout
+    assert "PAGER" not in said.stdout
+    assert "OPENAI" not in said.stdout, "nobody runs Codex here"
+    remedy = next(line for line in said.stdout.splitlines() if "set-environment" in line).partition(": ")[2]
+    subprocess.run(["sh", "-c", remedy], env={**team.env, **env}, check=True)
+    tmux = team.ask(*UP, "--socket", terminal.socket, env=env)["tmux"]
+    assert tmux["was_running"]
+    assert tmux["withheld"] == []
+
+
+def test_a_tmux_that_is_too_old_is_one_sentence_and_is_asked_for_nothing(bare: Team) -> None:
+    team = made(bare, a="cat")
+    old = bare.base / "old"
+    old.mkdir()
+    (old / "tmux").write_text('#!/bin/sh\n[ "$*" = "${*%-V}" ] || { echo \'tmux 3.2a\'; exit; }\nexit 1\n')
+    (old / "tmux").chmod(0o755)
+    ran = team.run("up", "--socket", bare.base / "s", env={"PATH": f"{old}:{team.env['PATH']}"})
+    assert ran.code == 1
+    assert "3.2a" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+    assert not (bare.base / "opened").exists()
+
+
+def test_inside_tmux_the_terminal_is_shown_who_asks_and_elsewhere_how_to_attach(
+    bare: Team, terminal: Terminal, other_terminal: Terminal
+) -> None:
+    team = made(bare, a={"command": ACTOR, "host": "plain"}, b=showing(bare.base, "codex/dialog_trust"))
+    attach = f"env -u TMUX tmux -S {terminal.socket} attach -t =work"
+    other_terminal("new-window", "-d", f"exec {attach}")
+    client = ("list-clients", "-F", "#{session_name} #{pane_id}")
+    wait_until(lambda: terminal(*client), "a person looks at the team's tmux server")
+    here = terminal.pane("exec sh")
+    up = f"{' '.join(COMMAND)} up --root {team.root} --no-supervisor --no-watch"
+    terminal("select-window", "-t", here.id)
+    terminal("send-keys", "-t", here.id, f"cd {REPOSITORY}; {up}; echo code $?", "Enter")
+    name = team.ask(*UP, "owner", "--socket", terminal.socket)["tmux_session"]
+    wait_until(lambda: "code 1" in here.screen, "up has ended")
+    assert "asks to trust this folder" in here.screen
+    assert terminal(*client) == f"{name} {team.services.agents.get('b').pane_id}"
+
+    # From another server's terminal: no second team there, and the command leads to the team's.
+    there = other_terminal.pane("exec sh")
+    answer = team.ask(*UP, "--no-supervisor", env=there.env)
+    assert answer["tmux"]["socket_path"] == terminal.socket
+    assert {item["state"] for item in answer["agents"]} == {"no_command", "running"}
+    other_terminal("send-keys", "-t", there.id, answer["attach"], "Enter")
+    wait_until(lambda: len(terminal(*client).splitlines()) == 2, "its attach command works from inside tmux")
+    assert {row.split()[0] for row in terminal(*client).splitlines()} == {name}
