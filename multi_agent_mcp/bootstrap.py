@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from multi_agent_mcp.domain import ids as names
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import ChannelReport
+from multi_agent_mcp.domain.stuck import Patience
 from multi_agent_mcp.errors import NoSuchSession
 from multi_agent_mcp.notify.channel import Notifier
 from multi_agent_mcp.notify.channels.chain import ChannelChain, default_chain, pane_notifier
@@ -22,10 +23,11 @@ from multi_agent_mcp.services.answer_budget import AnswerBudget
 from multi_agent_mcp.services.mail.outbox import Outbox
 from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.notices.interrupts import Interrupts
+from multi_agent_mcp.services.notices.loops import Loops
 from multi_agent_mcp.services.notices.notifications import Notifications
 from multi_agent_mcp.services.notices.writing import NoticeWriter
 from multi_agent_mcp.services.operations import HasKinds, Operations
-from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+from multi_agent_mcp.services.sessions.agent_sessions import ACTIVITY_WRITTEN_EVERY, Sessions
 from multi_agent_mcp.services.sessions.executions import Executions
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.tasks.board import Board
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.hooks.answers import Hooks
     from multi_agent_mcp.host_config import HostConfiguration
     from multi_agent_mcp.notify.people import PeopleDoorbells
+    from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
     from multi_agent_mcp.services.chat.conversations import Conversations
     from multi_agent_mcp.services.chat.delegations import Delegations
     from multi_agent_mcp.services.chat.human import HumanConversations
@@ -54,7 +57,9 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.mail.tracking import DeliveryTracking
     from multi_agent_mcp.services.overview.dashboard import Dashboard
     from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
+    from multi_agent_mcp.services.overview.pane_looks import LookAtPane, PaneLooks
     from multi_agent_mcp.services.overview.snapshot import Snapshots
+    from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
     from multi_agent_mcp.services.overview.supervisor_lock import Supervision
     from multi_agent_mcp.services.overview.timeline import Timelines
     from multi_agent_mcp.services.tasks.approvals import Approvals
@@ -114,7 +119,8 @@ class Services:
 
     @cached_property
     def sessions(self) -> Sessions:
-        return Sessions(self.workspace, self.executions, self.owner_waits, self.clock)
+        activity_written_every = min(ACTIVITY_WRITTEN_EVERY, self.patience.silence / 4)
+        return Sessions(self.workspace, self.executions, self.owner_waits, self.clock, activity_written_every)
 
     @cached_property
     def executions(self) -> Executions:
@@ -132,7 +138,13 @@ class Services:
 
     @cached_property
     def derived_notices(self) -> DerivedNotices:
-        return DerivedNotices(self.workspace, self.notice_writer, self.interrupts, self.clock)
+        return DerivedNotices(
+            self.workspace, self.notice_writer, self.interrupts, self.sessions.last_activity, self.clock
+        )
+
+    @cached_property
+    def loops(self) -> Loops:
+        return Loops(self.workspace, self.sessions, self.notice_writer, self.clock)
 
     @cached_property
     def board(self) -> Board:
@@ -232,6 +244,7 @@ class Services:
             self.doorbell,
             self.outbox,
             self.operations,
+            self.loops,
         )
 
     @cached_property
@@ -280,6 +293,7 @@ class Services:
             self.derived_notices,
             self.mail_search,
             self.tracking,
+            self.stuck_agents,
             self.clock,
         )
 
@@ -329,6 +343,31 @@ class Services:
 
         return MissingSessions(
             self.workspace, self.agents, self.sessions, self.task_changes, self.delegations, self.clock
+        )
+
+    @property
+    def patience(self) -> Patience:
+        """How long an agent may be silent before it is stuck."""
+        return Patience(timedelta(minutes=self.settings.limits.stuck_minutes))
+
+    @cached_property
+    def pane_looks(self) -> PaneLooks:
+        from multi_agent_mcp.services.overview.pane_looks import PaneLooks
+
+        return PaneLooks(self.workspace, self.sessions, self.clock)
+
+    @cached_property
+    def stuck_agents(self) -> StuckAgents:
+        from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
+
+        return StuckAgents(
+            self.workspace,
+            self.sessions,
+            self.derived_notices,
+            self.pane_looks,
+            self.texts,
+            self.patience,
+            self.clock,
         )
 
     @cached_property
@@ -400,8 +439,8 @@ class Services:
 
         return mcp_environment(self.workspace, agent)
 
-    def doctor(self, probe: Callable[[Agent], str | None]) -> Doctor:
-        """`probe` says why an agent's pane cannot be rung."""
+    def doctor(self, probe: Callable[[Agent], str | None], look_at: LookAtPane | None = None) -> Doctor:
+        """`probe` says why an agent's pane cannot be rung, `look_at` which host is there; None: asks tmux."""
         from multi_agent_mcp.notify.tmux.profiles import load_profiles  # only doctor needs it: servers start without
         from multi_agent_mcp.services.doctor.doctor import Doctor
         from multi_agent_mcp.services.doctor.finding import CheckContext
@@ -415,10 +454,12 @@ class Services:
                 self.owner_waits,
                 self.missing_sessions,
                 self.derived_notices,
+                self.stuck_agents,
                 self.signatures,
                 self.operations,
                 self.people,
                 probe,
+                look_at or self.host_in_pane,
                 [profile.name for profile in profiles if not profile.never],
                 self.settings.notify_command,
             )
@@ -431,7 +472,15 @@ class Services:
 
     def screen(self, agent: Agent) -> str:
         """What the agent's pane shows: its host and `idle`, `busy`, `draft`, a dialog …, or why nobody can look."""
-        return pane_notifier(self.workspace, self.settings).screen(agent)
+        return self._pane_notifier.screen(agent)
+
+    @cached_property
+    def _pane_notifier(self) -> TmuxNotifier:
+        return pane_notifier(self.workspace, self.settings)
+
+    def host_in_pane(self, agent: Agent) -> tuple[str, str] | None:
+        """The host that a profile describes and that has the agent's pane, and the state of its screen."""
+        return self._pane_notifier.host(agent)
 
     def audit(self, tool: str, **facts: object) -> None:
         """Adds a line to `audit/{YYYYMMDD}.jsonl`, durably."""

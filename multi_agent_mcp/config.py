@@ -28,13 +28,14 @@ NOT_YAML = (yaml.YAMLError, ArithmeticError, LookupError, ValueError, TypeError,
 
 @dataclass(frozen=True)
 class Limits:
-    """`limits:` in session.yaml. Sizes in bytes or characters as named, pauses in seconds."""
+    """`limits:` in session.yaml. Sizes in bytes or characters, times in seconds or minutes, as named."""
 
     content_bytes: int = 1 << 20
     answer_characters: int = 9_000
     doorbell_pause_seconds: float = 30.0
     doorbell_pause_max_seconds: float = 900.0
     submit_pause_seconds: float = 0.15
+    stuck_minutes: float = 30.0
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,8 @@ def test_language_and_limits_are_read_and_unknown_keys_left_alone(tmp_path: Path
         "limits: {content_bytes: 0.5}",
         pytest.param(f"limits: {{doorbell_pause_seconds: {'1' * 400}}}", id="more seconds than a float holds"),
         "limits: {doorbell_pause_seconds: 1.0e+300}",
+        "limits: {stuck_minutes: 0}",
+        "limits: {stuck_minutes: soon}",
         "language: !!bool x",
         '!!int ""',
         "!!timestamp x",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -93,6 +94,17 @@ def in_tree_order(agents: Mapping[str, Agent]) -> list[tuple[Agent, int]]:
                 found[agent.id] = agent, depth
                 pending += [(child, depth + 1) for child in reversed(below.get(agent.id, ()))]
     return list(found.values())
+
+
+def nearest_superior(agent_id: str, agents: Mapping[str, Agent]) -> Agent | None:
+    """Who is to hear of an agent: its superior if that is still there, else the next one above, else an Owner. Never
+    fails: a broken hierarchy leaves the Owner. None for somebody above whom there is nobody."""
+    with suppress(AgentNotFound, InvalidArguments):
+        for superior in superiors(agent_id, agents):
+            if not superior.removed:
+                return superior
+    owners = (agent for agent in agents.values() if agent.role == "owner" and not agent.removed)
+    return next((owner for owner in owners if owner.id != agent_id), None)
 
 
 def report_recipient(agent_id: str, agents: Mapping[str, Agent]) -> Agent:

@@ -93,6 +93,11 @@ class Inbox(Generic[R]):
         names = [name for name, entry in self.hot.entries().items() if entry.group in groups]
         return [entity for name in names if (entity := self.hot.load(name)) is not None]
 
+    def since(self, moment: datetime) -> list[R]:
+        """What lies in the hot directory and is of this second or a later one, by names of our form alone."""
+        names = (name for name in file_names(self.path) if OUR_NAME.fullmatch(name) and name >= stamp(moment))
+        return [entity for name in names if (entity := self.hot.load(name)) is not None]
+
     def any_unread(self, ids: frozenset[str]) -> bool:
         """Whether one of these is surely unread, looking at no other file. False may be wrong for a file that was put
         here under a name of its own."""

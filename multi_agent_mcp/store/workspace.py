@@ -227,6 +227,11 @@ class Workspace:
         return Record(self.files, self.path / ".supervisor" / "running.json")
 
     @property
+    def pane_looks(self) -> Record:
+        """What the supervisor has seen in the agents' panes."""
+        return Record(self.files, self.path / ".supervisor" / "panes.json")
+
+    @property
     def notify_command_failure(self) -> Record:
         """When and how `notify_command` failed last; none when it has worked since."""
         return Record(self.files, self.path / ".doorbell" / "notify_command.json")

@@ -37,7 +37,7 @@ class Supervisor:
         with Watch(self._directories(), lambda _: changes.notify()), self.services.people_doorbells():
             while self.is_wanted:
                 seen = changes.count
-                for event in self.look():
+                for event in (*self.look(), *self.look_after_agents()):
                     report(event)
                 changes.wait(seen, LOOK_AGAIN_SECONDS)
 
@@ -49,6 +49,21 @@ class Supervisor:
                 return list(self._act()) if self.is_wanted else [self.services.people("supervisor.down")]
         except Refusal as refusal:  # tmux hangs, another process holds the lock, the disk is full: it may pass
             return [self.services.texts.sentence(refusal)]
+
+    def look_after_agents(self) -> list[str]:
+        """Tells superiors of agents that are stuck; returns which ones it has just told. After `down` it does not."""
+        if not self.is_wanted:
+            return []
+        try:
+            self.services.pane_looks.refresh(self.services.host_in_pane)
+            told = self.services.stuck_agents.tell()
+        except Refusal as refusal:
+            return [self.services.texts.sentence(refusal)]
+        facts = [
+            {"agent_id": notice.sender_id, "superior_id": notice.target_agent_id, "what": notice.reason}
+            for notice in told
+        ]
+        return [self.services.people("supervisor.stuck", **values) for values in facts]
 
     def _act(self) -> Iterator[str]:
         for slot, window in self.missing_sessions.windows().items():

@@ -15,6 +15,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.stuck import AgentFacts, Stuck
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Seen, TaskRow
 
@@ -116,5 +117,7 @@ def test_states_ages_and_progress_are_told_in_a_few_letters() -> None:
     wait = OwnerWait(owner_id="owner", admin_id="admin", task_id="tsk_1", message_id="msg_1", since=NOW)
     assert state(agent(running=(), wait=wait), NOW) == "waiting"
     assert state(agent(running=()), NOW) == "off"
+    stuck = Stuck("unanswered", NOW, NOW, AgentFacts())
+    assert state(agent(stuck=stuck), NOW) == "stuck: unanswered"
     assert [ago(NOW - timedelta(seconds=count), NOW) for count in (0, 7, 200, 7_300)] == ["now", "7 s", "3 min", "2 h"]
     assert [meter(progress) for progress in (-5, 50, 1_000)] == ["░░░░░░   0%", "███░░░  50%", "██████ 100%"]

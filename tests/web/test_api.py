@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from multi_agent_mcp.domain.task import TASK_STATUSES
+from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.validation import Draft
 from tests.end_to_end.support import Team
@@ -204,6 +205,20 @@ def test_an_agents_unread_notifications_are_shown_with_how_far_they_got(team: Te
     assert {(notice["state"], notice["reason"]) for notice in shown} == {("stored", "no_pane")}
     services.notifications.read("worker-a", "task")
     assert not any(agent["notifications"] for agent in visitor.see("/agents")["agents"])
+
+
+def test_an_agent_that_is_stuck_is_shown_with_what_was_seen(team: Team, visitor: Visitor) -> None:
+    services = team.services
+    services.workspace.registry.update("worker-a", pane_id="%7", socket_path="/nowhere/s")
+    seen = {"host": "claude", "state": "login", "served": False, "since": "2026-01-01T00:00:00.000000Z"}
+    now = format_time(services.clock())
+    services.workspace.pane_looks.write({"at": now, "panes": {"worker-a": seen}})
+    stuck = {agent["id"]: agent["stuck"] for agent in visitor.see("/agents")["agents"]}
+    assert [agent_id for agent_id, found in stuck.items() if found] == ["worker-a"]
+    assert stuck["worker-a"] == {
+        "cause": "login", "since": seen["since"],
+        "what": "ホスト claude がログインを待っています（画面: login）",
+    }  # fmt: skip
 
 
 @pytest.mark.anyio

@@ -28,9 +28,11 @@ def agent(seen: AgentRow, now: datetime) -> Row:
 
 
 def state(seen: AgentRow, now: datetime) -> str:
-    """Interrupted, waiting, alive (and how long quiet), or without a server."""
+    """Interrupted, stuck (and why), waiting, alive (and how long quiet), or without a server."""
     if seen.interrupts:
         return "interrupted"
+    if seen.stuck:
+        return f"stuck: {seen.stuck.cause}"
     if not seen.alive:
         return "waiting" if seen.waiting_for else "off"
     return f"alive {ago(seen.active_at, now)}" if seen.active_at else "alive"

@@ -20,6 +20,7 @@ STYLES = {
     "off": "dim",
     "waiting": "yellow",
     "interrupted": "bold red",
+    "stuck": "bold red",
     "in_progress": "cyan",
     "blocked": "bold red",
     "todo": "",

@@ -102,6 +102,16 @@ class TmuxNotifier(Channel):
             return "no_tmux"
         return attempt if isinstance(attempt, str) else f"{attempt.profile.name}: {attempt.shown.state}"
 
+    def host(self, agent: Agent) -> tuple[str, str] | None:
+        """The host whose profile describes the pane, and the state of its screen; None for anything else."""
+        try:
+            attempt = self._attempt(agent)
+        except exc.TmuxCommandNotFound:
+            return None
+        if isinstance(attempt, str) or attempt.profile.composer is None:
+            return None
+        return attempt.profile.name, attempt.shown.state
+
     def finish(self, agent: Agent) -> Delivery:
         """Enters a line of ours that was left in the composer, because its echo came late or a human typed: `submitted`
         once it was entered; `stored` with `line_gone` when there is none (any more), else with what forbids the key

@@ -29,6 +29,7 @@ CHECKS: dict[str, Check] = {
     "locks": processes.locks,
     "supervisor": processes.windows,
     "waiting": processes.waits,
+    "stuck": processes.stuck,
     "events": processes.events,
 }
 VERIFY: dict[str, Check] = {"signatures": integrity.signatures}

@@ -10,6 +10,8 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.operations import Operations
 from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
+from multi_agent_mcp.services.overview.pane_looks import LookAtPane
+from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.team.agents import Agents
@@ -40,8 +42,8 @@ class Finding:
 @dataclass(frozen=True)
 class CheckContext:
     """The services that checks use, and the words for what they find. `probe` says why an agent's pane cannot be rung,
-    or None; `hosts` are the names of the profiles by which a pane can be looked at; `notify_command` is that of
-    `Settings`."""
+    or None; `look_at` which host is there; `hosts` are the names of the profiles by which a pane can be looked at;
+    `notify_command` is that of `Settings`."""
 
     workspace: Workspace
     agents: Agents
@@ -49,10 +51,12 @@ class CheckContext:
     owner_waits: OwnerWaits
     missing_sessions: MissingSessions
     derived: DerivedNotices
+    stuck_agents: StuckAgents
     signatures: Signatures
     operations: Operations
     texts: Texts
     probe: Callable[[Agent], str | None]
+    look_at: LookAtPane
     hosts: Collection[str]
     notify_command: Sequence[str] | None
 

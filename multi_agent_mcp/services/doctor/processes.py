@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -49,6 +51,17 @@ def windows(context: CheckContext) -> Iterator[Finding]:
         if window.failures:
             facts = {"purpose": slot.purpose, "count": window.failures}
             yield context.found("supervisor", PROBLEM, slot.agent_id, "command_dies", **facts)
+
+
+def stuck(context: CheckContext) -> Iterator[Finding]:
+    """Agents that wait for somebody to look after them. What a pane shows now counts at once: a doctor looks once."""
+    agents = context.stuck_agents
+    looks = agents.panes.now(context.look_at)
+    patience = replace(agents.patience, pane=timedelta(0))
+    for agent_id, found in agents.find(looks, patience).items():
+        host = found.facts.pane.host if found.facts.pane else "-"
+        facts = {"what": agents.sentence(found), "host": host, "agent_id": agent_id}
+        yield context.found("stuck", PROBLEM, agent_id, f"stuck_{found.cause}", **facts)
 
 
 def waits(context: CheckContext) -> Iterator[Finding]:

@@ -30,6 +30,12 @@ class Announcer(Protocol):
     def announce(self, messages: Sequence[Message]) -> dict[str, Delivery]: ...
 
 
+class Follower(Protocol):
+    """Looks at what has been sent. Never raises."""
+
+    def after_sending(self, messages: Sequence[Message]) -> None: ...
+
+
 @dataclass(frozen=True)
 class Sent:
     """`message_id` is the broadcast's id when there is no single receiver."""
@@ -58,6 +64,7 @@ class Messages:
     announcer: Announcer
     outbox: Outbox
     operations: Operations
+    follower: Follower
 
     def send(self, sender: Agent, draft: Draft) -> Sent:
         """Stores the message durably for each receiver and rings. The same idempotency key from the same sender gives
@@ -94,6 +101,7 @@ class Messages:
     def announced(self, letters: PreparedMessages, stored: Sequence[Message]) -> Sent:
         """Rings for what was stored; returns the delivery of every message, also of those stored earlier."""
         delivery = self.announcer.announce(stored)
+        self.follower.after_sending(stored)
         for message in letters.messages:
             delivery.setdefault(message.receiver_id, Delivery("stored", "already_sent"))
         first = letters.messages[0]

@@ -27,6 +27,7 @@ from multi_agent_mcp.domain.derived import (
     was_reopened,
 )
 from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.stuck import AGENT_STUCK
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, Task
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.services.notices.interrupts import PAUSING, Interrupts
@@ -46,6 +47,8 @@ class DerivedNotices:
     workspace: Workspace
     writer: NoticeWriter
     interrupts: Interrupts
+    last_activity: Callable[[str], datetime | None]
+    """When an agent made its last call."""
     clock: Callable[[], datetime]
     _looked_at: dict[str, list[Version]] = field(default_factory=dict, init=False)
     _written: set[str] = field(default_factory=set, init=False)
@@ -121,8 +124,13 @@ class DerivedNotices:
 
     def applies(self, notice: Notification) -> bool:
         """Whether a notification is still to be shown: not when what it tells of is over, or has come anew since."""
+        agents = self.workspace.registry.all()
+        if notice.target_agent_id not in agents or (notice.sender_id or notice.target_agent_id) not in agents:
+            return True  # written by hand: it may name anything as an agent
         if notice.action == DELEGATION:
             return self._is_offered(notice)
+        if notice.action == AGENT_STUCK:
+            return self._is_stuck(notice)
         if notice.action in PAUSING and self.interrupts.is_overtaken(notice):
             return False
         if notice.task_id is None or (task := self._task_of(notice, notice.task_id)) is None:
@@ -150,6 +158,16 @@ class DerivedNotices:
             return False  # a hand-written file may name anything
         mine = self.workspace.delegations.open(notice.target_agent_id)
         return any(found.id == notice.id for found in map(delegation_of, mine) if found is not None)
+
+    def _is_stuck(self, notice: Notification) -> bool:
+        """Not when the agent has made a call since, or its task is in other hands or at rest."""
+        if (agent_id := notice.sender_id) is None:
+            return True
+        active_at = self.last_activity(agent_id)
+        if active_at is not None and active_at > notice.created_at:
+            return False
+        task = self.workspace.tasks.indexed(notice.task_id, agent_id) if notice.task_id is not None else None
+        return notice.task_id is None or (task is not None and task.status == "in_progress")
 
     def _over(self, agent_id: str, taken_up: str | None) -> list[str]:
         return [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from multi_agent_mcp.domain.notification import Notification
@@ -25,11 +24,22 @@ class NoticeWriter:
         """Writes a notification and rings, unless it is there, or was read and archived. With `text` it gets the
         message and the instruction of this key; a person is told in whatever session."""
         notice = self._addressed(notice if text is None else self.worded(notice, text))
-        if not self.is_there(notice):
-            with suppress(FileExistsError):
-                self.workspace.notices(notice.target_agent_id).deliver(notice)
-                self.announce(notice)
+        self._write(notice)
         return notice
+
+    def put_new(self, notice: Notification, text: str) -> bool:
+        """The same; returns whether it was written."""
+        return self._write(self._addressed(self.worded(notice, text)))
+
+    def _write(self, notice: Notification) -> bool:
+        if self.is_there(notice):
+            return False
+        try:
+            self.workspace.notices(notice.target_agent_id).deliver(notice)
+        except FileExistsError:
+            return False
+        self.announce(notice)
+        return True
 
     def is_there(self, notice: Notification) -> bool:
         inbox, name = self.workspace.notices(notice.target_agent_id).path, file_name(notice)

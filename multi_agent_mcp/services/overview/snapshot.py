@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -12,11 +12,13 @@ from multi_agent_mcp.domain.agent import Agent, in_tree_order
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.stuck import Stuck
 from multi_agent_mcp.domain.task import TASK_STATUSES, Task
 from multi_agent_mcp.domain.times import format_time, json_values
 from multi_agent_mcp.services.mail.search import MailSearch
 from multi_agent_mcp.services.mail.tracking import DeliveryTracking
 from multi_agent_mcp.services.notices.derived import DerivedNotices
+from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.tasks.board import status_order, work_order
@@ -31,6 +33,7 @@ class AgentRow:
 
     `depth`: how many superiors it has. `running`: its sessions whose process runs. `interrupts`: how many unread
     interrupts still apply. `pause`: the one that it keeps. `task`: the one it works on. `wait`: an Owner's wait-lock.
+    `stuck`: what is wrong with it, where that was asked for.
     """
 
     agent: Agent
@@ -41,6 +44,7 @@ class AgentRow:
     pause: Notification | None
     task: Task | None
     wait: OwnerWait | None
+    stuck: Stuck | None = None
 
     @property
     def alive(self) -> bool:
@@ -68,6 +72,7 @@ class AgentRow:
             "task_title": self.task.title if self.task else None,
             "waiting_for": self.waiting_for,
             "active_at": self.active_at and format_time(self.active_at),
+            "stuck": self.stuck.cause if self.stuck else None,
         }
 
 
@@ -131,6 +136,7 @@ class Snapshots:
     derived: DerivedNotices
     mail_search: MailSearch
     tracking: DeliveryTracking
+    stuck_agents: StuckAgents
     clock: Callable[[], datetime]
 
     def look(self, *, messages: int = 20) -> Seen:
@@ -140,7 +146,7 @@ class Snapshots:
             session=self.workspace.session,
             at=self.clock(),
             counts=self.counts(tasks),
-            agents=tuple(self.agents(tasks)),
+            agents=tuple(self.agents(tasks, self.stuck_agents.find())),
             tasks=tuple(_task(task) for task in tasks if not task.final),
             messages=tuple(self._messages(messages)),
         )
@@ -150,15 +156,18 @@ class Snapshots:
         counts = Counter(task.status for task in tasks) + self.workspace.tasks.closed_counts()
         return {status: counts[status] for status in TASK_STATUSES}
 
-    def agents(self, tasks: Iterable[Task] | None = None) -> list[AgentRow]:
-        """Every agent, each below its superior; `tasks` are the open ones, if the caller has read them already."""
+    def agents(self, tasks: Iterable[Task] | None = None, stuck: Mapping[str, Stuck] | None = None) -> list[AgentRow]:
+        """Every agent, each below its superior; `tasks` are the open ones, if the caller has read them already; `stuck`
+        says which agents are, if the caller wants that to be shown."""
         found = self.workspace.tasks.open() if tasks is None else tasks
         running = sorted((task for task in found if task.status == "in_progress"), key=work_order)
         current = {task.assignee_id: task for task in reversed(running)}  # the first of each agent's wins
         everybody = in_tree_order(self.workspace.registry.active())
-        return [self._agent(agent, depth, current.get(agent.id)) for agent, depth in everybody]
+        return [
+            self._agent(agent, depth, current.get(agent.id), (stuck or {}).get(agent.id)) for agent, depth in everybody
+        ]
 
-    def _agent(self, agent: Agent, depth: int, task: Task | None) -> AgentRow:
+    def _agent(self, agent: Agent, depth: int, task: Task | None, stuck: Stuck | None) -> AgentRow:
         notices = self.workspace.notices(agent.id).unread()
         return AgentRow(
             agent=agent,
@@ -169,6 +178,7 @@ class Snapshots:
             pause=self.derived.pause_of(agent.id),
             task=task,
             wait=self.owner_waits.of(agent.id) if agent.role == "owner" else None,
+            stuck=stuck,
         )
 
     def _messages(self, limit: int) -> Iterator[MessageRow]:

@@ -40,6 +40,7 @@ class Sessions:
     executions: Executions
     owner_waits: OwnerWaits
     clock: Callable[[], datetime]
+    activity_written_every: timedelta = ACTIVITY_WRITTEN_EVERY
     binding_mutex: Mutex = field(default_factory=partial(Mutex, "binding"), init=False)
     """Held while this process changes the agent it is bound to."""
 
@@ -183,7 +184,7 @@ class LiveSession:
             confirmed = _drained(self._written_out)
             left = _without(self.record.unconfirmed, confirmed)
             self.record = self.record.touch(now).holding(left)
-            if confirmed or not is_recent(self._written.last_activity_at, now, ACTIVITY_WRITTEN_EVERY):
+            if confirmed or not is_recent(self._written.last_activity_at, now, self._sessions.activity_written_every):
                 self._write(sync=False)
 
     def lease(self, files: tuple[str, ...]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.stuck import Stuck
 from multi_agent_mcp.services.overview.snapshot import AgentRow
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.web.request import ApiRequest
@@ -17,7 +18,11 @@ ACTIONS = ("blocked", "cancel", "pause")
 
 def tree(call: ApiRequest) -> dict[str, Any]:
     """Every agent, each below its superior, with its depth in the tree."""
-    return {"agents": [_agent(call, row) for row in call.services.snapshots.agents()]}
+    return {"agents": [_agent(call, row) for row in _rows(call)]}
+
+
+def _rows(call: ApiRequest) -> list[AgentRow]:
+    return call.services.snapshots.agents(stuck=call.services.stuck_agents.find())
 
 
 def interrupt(call: ApiRequest) -> dict[str, Any]:
@@ -63,6 +68,7 @@ def _agent(call: ApiRequest, row: AgentRow) -> dict[str, Any]:
         "task": task_card(row.task) if row.task else None,
         "last_activity_at": moment(call.services.sessions.last_activity(agent.id)),
         "wait": _wait(row.wait) if row.wait else None,
+        "stuck": _stuck(call, row.stuck) if row.stuck else None,
     }
 
 
@@ -91,6 +97,10 @@ def _session(session: AgentSession) -> dict[str, Any]:
         "since": moment(session.created_at),
         "last_activity_at": moment(session.last_activity_at),
     }
+
+
+def _stuck(call: ApiRequest, stuck: Stuck) -> dict[str, Any]:
+    return {"cause": stuck.cause, "since": moment(stuck.since), "what": call.services.stuck_agents.sentence(stuck)}
 
 
 def _wait(wait: OwnerWait) -> dict[str, Any]:

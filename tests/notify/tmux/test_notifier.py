@@ -155,6 +155,7 @@ def test_a_picker_gets_no_key(stage: Stage, seat: Seat) -> None:
     os.write(seat.keyboard, b"/model\n")
     comes_to(stage, seat, "picker")
     assert notifier().ring(agent(stage, seat), LINE) == Delivery("stored", "picker")
+    assert notifier().host(agent(stage, seat)) == (seat.host, "picker")
     assert not [event for event in Log(seat.log).read() if event["event"] == "key"]
 
 
@@ -249,7 +250,7 @@ def test_a_line_that_is_left_comes_to_an_end_by_itself_although_its_mail_was_rea
     workspace.registry.update(seat.agent_id, ladder=["tmux"])
     mail = workspace.mailbox(seat.agent_id).path / "mail.md"
     writer = NoticeWriter(workspace, catalogue("ja"), announce=lambda _: None)
-    derived = DerivedNotices(workspace, writer, Interrupts(workspace, writer, times.now), times.now)
+    derived = DerivedNotices(workspace, writer, Interrupts(workspace, writer, times.now), lambda _: None, times.now)
     notifications = Notifications(workspace, derived, writer, times.now)
     doorbell = Doorbell(workspace, notifications, chain, Settings(), catalogue("ja"), times.now)
     bell = DoorbellThread(doorbell, seat.agent_id, "task", prepare=dict)
@@ -292,6 +293,7 @@ def test_another_program_in_the_foreground_gets_nothing(stage: Stage, tmp_path: 
     runs(stage, pane, "cat")
     for host in (None, "claude", "plain", "shell", "gemini"):
         assert notifier(kept=kept).ring(replace(other, host=host), LINE) == Delivery("stored", "unknown_host")
+        assert notifier().host(replace(other, host=host)) is None
     assert kept == []
     stage.tmux("kill-pane", "-t", pane)
 
@@ -303,6 +305,10 @@ def test_an_unknown_screen_of_a_known_host_is_kept_and_gets_nothing(stage: Stage
     runs(stage, pane, "claude")
     assert notifier(kept=kept).ring(agent, LINE) == Delivery("stored", "unknown_screen")
     assert len(kept) == 1
+    host = "exec bash -c \"echo ' Select login method:'; exec -a claude cat\""
+    stage.tmux("respawn-pane", "-k", "-t", pane, host)
+    wait_until(lambda: notifier().host(agent) == ("claude", "login"), "its login screen is known")
+    assert notifier().ring(agent, LINE) == Delivery("stored", "login")
     stage.tmux("kill-pane", "-t", pane)
 
 

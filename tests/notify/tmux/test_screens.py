@@ -46,6 +46,8 @@ STATES = {
     "picker_provider": "picker",
     "picker_commands": "picker",
     "exited_dead_pane": "pane_dead",
+    "login_method": "login",
+    "login_status": "login",
 }
 PROGRAMS = {"gemini": ["node", "/usr/bin/gemini"], "copilot": ["node", "/usr/bin/copilot"]}
 """Hosts that are a script by the name of their interpreter."""

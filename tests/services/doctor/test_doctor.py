@@ -146,7 +146,7 @@ def test_a_host_that_no_profile_describes_is_worth_a_note(services: Services) ->
         services.agents.registry.update(agent_id, host=host)
     (finding,) = (item for item in examine(services) if item.check == "hosts")
     assert (finding.level, finding.subject, finding.finding) == ("note", "admin", "no profile is named 'nonsense'")
-    assert "claude, codex, plain" in finding.repair
+    assert "claude, codex, copilot, gemini, opencode, plain" in finding.repair
 
 
 def test_a_pane_that_cannot_be_rung_is_worth_a_note(services: Services) -> None:

@@ -1,0 +1,119 @@
+"""When two agents that write to each other go round in circles (docs/protocol.md, Loops)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+from multi_agent_mcp.domain.agent import Agent, superiors
+from multi_agent_mcp.domain.derived import derived_id
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
+
+LOOP_SUSPECTED = "loop_suspected"
+LOOP_MESSAGES = 10
+LOOP_WINDOW = timedelta(minutes=10)
+LOOP_ANSWERS = 3
+"""As many of them each of the two has written: who only reports, however often, goes round with nobody."""
+_REPLY = re.compile(r"(re|aw)\s*:\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Two agents and what they write about: a conversation, or else a subject, however often it was answered."""
+
+    first: str
+    second: str
+    conversation_id: str | None
+    subject: str
+
+    @classmethod
+    def of(cls, message: Message) -> Exchange:
+        first, second = sorted((message.sender_id, message.receiver_id))
+        conversation_id = _conversation_of(message.metadata)
+        return cls(first, second, conversation_id, "" if conversation_id else _topic(message.subject))
+
+    @property
+    def agents(self) -> tuple[str, str]:
+        return self.first, self.second
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One episode: it began with this message, and was one from `at` on."""
+
+    message_id: str
+    began_at: datetime
+    at: datetime
+
+
+def loop_in(messages: Sequence[Message], changed_at: datetime | None) -> Loop | None:
+    """Whether these messages of one exchange, oldest first, end in a loop: `LOOP_MESSAGES` to and fro within
+    `LOOP_WINDOW`, and since they began no task of either has changed (the last time at `changed_at`)."""
+    episode = list(messages)
+    for index, (before, after) in enumerate(pairwise(messages), 1):
+        if after.created_at - before.created_at > LOOP_WINDOW:
+            episode = list(messages[index:])
+    if changed_at is not None:
+        episode = [message for message in episode if message.created_at > changed_at]
+    for start, last in enumerate(episode[LOOP_MESSAGES - 1 :]):
+        some = episode[start : start + LOOP_MESSAGES]
+        if last.created_at - some[0].created_at <= LOOP_WINDOW and _goes_to_and_fro(some):
+            return Loop(episode[0].id, episode[0].created_at, last.created_at)
+    return None
+
+
+def _goes_to_and_fro(messages: Sequence[Message]) -> bool:
+    written = Counter(message.sender_id for message in messages)
+    return len(written) > 1 and min(written.values()) >= LOOP_ANSWERS
+
+
+def loop_notice(exchange: Exchange, loop: Loop, target_id: str, reason: str) -> Notification:
+    """What tells one of them, or a superior, of a loop, without words: once per episode, whoever of them finds it. What
+    is said in a conversation may be any session's doing."""
+    takes_part = target_id in exchange.agents
+    return Notification(
+        id=derived_id(LOOP_SUSPECTED, exchange, loop.message_id, target_id),
+        target_agent_id=target_id,
+        target_purpose=None if takes_part and exchange.conversation_id else "task",
+        type="status_change",
+        action=LOOP_SUSPECTED,
+        conversation_id=exchange.conversation_id,
+        created_at=loop.at,
+        sender_id=exchange.second if target_id == exchange.first else exchange.first,
+        reason=reason,
+    )
+
+
+def common_superior(exchange: Exchange, agents: Mapping[str, Agent]) -> Agent | None:
+    """The nearest above both that is neither of them, else an Owner; None if there is nobody."""
+    above = [_above(agent_id, agents) for agent_id in exchange.agents]
+    common = [agent for agent in above[0] if agent in above[1]]
+    owners = [agent for agent in agents.values() if agent.role == "owner"]
+    return next((agent for agent in [*common, *owners] if agent.id not in exchange.agents and not agent.removed), None)
+
+
+def _above(agent_id: str, agents: Mapping[str, Agent]) -> list[Agent]:
+    try:
+        return list(superiors(agent_id, agents))
+    except (AgentNotFound, InvalidArguments):  # the hierarchy is broken
+        return []
+
+
+def _conversation_of(metadata: Mapping[str, Any]) -> str | None:
+    found = metadata.get("conversation_id")
+    return found if isinstance(found, str) and found else None
+
+
+def _topic(subject: str) -> str:
+    """A subject without what answers put before it."""
+    rest = subject.strip()
+    while (found := _REPLY.match(rest)) is not None:
+        rest = rest[found.end() :]
+    return rest.casefold()

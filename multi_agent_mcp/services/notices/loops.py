@@ -1,0 +1,98 @@
+"""Telling agents that go round in circles (docs/protocol.md, Loops)."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from multi_agent_mcp.domain.entity import EPOCH
+from multi_agent_mcp.domain.loops import (
+    LOOP_MESSAGES,
+    LOOP_WINDOW,
+    Exchange,
+    Loop,
+    common_superior,
+    loop_in,
+    loop_notice,
+)
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.services.notices.writing import NoticeWriter
+from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+from multi_agent_mcp.store.workspace import Workspace
+
+logger = logging.getLogger(__name__)
+
+OWN_SHARE = LOOP_MESSAGES // 2
+"""Of that many messages one of the two has sent at least half."""
+REMEMBERED = 200
+
+
+@dataclass(eq=False)
+class Loops:
+    """Looks at what this process sends. Only when it has sent half of a loop itself are the mailboxes of the two looked
+    through, so that sending costs no more than before."""
+
+    workspace: Workspace
+    sessions: Sessions
+    writer: NoticeWriter
+    clock: Callable[[], datetime]
+    _sent: dict[Exchange, deque[datetime]] = field(default_factory=dict, init=False)
+
+    def after_sending(self, messages: Sequence[Message]) -> None:
+        """Tells both and their superior, once, if a message that was just stored is part of a loop. Never raises."""
+        for message in messages:
+            try:
+                exchange = Exchange.of(message)
+                alone = "broadcast_id" not in message.metadata
+                if alone and self._has_sent_its_share(message) and not any(map(self._is_person, exchange.agents)):
+                    self._examine(exchange)
+            except Refusal as refusal:
+                logger.warning("whether %s goes round in circles is not known: %s", message.sender_id, refusal)
+
+    def _has_sent_its_share(self, message: Message) -> bool:
+        exchange = Exchange.of(message)
+        mine = self._sent.pop(exchange, None) or deque(maxlen=OWN_SHARE)
+        mine.append(message.created_at)
+        self._sent[exchange] = mine
+        while len(self._sent) > REMEMBERED:
+            del self._sent[next(iter(self._sent))]  # the one that has rested longest
+        return len(mine) == OWN_SHARE and mine[-1] - mine[0] <= LOOP_WINDOW
+
+    def _examine(self, exchange: Exchange) -> None:
+        recent = self._messages(exchange, self.clock() - LOOP_WINDOW)
+        lacking = LOOP_MESSAGES - len(recent)
+        before_next_look = OWN_SHARE if lacking <= 0 else (lacking + 1) // 2  # earlier there cannot be enough
+        self._sent[exchange] = deque(list(self._sent.get(exchange, ()))[before_next_look:], OWN_SHARE)
+        if lacking <= 0:
+            loop = loop_in(self._messages(exchange, EPOCH), self._changed_at(exchange))
+            if loop is not None:
+                self._tell(exchange, loop)
+
+    def _messages(self, exchange: Exchange, since: datetime) -> list[Message]:
+        """What they have written to each other of this and what lies in their mailboxes, oldest first."""
+        found = (message for agent_id in exchange.agents for message in self.workspace.mailbox(agent_id).since(since))
+        mine = (message for message in found if Exchange.of(message) == exchange)
+        alone = (message for message in mine if "broadcast_id" not in message.metadata)
+        return sorted(alone, key=lambda message: (message.created_at, message.id))
+
+    def _changed_at(self, exchange: Exchange) -> datetime | None:
+        """When a task of either was changed last."""
+        tasks = self.workspace.tasks
+        latest = [[*tasks.open(agent_id), *tasks.closed(agent_id, limit=1)] for agent_id in exchange.agents]
+        return max((task.updated_at for some in latest for task in some), default=None)
+
+    def _is_person(self, agent_id: str) -> bool:
+        """An Owner without a server is somebody at a command line, whatever type was written down."""
+        agent = self.workspace.registry.get(agent_id)
+        return agent.type == "human" or (agent.role == "owner" and not self.sessions.alive(agent_id))
+
+    def _tell(self, exchange: Exchange, loop: Loop) -> None:
+        superior = common_superior(exchange, self.workspace.registry.all())
+        names = {"count": LOOP_MESSAGES, "first": exchange.first, "second": exchange.second}
+        reason = self.writer.texts("loop.seen", minutes=int(LOOP_WINDOW.total_seconds() // 60), **names)
+        for target_id in (*exchange.agents, *([superior.id] if superior else ())):
+            self.writer.put(loop_notice(exchange, loop, target_id, reason), "notice.loop_suspected")

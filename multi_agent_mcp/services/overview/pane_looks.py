@@ -1,0 +1,76 @@
+"""What agents' panes show, looked at by the supervisor and remembered for those that cannot look (`watch`, the
+console, a supervisor that is started anew)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.stuck import PaneLook
+from multi_agent_mcp.domain.times import format_time, is_recent, json_values, parse_time
+from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+from multi_agent_mcp.store.workspace import Workspace
+
+LOOK_EVERY = timedelta(seconds=30)
+GOOD_FOR = timedelta(seconds=180)
+
+LookAtPane = Callable[[Agent], tuple[str, str] | None]
+"""The described host in an agent's pane and the state of its screen; None: there is none, or nobody can look."""
+
+
+@dataclass(eq=False)
+class PaneLooks:
+    """The record `.supervisor/panes.json`; derived, may be deleted."""
+
+    workspace: Workspace
+    sessions: Sessions
+    clock: Callable[[], datetime]
+
+    def recorded(self) -> dict[str, PaneLook]:
+        """What was seen last, by agent, unless that was long ago."""
+        return self._last() if self._is_newer_than(GOOD_FOR) else {}
+
+    def now(self, look_at: LookAtPane) -> dict[str, PaneLook]:
+        """What the panes of agents that are no people show at this moment. Writes nothing."""
+        before = self._last()
+        looks: dict[str, PaneLook] = {}
+        for agent in self.workspace.registry.active().values():
+            seen = look_at(agent) if agent.pane_id is not None and not agent.may_be_human else None
+            if seen is not None:
+                looks[agent.id] = self._continued(agent.id, *seen, before.get(agent.id))
+        return looks
+
+    def refresh(self, look_at: LookAtPane) -> None:
+        """Looks again, if the last look was not a moment ago."""
+        if not self._is_newer_than(LOOK_EVERY):
+            panes = {agent_id: asdict(look, dict_factory=json_values) for agent_id, look in self.now(look_at).items()}
+            record = {"at": format_time(self.clock()), "panes": panes}
+            self.workspace.pane_looks.write(record, durable=False)
+
+    def _continued(self, agent_id: str, host: str, state: str, before: PaneLook | None) -> PaneLook:
+        """A look goes on from the one before while neither the host nor what counts about it has changed."""
+        look = PaneLook(host, state, self.sessions.alive(agent_id), self.clock())
+        return replace(look, since=before.since) if before is not None and look.is_like(before) else look
+
+    def _last(self) -> dict[str, PaneLook]:
+        panes = self._read().get("panes")
+        looks = {agent_id: _look(pane) for agent_id, pane in (panes.items() if isinstance(panes, dict) else ())}
+        return {agent_id: look for agent_id, look in looks.items() if look is not None}
+
+    def _is_newer_than(self, length: timedelta) -> bool:
+        at = parse_time(self._read().get("at"))
+        return at is not None and is_recent(at, self.clock(), length)
+
+    def _read(self) -> Mapping[str, Any]:
+        record = self.workspace.pane_looks.read()
+        return record if isinstance(record, dict) else {}
+
+
+def _look(record: Any) -> PaneLook | None:
+    """None for a damaged one."""
+    if not isinstance(record, dict) or (since := parse_time(record.get("since"))) is None:
+        return None
+    return PaneLook(str(record.get("host")), str(record.get("state")), record.get("served") is True, since)

@@ -1,0 +1,155 @@
+"""Which agents are stuck, and telling their superiors (docs/protocol.md, Stuck agents).
+
+Everything is derived from files, what panes show from the supervisor's record: whoever looks finds the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from multi_agent_mcp.domain.agent import Agent, nearest_superior
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.stuck import AGENT_STUCK, AgentFacts, PaneLook, Patience, Stuck, stuck, stuck_notice
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.times import parse_time
+from multi_agent_mcp.services.notices.derived import DerivedNotices
+from multi_agent_mcp.services.overview.pane_looks import PaneLooks
+from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.process import is_alive
+from multi_agent_mcp.texts import Texts
+
+AT_WORK = ("todo", "in_progress")
+
+
+@dataclass(eq=False)
+class StuckAgents:
+    """Looks at every agent that is no person; only `tell` writes."""
+
+    workspace: Workspace
+    sessions: Sessions
+    derived: DerivedNotices
+    panes: PaneLooks
+    texts: Texts
+    patience: Patience
+    clock: Callable[[], datetime]
+
+    def find(self, looks: Mapping[str, PaneLook] | None = None, patience: Patience | None = None) -> dict[str, Stuck]:
+        """What is wrong with whom. `looks` is what the panes show; None: what the supervisor saw last."""
+        seen = self.panes.recorded() if looks is None else looks
+        now = self.clock()
+        tasks = self.workspace.tasks.open()
+        agents = (agent for agent in self.workspace.registry.active().values() if not agent.may_be_human)
+        facts = {agent.id: self._facts(agent, tasks, seen.get(agent.id)) for agent in agents}
+        found = {agent_id: stuck(known, now, patience or self.patience) for agent_id, known in facts.items()}
+        return {
+            agent_id: what
+            for agent_id, what in found.items()
+            if what is not None and not self._is_excused(agent_id, what)
+        }
+
+    def tell(self) -> list[Notification]:
+        """Writes one notification for each to its superior, unless it is there, and settles those that are over.
+        Returns the new ones. Raises `StorageError`."""
+        new = [notice for notice in self._notices() if self.derived.writer.put_new(notice, "notice.agent_stuck")]
+        for agent_id in self.workspace.registry.active():
+            if any(notice.action == AGENT_STUCK for _, notice in self.workspace.notices(agent_id).unread()):
+                self.derived.settle(agent_id)
+        return new
+
+    def sentence(self, found: Stuck) -> str:
+        """What was seen, in words."""
+        facts = found.facts
+        key = "gone" if found.cause == "silent" and not facts.alive else found.cause
+        values = {
+            "task_id": found.task_id,
+            "minutes": int((self.clock() - found.since).total_seconds() // 60),
+            "host": facts.pane.host if facts.pane else "-",
+        }
+        words = self.texts(f"stuck.{key}", **values)
+        return words if facts.pane is None else words + self.texts("stuck.screen", screen=facts.pane.state)
+
+    def _notices(self) -> Iterator[Notification]:
+        for agent_id, found in self.find().items():
+            superior = nearest_superior(agent_id, self.workspace.registry.all())
+            if superior is not None:
+                yield stuck_notice(agent_id, found, superior.id, self.sentence(found))
+
+    def _facts(self, agent: Agent, tasks: Sequence[Task], pane: PaneLook | None) -> AgentFacts:
+        running = self.sessions.running(agent.id)
+        task_id, task_since = _work_of(agent.id, tasks) or (None, None)
+        return AgentFacts(
+            alive=bool(running),
+            left=pane is not None and self._has_left(agent.id),
+            active_at=self._active_at(agent.id),
+            task_id=task_id,
+            task_since=task_since,
+            unread_since=min(self._readable(agent.id, running).values(), default=None),
+            pane=pane,
+        )
+
+    def _active_at(self, agent_id: str) -> datetime | None:
+        """The agent's last call, or later, when it was told to go on."""
+        told = self.derived.interrupts.newest_of_pausing(agent_id)
+        moments = (self.sessions.last_activity(agent_id), told.created_at if told is not None else None)
+        return max(filter(None, moments), default=None)
+
+    def _has_left(self, agent_id: str) -> bool:
+        last = self.workspace.sessions.closed(agent_id, limit=1)
+        return any(is_alive(session.pid, session.pid_started_at) for session in last)
+
+    def _readable(self, agent_id: str, running: Iterable[AgentSession]) -> dict[str, datetime]:
+        """What the agent has not read, and can read in a session that runs (without one: in a task session), by id."""
+        purposes = {session.purpose for session in running} or {"task"}
+        notices = [
+            notice for notice in self.derived.waiting(agent_id) if notice.rings and any(map(notice.meant_for, purposes))
+        ]
+        mail = [message for _, message in self.workspace.mailbox(agent_id).unread()]
+        return {item.id: item.created_at for item in (*notices, *mail)}
+
+    def _is_excused(self, agent_id: str, found: Stuck) -> bool:
+        """What is looked at only of those that seem stuck: whether somebody has interrupted or paused the agent, so
+        that its silence was asked for, or it could not know that it is its turn."""
+        interrupted = any(notice.interrupts for notice in self.derived.waiting(agent_id))
+        if interrupted or self.derived.pause_of(agent_id) is not None:
+            return True
+        if found.cause == "silent":
+            return self._was_others_turn(agent_id)
+        return found.cause == "unanswered" and not self._was_rung(agent_id, found)
+
+    def _was_others_turn(self, agent_id: str) -> bool:
+        """Whether something that the agent has given to others was finished a moment ago."""
+        earliest = self.clock() - self.patience.silence
+        finished = self.workspace.tasks.closed(since=earliest)
+        return any(_has_handed_out(agent_id, task) and task.updated_at > earliest for task in finished)
+
+    def _was_rung(self, agent_id: str, found: Stuck) -> bool:
+        """Whether the agent was rung long enough ago: whatever time a file says it is of. For an agent without a server
+        an attempt that did not get across is none."""
+        steps = self.workspace.delivery_log(agent_id).steps()
+        readable = self._readable(agent_id, self.sessions.running(agent_id))
+        tried = [
+            parse_time(step.get("at"))
+            for item_id in readable
+            for step in steps.get(item_id, ())
+            if found.facts.alive or step.get("state") != "deferred"
+        ]
+        return any(at is not None and self.clock() - at >= self.patience.silence for at in tried)
+
+
+def _work_of(agent_id: str, tasks: Sequence[Task]) -> tuple[str, datetime] | None:
+    """The id of the task that the agent has worked on for longest, and since when it is its turn: not while others
+    work on what it has given to them, and from the last change of that on, for it waits to hear of it."""
+    handed_out = [task for task in tasks if _has_handed_out(agent_id, task)]
+    mine = [task for task in tasks if task.assignee_id == agent_id and task.status == "in_progress"]
+    if not mine or any(task.status in AT_WORK for task in handed_out):
+        return None
+    began_at, task_id = min((task.status_changed_at or task.created_at, task.id) for task in mine)
+    return task_id, max([began_at, *(task.updated_at for task in handed_out)])
+
+
+def _has_handed_out(agent_id: str, task: Task) -> bool:
+    return task.created_by == agent_id and task.assignee_id not in (None, agent_id)

@@ -1,0 +1,105 @@
+"""Two agents that only thank each other are told so, and their superior with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.store.directory import Directory
+from tests.conftest import Clock
+from tests.services.support import send, unread
+from tests.services.tasks_support import notices, running
+
+PAIR = ("worker-a", "worker-b")
+
+
+def thank(services: Services, clock: Clock, count: int, *, pause: float = 20, pair: tuple[str, str] = PAIR) -> None:
+    """Messages to and fro."""
+    for number in range(count):
+        clock.advance(pause)
+        sender, receiver = pair if number % 2 == 0 else reversed(pair)
+        send(services, sender, receiver, "Thank you!", subject="Re: " * (number % 3) + "Thanks")
+
+
+def suspected(services: Services) -> dict[str, list[Notification]]:
+    found = {
+        agent_id: [notice for notice in notices(services, agent_id) if notice.action == "loop_suspected"]
+        for agent_id in services.agents.all()
+    }
+    return {agent_id: some for agent_id, some in found.items() if some}
+
+
+def test_the_tenth_message_is_sent_and_both_and_their_superior_are_told_once(services: Services, clock: Clock) -> None:
+    thank(services, clock, 9)
+    assert suspected(services) == {}
+    thank(services, clock, 1, pair=("worker-b", "worker-a"))
+    assert {agent_id: len(some) for agent_id, some in suspected(services).items()} == {
+        "admin": 1, "worker-a": 1, "worker-b": 1,
+    }  # fmt: skip
+    assert unread(services, "worker-a") == unread(services, "worker-b") == 5
+    (notice,) = suspected(services)["worker-a"]
+    assert (notice.sender_id, notice.target_purpose, notice.type) == ("worker-b", "task", "status_change")
+    assert notice.reason == "10 messages between worker-a and worker-b within 10 minutes"
+    thank(services, clock, 20)
+    assert {len(some) for some in suspected(services).values()} == {1}
+    clock.advance(700)
+    thank(services, clock, 12)
+    assert {len(some) for some in suspected(services).values()} == {2}  # another episode
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda services, _: running(services),
+        lambda _, clock: clock.advance(601),
+        lambda services, _: services.workspace.registry.update("worker-b", type="human"),
+    ],
+    ids=["a task changes", "a rest", "a person"],
+)
+def test_who_gets_on_rests_or_is_a_person_is_in_no_loop(
+    services: Services, clock: Clock, between: Callable[[Services, Clock], object]
+) -> None:
+    thank(services, clock, 8)
+    between(services, clock)
+    thank(services, clock, 8)
+    assert suspected(services) == {}
+
+
+def test_what_is_said_in_a_conversation_is_told_to_any_session(services: Services, clock: Clock) -> None:
+    talk = services.conversations
+    first, second = (services.agents.get(agent_id) for agent_id in PAIR)
+    conversation, *_ = talk.begin(first, second, "hello")
+    for number in range(10):
+        clock.advance(5)
+        talk.say((first, second)[number % 2], conversation.id, Draft(content="Thank you!"))
+    told = suspected(services)
+    assert {agent_id: some[0].target_purpose for agent_id, some in told.items()} == {
+        "admin": "task", "worker-a": None, "worker-b": None,
+    }  # fmt: skip
+    assert {some[0].conversation_id for some in told.values()} == {conversation.id}
+
+
+def test_an_admin_that_writes_to_many_reads_no_file_for_it(
+    services: Services, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+    real = Directory[Message].load
+
+    def load(self: Directory[Message], name: str) -> Message | None:
+        loaded.append(name)
+        return real(self, name)
+
+    thank(services, clock, 8, pause=1)
+    monkeypatch.setattr(Directory, "load", load)
+    for receiver in ("worker-a", "worker-b", "owner") * 3:
+        send(services, "admin", receiver, "Do it", subject=f"To {receiver}")
+    before = len(loaded)
+    monkeypatch.setattr(type(services.loops), "after_sending", lambda *_: None)
+    for receiver in ("worker-a", "worker-b", "owner") * 3:
+        send(services, "admin", receiver, "Do it", subject="Once more")
+    assert before <= len(loaded) - before
