@@ -8,7 +8,7 @@ without words: `message` and `instruction` are the catalogue's business.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -66,6 +66,8 @@ def arrival_of(task: Task) -> Arrival | None:
     by = str(entry.get("by") or task.created_by)
     if task.status == "in_progress" and by == task.assignee_id:
         return None
+    if task.status == "in_progress" and old_value(entry, "status") == "todo":
+        return arrival_of(replace(task, status="todo", history=task.history[:index]))  # somebody else started it
     at = parse_time(entry.get("at")) or task.created_at
     notice_id = derived_id(TASK_ASSIGNED, task.id, index, parse_time(entry.get("at")), task.assignee_id)
     return Arrival(notice_id, at, by, BROUGHT_BY in entry)

@@ -210,6 +210,17 @@ def test_work_that_a_superior_has_begun_is_told_until_it_is_handed_out(services:
         assert notices(services, "worker-a") == []
 
 
+def test_work_that_a_superior_begins_after_it_was_told_is_not_told_again(services: Services, admin: Agent) -> None:
+    task = new(services)
+    (first,) = services.notifications.read("worker-a", "task")
+    services.task_changes.set_status(admin, task.id, "in_progress")
+    assert told(services) == []
+    other = new(services, "other")
+    services.task_changes.set_status(admin, other.id, "in_progress")
+    assert told(services) == [("task_assigned", "admin", other.id)], "still unread, and no second one"
+    assert first["task_id"] == task.id
+
+
 def test_work_that_is_cancelled_is_told_as_an_interrupt_alone(services: Services, admin: Agent) -> None:
     task = new(services)
     services.task_changes.set_status(admin, task.id, "cancelled")
