@@ -45,7 +45,7 @@ def send(
     to, words = (receiver, content) if content is not None else (None, receiver)
     if to is None and conversation is None:
         raise click.BadParameter("CONTENT is missing")
-    to_everybody = to == EVERYBODY and EVERYBODY not in context.services.agents.all()
+    to_everybody = conversation is None and to == EVERYBODY and EVERYBODY not in context.services.agents.all()
     draft = Draft(
         content=text_of(words),
         receiver_id=None if to_everybody else to,

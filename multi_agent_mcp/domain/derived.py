@@ -163,5 +163,8 @@ def _finisher(finished: Task, waiting: Task) -> str:
 
 
 def _reason(entry: Mapping[str, Any]) -> str | None:
-    reason = entry.get("reason")
-    return None if reason is None else str(reason)[:REASON_CHARACTERS]
+    """Why, as far as a notification has room for it; its length stands at its end when it was cut."""
+    reason = str(entry.get("reason") or "")
+    if len(reason) > REASON_CHARACTERS:
+        return f"{reason[:REASON_CHARACTERS]}… ({len(reason)})"
+    return reason if reason.strip() else None

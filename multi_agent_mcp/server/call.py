@@ -41,9 +41,9 @@ class Call:
         """Whether an interrupt waits: a call that waits for something ends then."""
         return self.services.notifications.refresh(self.me.id, self.purpose).interrupts
 
-    def fitting(self, answer: Answer, key: str, items: list[Any]) -> Answer:
+    def fitting(self, answer: Answer, key: str, items: list[Any], how_to_continue: str | None = None) -> Answer:
         """See `AnswerBudget.fitting`."""
-        return self.services.answer_budget.fitting(answer, key, items)
+        return self.services.answer_budget.fitting(answer, key, items, how_to_continue)
 
 
 class CallLog:

@@ -64,12 +64,14 @@ class AnswerBudget:
         self.characters = characters - RESERVE
         self._how_to_continue = how_to_continue
 
-    def fitting(self, answer: dict[str, Any], key: str, items: Sequence[Any]) -> dict[str, Any]:
+    def fitting(
+        self, answer: dict[str, Any], key: str, items: Sequence[Any], how_to_continue: str | None = None
+    ) -> dict[str, Any]:
         """`answer` with as many items under `key` as fit; `truncated` when that is not all of them."""
         shown = first_fitting(items, self.characters - json_size(answer))
         if len(shown) == len(items):
             return {**answer, key: shown}
-        hint = self._how_to_continue
+        hint = how_to_continue or self._how_to_continue
         return {**answer, key: shown, "total_count": len(items), "truncated": True, "how_to_continue": hint}
 
     def newest_of_each(self, holders: Sequence[dict[str, Any]], key: str) -> None:

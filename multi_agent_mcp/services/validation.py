@@ -54,6 +54,12 @@ def require_text(name: str, value: str | None) -> None:
         raise InvalidArguments("bad_text", name=name) from error
 
 
+def words_or_none(name: str, value: str | None) -> str | None:
+    """The text; None for one that says nothing. Raises as `require_text`."""
+    require_text(name, value)
+    return value if value and value.strip() else None
+
+
 def require_words(name: str, value: str) -> None:
     """Raises `InvalidArguments` for text that says nothing."""
     if not value.strip():

@@ -41,9 +41,10 @@ def command_of(services: Services, agent: Agent, purpose: str = "task") -> str |
 
 
 def first_prompt(services: Services, agent: Agent, purpose: str) -> str:
-    """What the host is told first: `prompt` of team.yaml, else who the agent is and to call `get_next_action` now."""
+    """What the host is told first: `prompt` of team.yaml, else who the agent is and to call `get_next_action` now. One
+    that holds nothing but blanks is none at all."""
     if agent.prompt is not None:
-        return agent.prompt
+        return agent.prompt if agent.prompt.strip() else ""
     texts = services.texts
     role = agent.role if agent.role in ROLES else "worker"
     superior = agent.parent_id or texts("prompt.nobody")

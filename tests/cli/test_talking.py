@@ -77,7 +77,8 @@ def test_what_cannot_be_said_is_refused_with_its_reason(ask: Ask, run: Run, aske
     assert refused("say", talk, "hello", "--as", "worker-a") == "not_participant"
     assert refused("end", talk, "--as", "worker-a") == "not_participant"
     assert refused("send", "hello", "--conversation", talk, "--as", "worker-a") == "not_participant"
-    assert refused("send", "worker-a", "hello", "--conversation", talk) == "invalid_arguments"
+    for somebody in ("worker-a", "all"):
+        assert refused("send", somebody, "hello", "--conversation", talk) == "invalid_arguments"
     assert refused("reply", asked["message_id"], "hello", "--as", "worker-a") == "unauthorized"
     assert refused("reply", "00000000", "hello") == "message_not_found"
     assert refused("conversation", "start", "worker-a", "hi", "--task", "tsk_000000000000") == "task_not_found"

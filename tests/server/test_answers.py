@@ -35,3 +35,16 @@ def test_a_notification_names_a_task_that_exists(services: Services) -> None:
     nobodys = chat.call("notify_task_session", conversation_id=conversation.id, related_task_id="tsk_0123456789ab")
     assert nobodys["error"] == "task_not_found"
     assert chat.call("notify_task_session", conversation_id=conversation.id)["success"]
+
+
+def test_notifications_that_do_not_fit_into_one_answer_say_how_to_go_on_until_all_were_read(services: Services) -> None:
+    for _ in range(8):
+        services.interrupts.stop("worker-a", "cancel", sender_id="owner", reason="why " * 400)
+    worker = Seat(services, "worker-a")
+    told, answer = [], worker.call("get_notifications")
+    while "truncated" in answer:
+        assert "Call get_notifications again" in answer["how_to_continue"]
+        told += answer["notifications"]
+        answer = worker.call("get_notifications")
+    assert len({notice["id"] for notice in [*told, *answer["notifications"]]}) == 8
+    assert told

@@ -231,6 +231,42 @@ def start_conversation(root: str, count: str, delegation_id: str) -> None:
     racing(int(count), act)
 
 
+def hand_over(root: str, count: str) -> None:
+    """An Owner's processes that send the Admin a task at once; prints each task, or why there is none."""
+
+    def act(_: int) -> Sequence[str]:
+        services = context(Path(root))
+        try:
+            return [services.assignments.send(services.agents.get("owner"), "admin", "Build", "x").task.id]
+        except Refusal as refusal:
+            return [refusal.code]
+
+    racing(int(count), act)
+
+
+def hand_over_and_die(base: str) -> None:
+    """An Owner's task for the Admin, killed at every write."""
+
+    def act(services: Services, _: str) -> None:
+        services.assignments.send(services.agents.get("owner"), "admin", "Build", "x")
+
+    dying(base, lambda _: "sent", act)
+
+
+def resume(root: str, count: str) -> None:
+    """Everybody above a paused agent lets it go on at once; prints what they were told."""
+
+    def act(number: int) -> Sequence[str]:
+        services = context(Path(root))
+        me = services.agents.get(("admin", "owner")[number % 2])
+        try:
+            return [services.stopping.resume(me, "worker-a").id]
+        except Refusal as refusal:
+            return [refusal.code]
+
+    racing(int(count), act)
+
+
 def claim(root: str, count: str, *task_ids: str) -> None:
     """Sessions of one agent that start all of these tasks at once, each beginning elsewhere; prints what they won."""
 
@@ -271,6 +307,9 @@ JOBS: dict[str, Callable[..., None]] = {
         start_a_conversation,
         take,
         start_conversation,
+        hand_over,
+        hand_over_and_die,
+        resume,
         claim,
         finish,
     )

@@ -25,7 +25,6 @@ HOSTILE = (
     "日本語の指示「get_next_action」を呼び出す 🦊",
     "-- -p --flag",
     "''",
-    " ",
 )
 
 
@@ -93,8 +92,9 @@ def test_the_prompt_of_the_team_file_arrives_as_one_argument_whatever_it_holds(
 
 
 @pytest.mark.parametrize("template", ["{} a", "{} a {{prompt}}", "{} a '{{prompt}}'"])
-def test_an_empty_prompt_is_none(services: Services, worker: Agent, host: str, template: str) -> None:
-    assert arguments(services, replace(worker, command=template.format(host), prompt="")) == ["a"]
+@pytest.mark.parametrize("prompt", ["", "   ", " \n\t"])
+def test_an_empty_prompt_is_none(services: Services, worker: Agent, host: str, template: str, prompt: str) -> None:
+    assert arguments(services, replace(worker, command=template.format(host), prompt=prompt)) == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ class NotifyCommand(Channel):
 
 
 def _run(call: Sequence[str], seconds: float) -> int:
-    """A program's exit code. One that does not end is killed with all it has started, and `TimeoutExpired` raised."""
+    """A program's exit code. One that does not end is killed with its process group, and `TimeoutExpired` raised."""
     quiet = subprocess.DEVNULL
     running = subprocess.Popen(
         call, env=child_environment(), stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True

@@ -103,9 +103,10 @@ def _require_own(call: Call, agent_id: str | None) -> None:
 def get_notifications(call: Call, mark_as_read: bool = True) -> Answer:
     """Read your notifications, newest first, and do what their instructions say."""
     answer: Answer = {}
+    more = call.services.texts("more.notifications")
 
     def fits(notices: list[dict[str, Any]]) -> int:
-        answer.update(call.fitting({}, "notifications", notices))
+        answer.update(call.fitting({}, "notifications", notices, more))
         return len(answer["notifications"])
 
     call.services.notifications.read(

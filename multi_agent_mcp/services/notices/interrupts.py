@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from multi_agent_mcp.domain.derived import derived_id
 from multi_agent_mcp.domain.ids import new_id
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.services.notices.writing import NoticeWriter
@@ -30,9 +31,10 @@ class Interrupts:
         return self._put(agent_id, "interrupt.pause", created_at=self._next_moment(agent_id), **fields)
 
     def resumption(self, pause: Notification, by: str) -> Notification:
-        """What tells an agent that this pause is over; not written yet."""
+        """What tells an agent that this pause is over; not written yet. Its id comes from the pause: of two who end it
+        at once, one does."""
         notice = Notification(
-            id=new_id("ntf"),
+            id=derived_id("resume", pause.id, pause.created_at),
             target_agent_id=pause.target_agent_id,
             target_purpose="task",
             type="status_change",

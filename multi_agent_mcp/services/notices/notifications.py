@@ -13,7 +13,7 @@ from multi_agent_mcp.domain.ids import new_id
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import ContentTooLarge, Refusal
-from multi_agent_mcp.services.answer_budget import NOTICE_CHARACTERS
+from multi_agent_mcp.services.answer_budget import NOTICE_CHARACTERS, clipped
 from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.notices.writing import NoticeWriter
 from multi_agent_mcp.services.sessions.receipts import Lease
@@ -127,18 +127,18 @@ class Notifications:
 
 
 def as_answer(notice: Notification) -> dict[str, Any]:
-    """A notification as its agent sees it; with the `reason`, if one was given."""
+    """A notification as its agent sees it; with the `reason`, if one was given. A text that is cut says so."""
     answer = {
         "id": notice.id,
         "type": notice.type,
         "action": notice.action,
         "task_id": notice.task_id,
         "conversation_id": notice.conversation_id,
-        "message": notice.message[:NOTICE_CHARACTERS],
-        "instruction": notice.instruction[:NOTICE_CHARACTERS],
+        "message": clipped(notice.message, NOTICE_CHARACTERS),
+        "instruction": clipped(notice.instruction, NOTICE_CHARACTERS),
         "created_at": format_time(notice.created_at),
     }
-    return answer if notice.reason is None else answer | {"reason": notice.reason[:NOTICE_CHARACTERS]}
+    return answer | {"reason": clipped(notice.reason, NOTICE_CHARACTERS)} if notice.reason else answer
 
 
 def _age(notice: Notification) -> tuple[datetime, str]:

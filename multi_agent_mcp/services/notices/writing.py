@@ -31,14 +31,28 @@ class NoticeWriter:
         """The same; returns whether it was written."""
         return self._write(self._addressed(self.worded(notice, text)))
 
+    def put_first(self, notice: Notification) -> bool:
+        """As `put`, unless there is one with this id of whatever time. Returns whether it was written: of several who
+        write the same at once, one does."""
+        notice = self._addressed(notice)
+        inbox = self.workspace.notices(notice.target_agent_id)
+        with self.workspace.locks.held(inbox.lock):
+            written = inbox.find(notice.id) is None and self._deliver(notice)
+        if written:
+            self.announce(notice)
+        return written
+
     def _write(self, notice: Notification) -> bool:
-        if self.is_there(notice):
+        if self.is_there(notice) or not self._deliver(notice):
             return False
+        self.announce(notice)
+        return True
+
+    def _deliver(self, notice: Notification) -> bool:
         try:
             self.workspace.notices(notice.target_agent_id).deliver(notice)
         except FileExistsError:
             return False
-        self.announce(notice)
         return True
 
     def is_there(self, notice: Notification) -> bool:

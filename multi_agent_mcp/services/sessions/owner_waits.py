@@ -40,12 +40,21 @@ class OwnerWaits:
         return None if wait is None else replace(wait, owner_id=owner_id)
 
     def begin(self, wait: OwnerWait, *, again: bool = False) -> None:
-        """Sets the lock, replacing one already there. `again`, after a crash: only if there is none and this one was
-        not released meanwhile."""
+        """Sets the lock. Raises `OwnerWaiting` while another one stands. `again`, after a crash: unless it is set
+        already, or was released meanwhile."""
         with self._locked(wait.owner_id):
-            if again and (self.of(wait.owner_id) or self._released(wait.owner_id, wait.message_id)):
+            standing = self.of(wait.owner_id)
+            if again and (_is_same(standing, wait) or self._released(wait.owner_id, wait.message_id)):
                 return
+            if standing is not None:
+                raise OwnerWaiting(admin_id=standing.admin_id)
             self.standing.replace(_name(wait.owner_id), wait)
+
+    def take_back(self, wait: OwnerWait) -> None:
+        """Removes a lock that was set a moment ago, for a message that could not be stored."""
+        with self._locked(wait.owner_id):
+            if _is_same(self.of(wait.owner_id), wait):
+                self.standing.remove(_name(wait.owner_id), sync=True)
 
     def require_allowed(self, agent: Agent, tool: str) -> None:
         """Raises `OwnerWaiting` for a tool that an owner may not call while it waits."""
@@ -130,6 +139,10 @@ class OwnerWaits:
 
     def _locked(self, owner_id: str) -> AbstractContextManager[None]:
         return self.workspace.locks.held(f"owner-wait-{owner_id}")
+
+
+def _is_same(standing: OwnerWait | None, wait: OwnerWait) -> bool:
+    return standing is not None and standing.message_id == wait.message_id
 
 
 def _name(owner_id: str) -> str:

@@ -18,7 +18,7 @@ from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.tasks.board import work_order
 from multi_agent_mcp.services.tasks.creation import require_sound
 from multi_agent_mcp.services.team.agents import Agents
-from multi_agent_mcp.services.validation import require_choice, require_text
+from multi_agent_mcp.services.validation import require_choice, require_text, words_or_none
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -87,7 +87,7 @@ class TaskChanges:
         subtasks first, all of them or none.
         """
         require_choice("status", status, TASK_STATUSES)
-        require_text("blocked_reason", reason)
+        reason = words_or_none("blocked_reason", reason)
         task = self.get(task_id)
         task.require_writer(actor.id, self.agents.all())
         change = Change(by=actor.id, at=self.clock(), reason=reason)

@@ -117,27 +117,33 @@ class TaskCreation:
         return dict.fromkeys((CREATE_TASKS, SEND_TASK, REQUEST_TASK), self.apply)
 
     def apply(self, intent: Intent) -> list[Message]:
-        """Applies an intent: `tasks`, the `letters` about them, an Owner's `wait`. Returns the messages stored. When
-        the disk refuses, nothing of it is left."""
+        """Applies an intent: an Owner's `wait`, `tasks`, the `letters` about them. Returns the messages stored. The
+        wait comes first, because it is refused while another one stands. When the disk refuses, nothing of it is
+        left."""
         facts = intent.facts
         tasks = [from_text(Task, text) for text in facts["tasks"]]
+        wait = from_text(OwnerWait, facts["wait"]) if facts.get("wait") is not None else None
+        if wait is not None:
+            self.owner_waits.begin(wait, again=intent.again)
         added: list[Task] = []
-        stored: list[Message] = []
         try:
             for task in tasks:
                 if not (intent.again and self.workspace.tasks.find(task.id)):
                     self.workspace.tasks.add(task)
                     added.append(task)
             stored = self.outbox.put(facts.get("letters"), again=intent.again)
-            if facts.get("wait") is not None:
-                self.owner_waits.begin(from_text(OwnerWait, facts["wait"]), again=intent.again)
         except Refusal:
-            for task in added if not intent.again else ():
-                self.workspace.tasks.remove(task)
-            self.outbox.take_back(stored if not intent.again else ())
+            if not intent.again:
+                self._take_back(added, wait)
             raise
         self.derived.tell(tasks)
         return stored
+
+    def _take_back(self, added: Sequence[Task], wait: OwnerWait | None) -> None:
+        for task in added:
+            self.workspace.tasks.remove(task)
+        if wait is not None:
+            self.owner_waits.take_back(wait)
 
 
 def make_task(

@@ -12,7 +12,7 @@ from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Un
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.tasks.changes import TaskChanges
-from multi_agent_mcp.services.validation import require_text
+from multi_agent_mcp.services.validation import words_or_none
 from multi_agent_mcp.store.codec.frontmatter import as_text, from_text
 from multi_agent_mcp.store.intents import Intent
 
@@ -32,7 +32,7 @@ class Stopping:
     ) -> Notification:
         """`interrupt AGENT`: blocks or cancels the agent's task (the given one, else the one it works on), or asks it
         to pause. An agent without a task is interrupted all the same."""
-        require_text("reason", reason)
+        reason = words_or_none("reason", reason)
         target = self._below(actor, agent_id)
         task = self._task(target, task_id)
         cause = {"sender_id": actor.id, "reason": reason}
@@ -60,8 +60,11 @@ class Stopping:
         return {RESUME_AGENT: self.apply_resumption}
 
     def apply_resumption(self, intent: Intent) -> Notification:
-        """Applies an intent: tells the agent, and marks read the pauses that are over with it."""
-        notice = self.interrupts.writer.put(from_text(Notification, intent.facts["notice"]))
+        """Applies an intent: tells the agent, and marks read the pauses that are over with it. Raises
+        `InvalidStatusTransition` when somebody else has told it meanwhile."""
+        notice = from_text(Notification, intent.facts["notice"])
+        if not self.interrupts.writer.put_first(notice) and not intent.again:
+            raise InvalidStatusTransition("not_paused", agent_id=notice.target_agent_id)
         self.task_changes.derived.settle(notice.target_agent_id)
         return notice
 

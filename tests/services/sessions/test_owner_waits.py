@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import OwnerWaiting, PollingBlocked, StorageError
+from tests.services import forks
 from tests.services.support import contents, mail, read, send
+from tests.services.tasks_support import forked, inbox, snapshot
 
 
 @pytest.fixture
@@ -146,13 +149,50 @@ def test_the_lock_survives_a_restart(waiting: Services) -> None:
         read(again, "owner")
 
 
-def test_a_new_task_replaces_the_lock(waiting: Services, owner: Agent, admin: Agent) -> None:
+def test_a_second_task_that_was_sent_before_the_lock_was_seen_is_refused_and_leaves_nothing(
+    waiting: Services, owner: Agent
+) -> None:
     waiting.agents.register(Agent(id="deputy", role="admin"), by=owner)
-    read(waiting, "owner")
-    waiting.assignments.send(owner, "deputy", "More", "x")
-    wait = waiting.owner_waits.of("owner")
+    before = snapshot(waiting)
+    for admin_id in ("admin", "deputy"):
+        with pytest.raises(OwnerWaiting) as refusal:
+            waiting.assignments.send(owner, admin_id, "More", "x")
+        assert refusal.value.values == {"admin_id": "admin"}
+    assert snapshot(waiting) == before
+    assert waiting.operations.finish() == 0
+
+
+def test_of_tasks_that_an_owner_sends_at_once_one_arrives_and_is_waited_for(services: Services) -> None:
+    said = forked("hand_over", services.root, "6")
+    assert sorted(said)[:-1] == ["owner_waiting"] * 5
+    (task,) = services.workspace.tasks.all()
+    wait = services.owner_waits.of("owner")
     assert wait is not None
-    assert (wait.admin_id, wait.empty_checks) == ("deputy", 0)
+    assert (task.id, wait.task_id) == (max(said), max(said))
+    assert inbox(services, "admin") == [("task_assign", "owner", "x")]
+
+
+def test_a_task_of_a_killed_owner_is_handed_over_whole_or_not_at_all(tmp_path: Path) -> None:
+    told = forked("hand_over_and_die", tmp_path)
+    assert len(told) >= 3, "the intent, the wait, the task, the message"
+    for number in range(len(told)):
+        services = forks.context(tmp_path / str(number))
+        begun = services.operations.finish()
+        wait = services.owner_waits.of("owner")
+        assert [task.id for task in services.workspace.tasks.all()] == ([wait.task_id] if wait else [])
+        assert (begun, len(inbox(services, "admin"))) == ((1, 1) if wait else (0, 0))
+
+
+def test_what_a_killed_owner_has_only_decided_gives_way_to_the_task_it_waits_for_since(tmp_path: Path) -> None:
+    forked("hand_over_and_die", tmp_path)
+    services = forks.context(tmp_path / "1")  # the intent is written, and nothing else
+    assert services.owner_waits.of("owner") is None
+    sent = services.assignments.send(services.agents.get("owner"), "admin", "Later", "y").task
+    assert services.operations.finish() == 1
+    wait = services.owner_waits.of("owner")
+    assert wait is not None
+    assert [task.id for task in services.workspace.tasks.all()] == [wait.task_id] == [sent.id]
+    assert inbox(services, "admin") == [("task_assign", "owner", "y")]
 
 
 def test_a_task_whose_message_cannot_be_stored_leaves_no_task_and_no_lock(services: Services, owner: Agent) -> None:

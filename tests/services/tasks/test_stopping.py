@@ -7,9 +7,22 @@ import pytest
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import AgentNotFound, InvalidStatusTransition, Refusal, Unauthorized
+from multi_agent_mcp.services.tasks.stopping import RESUME_AGENT
+from multi_agent_mcp.store.codec.frontmatter import as_text
 from tests.conftest import Clock
 from tests.services import forks
-from tests.services.tasks_support import mailed, moved, new, notices, open_session, running, shown, snapshot
+from tests.services.tasks_support import (
+    again,
+    forked,
+    mailed,
+    moved,
+    new,
+    notices,
+    open_session,
+    running,
+    shown,
+    snapshot,
+)
 
 
 @pytest.mark.parametrize("action", ["blocked", "cancel", "pause"])
@@ -26,10 +39,49 @@ def test_the_agent_reads_why_it_is_stopped(services: Services, owner: Agent, act
     assert (mark.by, mark.reason) == ("owner", "the plan has changed")
 
 
-def test_without_a_reason_none_is_shown(services: Services, owner: Agent) -> None:
-    services.stopping.interrupt(owner, "worker-a", "pause", None, None)
+@pytest.mark.parametrize("reason", [None, "", " \n"])
+@pytest.mark.parametrize("action", ["blocked", "pause"])
+def test_without_a_reason_none_is_shown(services: Services, owner: Agent, action: str, reason: str | None) -> None:
+    task = running(services)
+    services.stopping.interrupt(owner, "worker-a", action, None, reason)
     (seen,) = shown(services, "worker-a")
     assert "reason" not in seen
+    (mark,) = services.timeline.of().marks
+    assert mark.reason is None
+    assert again(services, task).blocked_reason is None
+
+
+@pytest.mark.parametrize("action", ["blocked", "pause"])
+def test_a_reason_that_is_too_long_to_be_shown_says_so(services: Services, owner: Agent, action: str) -> None:
+    running(services)
+    services.stopping.interrupt(owner, "worker-a", action, None, "why " * 1_000)
+    (seen,) = shown(services, "worker-a")
+    assert seen["reason"].startswith("why why ")
+    assert seen["reason"].endswith("… (4000)")
+
+
+def test_of_all_who_end_a_pause_at_once_one_does(services: Services, owner: Agent) -> None:
+    for _ in range(2):
+        services.stopping.interrupt(owner, "worker-a", "pause", None, None)
+        said = forked("resume", services.root, "8")
+        (resumed,) = [word for word in said if word != "invalid_status_transition"]
+        assert len(said) == 8
+        assert [notice.id for notice in notices(services, "worker-a")] == [resumed]
+
+
+def test_who_decided_to_end_a_pause_that_is_over_ends_nothing(
+    services: Services, owner: Agent, admin: Agent, clock: Clock
+) -> None:
+    pause = services.stopping.interrupt(owner, "worker-a", "pause", None, None)
+    late = services.interrupts.resumption(pause, admin.id)
+    clock.advance(1)
+    resumed = services.stopping.resume(owner, "worker-a")
+    services.notifications.read("worker-a", "task")
+    with pytest.raises(InvalidStatusTransition):
+        services.operations.run(RESUME_AGENT, {"notice": as_text(late)})
+    assert services.operations.finish() == 0
+    assert notices(services, "worker-a") == []
+    assert late.id == resumed.id
 
 
 @pytest.mark.parametrize("was_read", [True, False])
