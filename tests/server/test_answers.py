@@ -35,3 +35,9 @@ def test_a_notification_names_a_task_that_exists(services: Services) -> None:
     nobodys = chat.call("notify_task_session", conversation_id=conversation.id, related_task_id="tsk_0123456789ab")
     assert nobodys["error"] == "task_not_found"
     assert chat.call("notify_task_session", conversation_id=conversation.id)["success"]
+
+
+def test_a_limit_that_is_a_whole_number_is_told_as_one(services: Services) -> None:
+    message = Seat(services, "worker-a").call("get_next_action", timeout_seconds=601)["message"]
+    assert "600" in message
+    assert "600.0" not in message
