@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import table
+from multi_agent_mcp.cli.output import titled_table
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.sanitize import display_id, one_line
@@ -101,7 +101,7 @@ def set_agent(
     shown = {key: getattr(agent, key) for key in changed}
     context.answer(
         {"agent_id": agent.id, **shown},
-        [f"{agent.id}: {key}: {one_line(str(value))}" for key, value in shown.items()],
+        [f"{agent.id}: {key}: {one_line(str(value or '-'))}" for key, value in shown.items()],
     )
 
 
@@ -110,6 +110,7 @@ def set_agent(
 def list_agents(context: SessionContext) -> None:
     """Show the agents, whether their servers run, their panes and their unread mail."""
     records = [_record(context, agent) for agent in context.services.agents.all().values()]
+    texts = context.services.people
     head = ("id", "role", "type", "parent", "alive", "unread", "pane")
     rows = [
         (
@@ -117,13 +118,13 @@ def list_agents(context: SessionContext) -> None:
             record["role"],
             record["type"],
             display_id(record["parent_id"]),
-            "yes" if record["alive"] else "no",
+            texts("answer.yes" if record["alive"] else "answer.no"),
             record["unread"],
             record["pane_id"] or "-",
         )
         for record in records
     ]
-    context.answer({"agents": records}, table(head, rows))
+    context.answer({"agents": records}, titled_table(texts, head, rows))
 
 
 @agent.command()

@@ -96,19 +96,19 @@ def open_context(
     from multi_agent_mcp.bootstrap import open_session  # `--help` need not wait for all services
     from multi_agent_mcp.config import find_root, find_session, read_environment
 
-    texts = None
+    services = None
     context = None
     try:
         environment = read_environment()
         where = find_root(root or environment.root, Path.cwd())
         services = open_session(where, find_session(environment.session if session is None else session, where))
-        texts = services.texts
         services.agents.publish_keys()
         services.operations.finish()
         context = SessionContext(services, acting, as_json=as_json)
         yield context
     except Refusal as refusal:
         # A program expects one JSON object: what fails after the answer goes to standard error.
+        texts = services.people if services is not None else None
         refuse(refusal, texts, as_json=as_json and not (context and context.has_answered))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import delivery_lines, indented, table, text_of, unverified
+from multi_agent_mcp.cli.output import delivery_lines, indented, text_of, titled_table, unverified
 from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.sanitize import display_id, one_line
@@ -52,7 +52,7 @@ def conversations(context: SessionContext, conversation_id: str | None) -> None:
         )
         for record in records
     ]
-    context.answer({"conversations": records}, table(head, rows))
+    context.answer({"conversations": records}, titled_table(context.services.people, head, rows))
 
 
 @conversation.command()
@@ -90,7 +90,8 @@ def end(context: SessionContext, conversation_id: str, text: str | None) -> None
     if words is not None:
         require_words("TEXT", words)
     ended = context.services.conversations.end(context.me, conversation_id, words)
-    context.answer({"conversation_id": ended.id, "status": ended.status}, [f"{ended.id} has ended"])
+    told = context.services.people("conversation.ended", conversation_id=ended.id)
+    context.answer({"conversation_id": ended.id, "status": ended.status}, [told])
 
 
 @click.command()
@@ -117,7 +118,7 @@ def sessions(context: SessionContext, everything: bool) -> None:
         )
         for item in found
     ]
-    context.answer({"sessions": records}, table(head, rows))
+    context.answer({"sessions": records}, titled_table(context.services.people, head, rows))
 
 
 def _conversation_lines(conversation: Conversation, messages: Iterable[dict[str, Any]], texts: Texts) -> Iterator[str]:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import table
-from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.cli.context import WRONG_USE, SessionContext, refuse, session_command
+from multi_agent_mcp.cli.output import titled_table
+from multi_agent_mcp.errors import InvalidArguments, Refusal
 
 if TYPE_CHECKING:
     from multi_agent_mcp.bootstrap import Services
@@ -81,7 +81,7 @@ def _lines(services: Services, left: list[Finding], repaired: list[Finding], doo
         findings = [
             (texts(f"level.{item.level}"), item.check, item.subject, item.finding, item.repair) for item in left
         ]
-        yield from table(_head(texts, "level", "check", "subject", "finding", "repair"), findings)
+        yield from titled_table(texts, ("level", "check", "subject", "finding", "repair"), findings)
     else:
         yield texts("doctor.clean")
     channels = [
@@ -91,11 +91,7 @@ def _lines(services: Services, left: list[Finding], repaired: list[Finding], doo
     ]
     if channels:
         yield ""
-        yield from table(_head(texts, "recipient", "screen", "rung", "now"), channels)
-
-
-def _head(texts: Texts, *names: str) -> list[str]:
-    return [texts(f"table.{name}") for name in names]
+        yield from titled_table(texts, ("recipient", "screen", "rung", "now"), channels)
 
 
 def _now(texts: Texts, reason: str | None) -> str:
@@ -111,7 +107,8 @@ def _now(texts: Texts, reason: str | None) -> str:
 def prune(context: SessionContext, older_than: float, dry_run: bool) -> None:
     """Delete archived mail, ended agent sessions and other finished things. Unread mail and tasks always stay."""
     if isnan(older_than):  # no range excludes it
-        raise click.BadParameter("nan", param_hint="--older-than")
+        wrong = InvalidArguments("bad_number", name="--older-than", limits="≥ 0")
+        refuse(wrong, context.services.people, as_json=context.as_json, code=WRONG_USE)
     services = context.services
     age = timedelta(days=min(older_than, LONGEST_AGE_DAYS))
     items = services.pruning.prunable(services.clock(), age)

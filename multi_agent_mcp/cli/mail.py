@@ -5,16 +5,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from typing import Any
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import delivery_lines, indented, print_error, print_line, table, text_of, unverified
+from multi_agent_mcp.cli.context import WRONG_USE, SessionContext, refuse, session_command
+from multi_agent_mcp.cli.output import (
+    delivery_lines,
+    indented,
+    print_error,
+    print_line,
+    text_of,
+    titled_table,
+    unverified,
+)
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.errors import MessageNotFound, StorageError
+from multi_agent_mcp.errors import InvalidArguments, MessageNotFound, StorageError
 from multi_agent_mcp.notify.wording import SYSTEM
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.texts import Texts
@@ -44,7 +53,12 @@ def send(
     """Send a message and ring its receiver."""
     to, words = (receiver, content) if content is not None else (None, receiver)
     if to is None and conversation is None:
-        raise click.BadParameter("CONTENT is missing")
+        refuse(
+            InvalidArguments("missing_parameter", name="CONTENT"),
+            context.services.people,
+            as_json=context.as_json,
+            code=WRONG_USE,
+        )
     to_everybody = conversation is None and to == EVERYBODY and EVERYBODY not in context.services.agents.all()
     draft = Draft(
         content=text_of(words),
@@ -97,7 +111,7 @@ def read(
         whole=True,
         polling=False,
     )
-    reading = context.services.reading
+    reading = replace(context.services.reading, texts=context.services.people)
     batch = reading.select(me, query)
     answer = reading.preview(batch)
     context.answer(answer, _message_lines(answer, context.services.people))
@@ -161,5 +175,5 @@ def _trace_lines(traces: list[dict[str, Any]], texts: Texts) -> Iterator[str]:
             at = parse_time(step["at"])
             after = f"+{(at - stored).total_seconds() * 1000:.0f} ms" if at and stored else ""
             rows.append((step["state"], step["at"], after, texts.why_not_rung(step.get("reason", ""))))
-        yield from table([texts(f"table.{name}") for name in ("step", "at", "after", "reason")], rows)
+        yield from titled_table(texts, ("step", "at", "after", "reason"), rows)
         print_line()

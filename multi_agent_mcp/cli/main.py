@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib import import_module
 from typing import NoReturn
@@ -10,7 +11,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from multi_agent_mcp import __version__
-from multi_agent_mcp.cli.context import WRONG_USE
+from multi_agent_mcp.cli.context import WRONG_USE, refuse
 from multi_agent_mcp.cli.output import print_error
 from multi_agent_mcp.environment import locale_language, login_shell
 from multi_agent_mcp.errors import InvalidArguments
@@ -72,7 +73,10 @@ def _show_completion(context: click.Context, _: click.Parameter, shell: str | No
         return
     kind = get_completion_class(shell or login_shell())
     if kind is None:
-        raise click.BadParameter("bash, zsh or fish")
+        wrong = InvalidArguments(
+            "no_such_choice", name="--show-completion", value=repr(shell), allowed="bash, zsh, fish"
+        )
+        refuse(wrong, code=WRONG_USE)
     click.echo(kind(app, {}, PROGRAM, f"_{PROGRAM}_COMPLETE".replace("-", "_").upper()).source())
     context.exit()
 
@@ -125,15 +129,32 @@ def run() -> NoReturn:
 
 
 def _wrong_use(error: click.ClickException) -> InvalidArguments:
-    """What click refuses."""
+    """What click refuses. Where it tells two things apart only by its words, so do we."""
     match error:
         case click.NoSuchCommand():
             return InvalidArguments("unknown_command", name=error.command_name)
         case click.NoSuchOption():
-            return InvalidArguments("unknown_option", name=error.option_name)
+            meant = ", ".join(error.possibilities or ())
+            return InvalidArguments(
+                "unknown_option_meant" if meant else "unknown_option", name=error.option_name, meant=meant
+            )
         case click.BadOptionUsage():
-            return InvalidArguments("option_value", name=error.option_name)
-        case click.BadParameter(param=click.Parameter(opts=[first, *_]) as parameter):
-            key = "missing_parameter" if isinstance(error, click.MissingParameter) else "bad_parameter"
-            return InvalidArguments(key, name=first if first.startswith("-") else parameter.human_readable_name)
+            key = "option_without_value" if "not take a value" in error.message else "option_value"
+            return InvalidArguments(key, name=error.option_name)
+        case click.BadParameter(param=click.Parameter() as parameter):
+            return _bad_parameter(error, parameter)
+        case click.UsageError() if found := re.search(r"extra arguments? \((.*)\)", error.message, re.DOTALL):
+            return InvalidArguments("extra_arguments", given=found[1])
     return InvalidArguments("wrong_use")
+
+
+def _bad_parameter(error: click.BadParameter, parameter: click.Parameter) -> InvalidArguments:
+    name = parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
+    if isinstance(error, click.MissingParameter):
+        return InvalidArguments("missing_parameter", name=name)
+    if isinstance(kind := parameter.type, click.IntRange | click.FloatRange):
+        limits = f"≥ {kind.min}" if kind.max is None else f"{kind.min}–{kind.max}"
+        return InvalidArguments(
+            "bad_integer" if isinstance(kind, click.IntRange) else "bad_number", name=name, limits=limits
+        )
+    return InvalidArguments("bad_parameter", name=name)

@@ -9,11 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.sanitize import one_line, sanitize
-from multi_agent_mcp.domain.text_width import columns
+from multi_agent_mcp.domain.text_width import columns, shortened
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from multi_agent_mcp.services.mail.sending import Sent
+
+
+EXCERPT_COLUMNS = 72
 
 
 def print_json(answer: Any) -> None:
@@ -56,6 +59,16 @@ def indented(text: str) -> Iterator[str]:
     """An agent's text, line by line: none of it can pass for a line of ours, which begin at the left."""
     for line in text.split("\n"):
         yield f"   {line}".rstrip()
+
+
+def excerpt(text: str) -> str:
+    """As much of an agent's words as a line among others has room for; `--json` has all of them."""
+    return shortened(one_line(text), EXCERPT_COLUMNS)
+
+
+def titled_table(texts: Texts, names: Iterable[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """A table whose columns are titled in the language of the session."""
+    return table([texts(f"table.{name}") for name in names], rows)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:

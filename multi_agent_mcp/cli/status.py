@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from multi_agent_mcp.cli.context import open_context, people_texts
-from multi_agent_mcp.cli.output import print_line
+from multi_agent_mcp.cli.output import excerpt, print_line
 from multi_agent_mcp.config import find_root, read_environment, session_names
 from multi_agent_mcp.domain.sanitize import one_line
 
@@ -37,7 +37,7 @@ def lines(seen: Seen, texts: Texts) -> Iterator[str]:
             yield texts("status.waits", agent_id=row.agent.id, admin_id=row.waiting_for)
     for task in seen.tasks:
         if task.status == "blocked":
-            yield one_line(texts("status.blocked", title=task.title, reason=task.blocked_reason or "-"))
+            yield one_line(texts("status.blocked", title=task.title, reason=excerpt(task.blocked_reason or "-")))
     yield texts("status.next", command=_next_command(seen.agents))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import delivery_lines, indented, table, text_of
+from multi_agent_mcp.cli.output import delivery_lines, indented, text_of, titled_table
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.notification import Notification
@@ -19,6 +19,7 @@ from multi_agent_mcp.services.validation import require_choice
 
 if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.executions import Executions
+    from multi_agent_mcp.texts import Texts
 
 ACTIONS = ("blocked", "cancel", "pause")
 
@@ -82,7 +83,7 @@ def list_tasks(context: SessionContext, status: str | None, assignee: str | None
     ]
     records = [{**summary_of(task), "assignee_id": task.assignee_id, "progress": task.progress} for task in tasks]
     head = ("task", "status", "priority", "assignee", "progress", "title")
-    context.answer({"tasks": records, "total_count": len(tasks)}, table(head, rows))
+    context.answer({"tasks": records, "total_count": len(tasks)}, titled_table(context.services.people, head, rows))
 
 
 @task.command()
@@ -207,7 +208,9 @@ def log(context: SessionContext, execution_id: str | None, agent: str | None, ta
         context.answer(answer, page.lines)
         return
     found = executions.all(agent)
-    context.answer({"executions": [_record(executions, item) for item in found]}, _execution_lines(found))
+    context.answer(
+        {"executions": [_record(executions, item) for item in found]}, _execution_lines(found, context.services.people)
+    )
 
 
 def _answer_sent(context: SessionContext, agent_id: str, notice: Notification) -> None:
@@ -234,7 +237,7 @@ def _task_lines(task: Task) -> Iterator[str]:
         yield one_line(f"{entry.get('at', '-')}  {display_id(str(entry.get('by', '-')))}: {facts}")
 
 
-def _execution_lines(found: list[Execution]) -> Iterator[str]:
+def _execution_lines(found: list[Execution], texts: Texts) -> Iterator[str]:
     rows = [
         (
             item.id,
@@ -246,8 +249,10 @@ def _execution_lines(found: list[Execution]) -> Iterator[str]:
         )
         for item in found
     ]
-    return table(("execution", "agent", "task", "status", "started", "took"), rows)
+    return titled_table(texts, ("execution", "agent", "task", "status", "started", "took"), rows)
 
 
 def _arrow(value: Any) -> str:
-    return " → ".join(str(item) for item in value) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return " → ".join(map(_arrow, value))
+    return "-" if value in (None, "") else str(value)

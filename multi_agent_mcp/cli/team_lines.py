@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from multi_agent_mcp.cli.output import indented, print_line, table
+from multi_agent_mcp.cli.output import indented, print_line, titled_table
 from multi_agent_mcp.domain.sanitize import one_line
 from multi_agent_mcp.texts import Texts
 from multi_agent_mcp.windows.agent_state import OPEN, AgentState
@@ -28,8 +28,8 @@ def warnings(checked: Preflight, texts: Texts) -> Iterator[str]:
 
 def summary(raising: Raising, texts: Texts) -> Iterator[str]:
     """Everybody's state, the last lines of programs that have ended, and how to look at the team."""
-    head = [texts(f"table.{column}") for column in ("agent", "pane", "note")]
-    yield from table(head, [(state.agent_id, state.pane_id or "-", state.note(texts)) for state in raising.states])
+    rows = [(state.agent_id, state.pane_id or "-", state.note(texts)) for state in raising.states]
+    yield from titled_table(texts, ("agent", "pane", "note"), rows)
     for state in raising.states:
         if state.last_lines:
             yield ""

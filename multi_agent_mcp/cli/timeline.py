@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import table
+from multi_agent_mcp.cli.output import excerpt, titled_table
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.timeline import Arrow, Bar, Mark, Timeline
 from multi_agent_mcp.domain.times import asked_time
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.texts import Texts
 
 STDOUT = Path("-")
-HEAD = ("at", "who", "what", "subject", "rung", "submitted", "read")
+HEAD = ("after", "who", "what", "until_rung", "until_submitted", "until_read", "words")
 
 Row = tuple[datetime, tuple[str, ...]]
 
@@ -38,7 +38,7 @@ def timeline(context: SessionContext, svg: Path | None, start: str | None, end: 
     if svg == STDOUT:
         sys.stdout.write(picture(found, context.services.texts, width))
         return
-    lines: Iterator[str] = table(HEAD, rows(found))
+    lines: Iterator[str] = lines_of(found, context.services.people)
     if svg is not None:
         write(svg, picture(found, context.services.texts, width))
         lines = iter([str(svg)])
@@ -58,15 +58,19 @@ def write(path: Path, svg: str) -> None:
         path.write_text(svg, encoding="utf-8")
 
 
-def rows(found: Timeline) -> list[tuple[str, ...]]:
+def lines_of(found: Timeline, texts: Texts) -> Iterator[str]:
     """Every event in order, with the time since the first one."""
     events = [
         *(_message(arrow) for arrow in found.arrows),
-        *(_interrupt(mark) for mark in found.marks),
-        *(step for bar in found.bars for step in _task(bar)),
+        *(_interrupt(mark, texts) for mark in found.marks),
+        *(step for bar in found.bars for step in _task(bar, texts)),
     ]
     events.sort(key=lambda event: event[0])
-    return [(f"{(at - found.start).total_seconds():8.3f} s", *map(one_line, cells)) for at, cells in events]
+    rows = [
+        (f"{(at - found.start).total_seconds():8.3f} s", *map(one_line, cells), excerpt(words))
+        for at, (*cells, words) in events
+    ]
+    return titled_table(texts, HEAD, rows)
 
 
 def since(start: datetime, at: datetime | None) -> str:
@@ -79,21 +83,21 @@ def _message(arrow: Arrow) -> Row:
     return arrow.sent_at, (
         f"{display_id(arrow.sender_id)} → {display_id(arrow.receiver_id)}",
         arrow.message_type,
-        arrow.subject,
         *steps,
+        arrow.subject,
     )
 
 
-def _interrupt(mark: Mark) -> Row:
+def _interrupt(mark: Mark, texts: Texts) -> Row:
     who = f"{mark.by or '?'} → {mark.agent_id}"
     steps = (since(mark.at, at) for at in (mark.rung_at, mark.submitted_at, mark.read_at))
-    return mark.at, (who, f"interrupt {mark.action}", mark.words, *steps)
+    return mark.at, (who, texts("timeline.interrupt", action=mark.action), *steps, mark.words)
 
 
-def _task(bar: Bar) -> Iterator[Row]:
+def _task(bar: Bar, texts: Texts) -> Iterator[Row]:
     """A task's statuses as they began."""
     turns = [(span.start, span.status) for span in bar.spans]
     if bar.outcome is not None and bar.end is not None:
         turns.append((bar.end, bar.outcome))
     for at, status in turns:
-        yield at, (bar.agent_id or "-", f"task {status}", bar.title, "", "", "")
+        yield at, (bar.agent_id or "-", texts("timeline.task", status=status), "", "", "", bar.title)

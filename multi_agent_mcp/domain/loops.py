@@ -19,6 +19,8 @@ from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
 LOOP_SUSPECTED = "loop_suspected"
 LOOP_MESSAGES = 10
 LOOP_WINDOW = timedelta(minutes=10)
+LOOP_MESSAGES_ASKED_FOR = 30
+"""As many in a conversation that was delegated: somebody asked for that talk, and waits for its end."""
 LOOP_ANSWERS = 3
 """As many of them each of the two has written: who only reports, however often, goes round with nobody."""
 _REPLY = re.compile(r"(re|aw)\s*:\s*", re.IGNORECASE)
@@ -53,8 +55,8 @@ class Loop:
     at: datetime
 
 
-def loop_in(messages: Sequence[Message], changed_at: datetime | None) -> Loop | None:
-    """Whether these messages of one exchange, oldest first, end in a loop: `LOOP_MESSAGES` to and fro within
+def loop_in(messages: Sequence[Message], changed_at: datetime | None, enough: int = LOOP_MESSAGES) -> Loop | None:
+    """Whether these messages of one exchange, oldest first, end in a loop: `enough` of them to and fro within
     `LOOP_WINDOW`, and since they began no task of either has changed (the last time at `changed_at`)."""
     episode = list(messages)
     for index, (before, after) in enumerate(pairwise(messages), 1):
@@ -62,8 +64,8 @@ def loop_in(messages: Sequence[Message], changed_at: datetime | None) -> Loop | 
             episode = list(messages[index:])
     if changed_at is not None:
         episode = [message for message in episode if message.created_at > changed_at]
-    for start, last in enumerate(episode[LOOP_MESSAGES - 1 :]):
-        some = episode[start : start + LOOP_MESSAGES]
+    for start, last in enumerate(episode[enough - 1 :]):
+        some = episode[start : start + enough]
         if last.created_at - some[0].created_at <= LOOP_WINDOW and _goes_to_and_fro(some):
             return Loop(episode[0].id, episode[0].created_at, last.created_at)
     return None

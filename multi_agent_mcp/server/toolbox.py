@@ -109,7 +109,11 @@ def _problem(found: ErrorDetails) -> Reason:
     """What is wrong with one argument; the kinds that have no words of their own share one sentence."""
     kind, *_ = found["type"].split("_")
     name = ".".join(map(str, found["loc"]))[:NAME_CHARACTERS] or "arguments"
-    limits = {limit: value for limit, value in found.get("ctx", {}).items() if limit in ("ge", "le")}
+    limits = {
+        limit: int(value) if value == int(value) else value
+        for limit, value in found.get("ctx", {}).items()
+        if limit in ("ge", "le")
+    }
     allowed = found.get("ctx", {}).get("expected", "").replace(" or ", ", ")
     known = kind if kind in PROBLEMS else "other"
     return Reason(f"argument.{known}", name=name, kind=found["type"], allowed=allowed, **limits)

@@ -18,7 +18,9 @@ from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.stuck import AgentFacts, Stuck
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Seen, TaskRow
+from multi_agent_mcp.texts import PEOPLE, catalogue
 
+ENGLISH = catalogue("en") | catalogue("en", PEOPLE)
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m[red]red[/red]\r\n\u202eevil\x00"
 
@@ -69,19 +71,20 @@ def seen(agents: int = 4, tasks: int = 3, messages: int = 20, text: str | None =
     )
 
 
-def drawn(what: Seen, width: int, height: int) -> list[str]:
+def drawn(what: Seen, width: int, height: int, language: str = "en") -> list[str]:
     console = Console(file=StringIO(), width=width, height=height, force_terminal=False, color_system=None)
     with console.capture() as capture:
-        console.print(screen(what, width, height))
+        console.print(screen(what, catalogue(language) | catalogue(language, PEOPLE), height))
     return capture.get().splitlines()
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 12), (200, 60), (80, 8), (20, 5)])
 @pytest.mark.parametrize("what", [seen(), seen(12, 40, 50), seen(0, 0, 0), seen(3, 3, 3, HOSTILE)])
 def test_it_never_takes_more_than_the_terminal_has(what: Seen, width: int, height: int) -> None:
-    lines = drawn(what, width, height)
-    assert len(lines) <= height
-    assert all(cell_len(line) <= width for line in lines)
+    for language in ("en", "ja"):
+        lines = drawn(what, width, height, language)
+        assert len(lines) <= height
+        assert all(cell_len(line) <= width for line in lines)
 
 
 def test_eighty_by_twenty_four_shows_something_of_everything_and_says_how_much_more_there_is() -> None:
@@ -112,12 +115,17 @@ def test_room_is_shared_by_need() -> None:
 
 
 def test_states_ages_and_progress_are_told_in_a_few_letters() -> None:
-    assert state(agent(), NOW) == "alive 4 s"
-    assert state(agent(interrupts=1), NOW) == "interrupted"
+    assert state(agent(), NOW, ENGLISH) == "alive 4 s"
+    assert state(agent(interrupts=1), NOW, ENGLISH) == "interrupted"
     wait = OwnerWait(owner_id="owner", admin_id="admin", task_id="tsk_1", message_id="msg_1", since=NOW)
-    assert state(agent(running=(), wait=wait), NOW) == "waiting"
-    assert state(agent(running=()), NOW) == "off"
+    assert state(agent(running=(), wait=wait), NOW, ENGLISH) == "waiting"
+    assert state(agent(running=()), NOW, ENGLISH) == "off"
     stuck = Stuck("unanswered", NOW, NOW, AgentFacts())
-    assert state(agent(stuck=stuck), NOW) == "stuck: unanswered"
-    assert [ago(NOW - timedelta(seconds=count), NOW) for count in (0, 7, 200, 7_300)] == ["now", "7 s", "3 min", "2 h"]
+    assert state(agent(stuck=stuck), NOW, ENGLISH) == "stuck: unanswered"
+    assert [ago(NOW - timedelta(seconds=count), NOW, ENGLISH) for count in (0, 7, 200, 7_300)] == [
+        "now",
+        "7 s",
+        "3 min",
+        "2 h",
+    ]
     assert [meter(progress) for progress in (-5, 50, 1_000)] == ["░░░░░░   0%", "███░░░  50%", "██████ 100%"]

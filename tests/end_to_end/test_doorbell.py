@@ -271,7 +271,8 @@ def test_a_pane_whose_program_has_quit_to_its_shell_gets_nothing_typed(team: Tea
     assert team.delivery("worker-a") == ("stored", "shell")
     assert team.delivery("worker-a", sender="worker-b") == ("stored", "shell")
     assert pane.screen == before
-    assert [finding["finding"] for finding in _pane_findings(team)] == [f"pane {pane.id}: shell"]
+    (finding,) = _pane_findings(team)
+    assert finding["finding"].startswith(f"ペイン {pane.id}: shell: ")
 
 
 def test_a_program_that_nobody_has_declared_or_described_gets_nothing_and_doctor_says_what_to_do(
@@ -285,7 +286,7 @@ def test_a_program_that_nobody_has_declared_or_described_gets_nothing_and_doctor
         registry.update("worker-a", host=host)
         assert team.delivery("worker-a") == ("stored", "unknown_host")
         (finding,) = _pane_findings(team)
-        assert finding["finding"] == f"pane {pane.id}: unknown_host"
+        assert finding["finding"].startswith(f"ペイン {pane.id}: unknown_host: ")
         assert advice in finding["repair"]
     registry.update("worker-a", host="plain")
     assert team.delivery("worker-a") == ("submitted", None)

@@ -16,7 +16,7 @@ def test_the_timeline_is_a_table_a_picture_or_data(team: Team) -> None:
     team.ask("task", "status", task, "blocked", "--reason", "wait")
     team.send("worker-b", "hello", subject="a\nsubject")
     table = team.run("timeline").stdout
-    for told in ("task in_progress", "interrupt blocked", "owner → worker-a", "admin → worker-b", "a subject"):
+    for told in ("タスク in_progress", "割り込み blocked", "owner → worker-a", "admin → worker-b", "a subject"):
         assert told in table
     data = team.ask("timeline")
     assert [arrow["subject"] for arrow in data["arrows"]] == ["a\nsubject"]
@@ -55,7 +55,7 @@ def test_watch_shows_at_once_what_another_process_changes_and_follows_the_termin
     team: Team, terminal: Terminal
 ) -> None:
     pane = _watching(team, terminal)
-    wait_until(lambda: "q quits" in pane.screen, "the screen stands")
+    wait_until(lambda: "q で終了" in pane.screen, "the screen stands")
     team.ask("task", "add", "ログイン画面を作る", "--assignee", "worker-a")
     wait_until(lambda: "todo 1" in pane.screen and "ログイン画面を作る" in pane.screen, "the task appears")
     team.send("worker-b", "hello", subject="件名")
@@ -63,7 +63,7 @@ def test_watch_shows_at_once_what_another_process_changes_and_follows_the_termin
     team.ask("agent", "add", "newcomer", "--parent", "admin")
     wait_until(lambda: "newcomer" in pane.screen, "the new agent appears")
     terminal("resize-window", "-t", pane.id, "-x", "60", "-y", "10")
-    wait_until(lambda: "more" in pane.screen and "q quits" in pane.screen, "it fits into the smaller window")
+    wait_until(lambda: "… 残り" in pane.screen and "q で終了" in pane.screen, "it fits into the smaller window")
     assert len(pane.screen.splitlines()) <= 10
 
 
@@ -71,7 +71,7 @@ def test_watch_shows_at_once_what_another_process_changes_and_follows_the_termin
 @pytest.mark.parametrize("key", ["q", "C-c"])
 def test_watch_ends_by_a_key_and_gives_the_terminal_back(team: Team, terminal: Terminal, key: str) -> None:
     pane = _watching(team, terminal)
-    wait_until(lambda: "q quits" in pane.screen, "the screen stands")
+    wait_until(lambda: "q で終了" in pane.screen, "the screen stands")
     assert pane.fact("alternate_on") == "1"
     terminal("send-keys", "-t", pane.id, key)
     wait_until(lambda: "ended with 0" in pane.screen and pane.fact("pane_current_command") == "cat", "it has ended")

@@ -43,7 +43,7 @@ async def test_what_the_old_version_wrote_is_shown_whole(office: Team) -> None:
     assert (talk["status"], talk["message_count"]) == ("active", 3)
     assert office.ask("unread")["unread_count"] == 2
     findings = office.ask("doctor", "--verify")["findings"]
-    assert [finding for finding in findings if finding["level"] == "problem"] == []
+    assert [finding["check"] for finding in findings if finding["level"] == "problem"] == []
     assert ids(office.path) == before, "looking changes nothing"
 
 

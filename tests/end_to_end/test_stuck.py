@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from multi_agent_mcp.domain.notification import Notification
-from tests.end_to_end.support import Team, Terminal, wait_until
+from tests.end_to_end.support import UP, Team, Terminal, wait_until
 from tests.end_to_end.test_supervisor import supervisor_pid, windows
 
 pytestmark = [pytest.mark.tmux, pytest.mark.slow]
@@ -34,7 +34,7 @@ def team(bare: Team) -> Team:
 
 @pytest.fixture
 def up(team: Team, terminal: Terminal) -> Iterator[None]:
-    team.ask("up", "--socket", terminal.socket)
+    team.ask(*UP, "--socket", terminal.socket)
     yield
     assert team.run("down").code == 0
 
@@ -58,7 +58,7 @@ def test_a_silent_agent_is_told_of_once_whoever_supervises_and_no_more_when_it_a
     assert (first.task_id, first.sender_id) == (task_id, "worker-a")
     os.kill(supervisor_pid(terminal), signal.SIGKILL)
     wait_until(lambda: windows(terminal) == [], "the supervisor is gone")
-    team.ask("up", "--socket", terminal.socket)
+    team.ask(*UP, "--socket", terminal.socket)
     looked = services.workspace.pane_looks.path
     looked.unlink()
     wait_until(looked.exists, "another supervisor looks after the agents")

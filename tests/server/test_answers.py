@@ -48,3 +48,9 @@ def test_notifications_that_do_not_fit_into_one_answer_say_how_to_go_on_until_al
         answer = worker.call("get_notifications")
     assert len({notice["id"] for notice in [*told, *answer["notifications"]]}) == 8
     assert told
+
+
+def test_a_limit_that_is_a_whole_number_is_told_as_one(services: Services) -> None:
+    message = Seat(services, "worker-a").call("get_next_action", timeout_seconds=601)["message"]
+    assert "600" in message
+    assert "600.0" not in message

@@ -330,17 +330,31 @@ def test_every_reason_that_is_given_has_its_words_and_no_words_are_left_over(lan
 
 
 @pytest.mark.parametrize(
-    "arguments", ["send", "nothing", "read --limit 0", "unread --nonsense", "send --type", "prune --older-than x"]
+    ("arguments", "named"),
+    [
+        ("send", "RECEIVER"),
+        ("nothing", "nothing"),
+        ("read --limit 0", "--limit 1"),
+        ("watch --messages 5000", "--messages 0 1000"),
+        ("prune --older-than x", "--older-than"),
+        ("unread --nonsense", "--nonsense"),
+        ("unread --jsn", "--json"),
+        ("unread --json=yes", "--json"),
+        ("send --type", "--type"),
+        ("unread admin x y", "x y"),
+        ("--show-completion tcsh", "tcsh zsh"),
+    ],
 )
 def test_a_command_line_that_makes_no_sense_is_refused_in_the_language_of_the_locale(
-    stage: Stage, arguments: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    stage: Stage, arguments: str, named: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["multi-agent-mcp", *arguments.split()])
     with pytest.raises(SystemExit) as ending:
         run()
     said = capsys.readouterr().err
     assert ending.value.code == 2
-    assert faults(said, stage.language) == []
+    assert [word for word in named.split() if word not in said] == []
+    assert faults(said.replace(named, ""), stage.language) == []
     assert bool(JAPANESE.search(said)) is (stage.language == "ja")
 
 

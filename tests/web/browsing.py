@@ -29,7 +29,7 @@ class Person:
     def __init__(self, browser: Browser, web: Web, *, size: tuple[int, int] = DESK, theme: Theme = "light") -> None:
         self.web = web
         language = web.team.services.texts.language
-        self.words = catalogue(language, CONSOLE) | catalogue(language, PEOPLE)
+        self.words = catalogue(language, PEOPLE) | catalogue(language, CONSOLE)
         self.troubles: list[str] = []
         width, height = size
         self.context = browser.new_context(

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from multi_agent_mcp.cli.demo.sample_session import read_story
 from multi_agent_mcp.cli.demo.stage import Stage
-from multi_agent_mcp.cli.output import print_line, table
-from multi_agent_mcp.cli.timeline import HEAD, rows, since
+from multi_agent_mcp.cli.output import print_line, titled_table
+from multi_agent_mcp.cli.timeline import lines_of, since
 from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.message import Message
@@ -66,7 +66,7 @@ class Scene:
     def report(self) -> Iterator[str]:
         """The timeline, the file tree and the dashboard."""
         yield ""
-        yield from table(HEAD, rows(self.services.timeline.of()))
+        yield from lines_of(self.services.timeline.of(), self.texts)
         yield ""
         yield from _tree(self.services.path)
         if self._dashboard.exists():
@@ -172,6 +172,9 @@ class InterruptScene(Scene):
         return self.services.executions.read_log(execution, tail=12).lines
 
 
+SPOKEN = ("after", "who", "until_rung", "until_submitted", "until_read", "says")
+
+
 class ShiritoriScene(Scene):
     """UC020 (docs/protocol.md, Delegation): a task session delegates a conversation, chat sessions hold it, the task
     session sees its end."""
@@ -194,7 +197,7 @@ class ShiritoriScene(Scene):
             facts = {"purpose": conversation.purpose, "status": conversation.status}
             delegation = conversation.delegation_id
             yield self.texts("demo.delegated", conversation=conversation.id, delegation=delegation, **facts)
-            yield from table(("at", "who", "says", "rung", "submitted", "read"), self._rows(conversation))
+            yield from titled_table(self.texts, SPOKEN, self._rows(conversation))
         yield ""
         task = self.services.task_changes.get(self.task.id)
         yield f"{task.id} {task.title}: {task.status}, {task.completion_summary}"
@@ -222,7 +225,7 @@ class ShiritoriScene(Scene):
         messages = self.services.conversations.messages_of(conversation.id)
         for message in messages:
             at = (message.created_at - messages[0].created_at).total_seconds()
-            yield f"{at:7.3f} s", message.sender_id, message.content, *self._steps(message)
+            yield f"{at:7.3f} s", message.sender_id, *self._steps(message), message.content
 
     def _steps(self, message: Message) -> Iterable[str]:
         """How long after it was sent it was rung, submitted and read."""

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import table
+from multi_agent_mcp.cli.output import titled_table
 from multi_agent_mcp.cli.watch.rows import heading, tables
 
 if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.snapshot import Seen
+    from multi_agent_mcp.texts import Texts
 
 
 @click.command()
@@ -24,15 +25,15 @@ def watch(context: SessionContext, once: bool, messages: int) -> None:
     """Show agents, open tasks and the last messages, redrawn when something changes; q or Ctrl-C ends it."""
     if once or context.as_json or not sys.stdout.isatty():
         seen = context.services.snapshots.look(messages=messages)
-        context.answer(seen.as_answer(), _plain(seen))
+        context.answer(seen.as_answer(), _plain(seen, context.services.people))
         return
     from multi_agent_mcp.cli.watch.live import run  # rich takes 40 ms to import
 
     run(context.services, messages)
 
 
-def _plain(seen: Seen) -> Iterator[str]:
-    yield heading(seen)
-    for head, rows in tables(seen):
+def _plain(seen: Seen, texts: Texts) -> Iterator[str]:
+    yield heading(seen, texts)
+    for head, rows in tables(seen, texts):
         yield ""
-        yield from table(head, rows)
+        yield from titled_table(texts, head, rows)

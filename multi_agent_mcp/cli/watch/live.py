@@ -44,8 +44,8 @@ def run(services: Services, messages: int) -> None:
     ):
         while not changes.closed:
             seen = changes.count
-            width, height = live.console.size
-            live.update(screen(services.snapshots.look(messages=messages), width, height), refresh=True)
+            picture = screen(services.snapshots.look(messages=messages), services.people, live.console.height)
+            live.update(picture, refresh=True)
             time.sleep(CALM_SECONDS)
             changes.wait(seen, TICK_SECONDS)
 

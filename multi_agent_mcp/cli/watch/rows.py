@@ -6,66 +6,72 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from multi_agent_mcp.cli.output import excerpt
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.times import format_duration
 
 if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Seen, TaskRow
+    from multi_agent_mcp.texts import Texts
 
-AGENTS = ("agent", "state", "unread", "works on")
+AGENTS = ("agent", "state", "unread", "doing")
 TASKS = ("task", "assignee", "progress", "for", "title")
-MESSAGES = ("ago", "from → to", "type", "state", "subject")
+MESSAGES = ("ago", "from_to", "type", "state", "words")
+"""The columns: `table.{name}` in the catalogue."""
 
 Row = tuple[str, ...]
 METER = 6
 
 
-def agent(seen: AgentRow, now: datetime) -> Row:
+def agent(seen: AgentRow, now: datetime, texts: Texts) -> Row:
     indent = "  " * min(seen.depth, 4)
-    waiting = f"waits for {seen.waiting_for}" if seen.waiting_for else "-"
+    waiting = texts("watch.waits_for", agent_id=seen.waiting_for) if seen.waiting_for else "-"
     doing = seen.task.title if seen.task else waiting
-    return indent + one_line(seen.agent.id), state(seen, now), str(seen.unread or "-"), one_line(doing)
+    return indent + one_line(seen.agent.id), state(seen, now, texts), str(seen.unread or "-"), one_line(doing)
 
 
-def state(seen: AgentRow, now: datetime) -> str:
+def state(seen: AgentRow, now: datetime, texts: Texts) -> str:
     """Interrupted, stuck (and why), waiting, alive (and how long quiet), or without a server."""
     if seen.interrupts:
-        return "interrupted"
+        return texts("watch.interrupted")
     if seen.stuck:
-        return f"stuck: {seen.stuck.cause}"
+        return f"{texts('watch.stuck')}: {seen.stuck.cause}"
     if not seen.alive:
-        return "waiting" if seen.waiting_for else "off"
-    return f"alive {ago(seen.active_at, now)}" if seen.active_at else "alive"
+        return texts("watch.waiting" if seen.waiting_for else "watch.off")
+    alive = texts("watch.alive")
+    return f"{alive} {ago(seen.active_at, now, texts)}" if seen.active_at else alive
 
 
-def task(seen: TaskRow, now: datetime) -> Row:
-    title = f"{seen.title} ({seen.blocked_reason})" if seen.blocked_reason else seen.title
+def task(seen: TaskRow, now: datetime, texts: Texts) -> Row:
+    reason = excerpt(seen.blocked_reason or "")
+    title = f"{seen.title} ({reason})" if reason else seen.title
     return (
         one_line(seen.status),
         one_line(seen.assignee_id or "-"),
         meter(seen.progress),
-        ago(seen.since, now),
+        ago(seen.since, now, texts),
         one_line(title),
     )
 
 
-def message(seen: MessageRow, now: datetime) -> Row:
+def message(seen: MessageRow, now: datetime, texts: Texts) -> Row:
     who = f"{display_id(seen.sender_id)} → {display_id(seen.receiver_id)}"
     reached = f"{seen.state}: {seen.reason}" if seen.reason else seen.state
-    return ago(seen.created_at, now), who, one_line(seen.message_type), one_line(reached), one_line(seen.subject)
+    sent = ago(seen.created_at, now, texts)
+    return sent, who, one_line(seen.message_type), one_line(reached), one_line(seen.subject)
 
 
-def heading(seen: Seen) -> str:
+def heading(seen: Seen, texts: Texts) -> str:
     """The session and how many tasks there are of each status."""
     counted = " · ".join(f"{status} {number}" for status, number in seen.counts.items() if number)
-    return f"{seen.session} · {counted or 'no tasks'}"
+    return f"{seen.session} · {counted or texts('watch.no_tasks')}"
 
 
-def tables(seen: Seen) -> Iterator[tuple[Row, list[Row]]]:
-    """Head and rows of each table, from the top."""
-    yield AGENTS, [agent(item, seen.at) for item in seen.agents]
-    yield TASKS, [task(item, seen.at) for item in seen.tasks]
-    yield MESSAGES, [message(item, seen.at) for item in seen.messages]
+def tables(seen: Seen, texts: Texts) -> Iterator[tuple[Row, list[Row]]]:
+    """Columns and rows of each table, from the top."""
+    yield AGENTS, [agent(item, seen.at, texts) for item in seen.agents]
+    yield TASKS, [task(item, seen.at, texts) for item in seen.tasks]
+    yield MESSAGES, [message(item, seen.at, texts) for item in seen.messages]
 
 
 def meter(progress: int) -> str:
@@ -75,9 +81,9 @@ def meter(progress: int) -> str:
     return f"{'█' * filled}{'░' * (METER - filled)} {share:3d}%"
 
 
-def ago(moment: datetime, now: datetime) -> str:
+def ago(moment: datetime, now: datetime, texts: Texts) -> str:
     """How long ago, in one unit; next to nothing is `now`."""
     if (now - moment).total_seconds() < 1:
-        return "now"
+        return texts("ago.now")
     number, unit, *_ = format_duration(now - moment).split()  # of `3 min 05 s`, `3 min`
-    return f"{number.partition('.')[0]} {unit}"
+    return texts(f"ago.{unit}", number=number.partition(".")[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -13,14 +13,18 @@ from multi_agent_mcp.cli.watch.rows import Row, heading, tables
 
 if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.snapshot import Seen
+    from multi_agent_mcp.texts import Texts
 
-TITLES = ("Agents", "Open tasks", "Messages")
-STYLES = {
+TITLES = ("agents", "tasks", "messages")
+STATES = {
     "alive": "green",
     "off": "dim",
     "waiting": "yellow",
     "interrupted": "bold red",
     "stuck": "bold red",
+}
+"""An agent's states, which are words: `watch.{name}` in the catalogue."""
+STYLES = {
     "in_progress": "cyan",
     "blocked": "bold red",
     "todo": "",
@@ -30,24 +34,24 @@ STYLES = {
     "rung": "cyan",
     "stored": "yellow",
 }
-"""A cell's style, by its first word."""
+"""The style of the other cells, by their first word, which is a code."""
 STYLED = {"state", "task"}
 FRAME = 2  # the first line and the last one
-LARGEST = {"agent": 24, "assignee": 16, "from → to": 30, "type": 13, "state": 22}
+LARGEST = {"agent": 24, "assignee": 16, "from_to": 30, "type": 13, "state": 22}
 
 
-def screen(seen: Seen, width: int, height: int) -> RenderableType:
-    """The whole picture, at most `height` lines of `width` columns."""
-    everything = list(tables(seen))
+def screen(seen: Seen, texts: Texts, height: int) -> RenderableType:
+    """The whole picture, at most `height` lines as wide as the terminal."""
+    everything = list(tables(seen, texts))
     wanted = [len(rows) for _, rows in everything]
     room = height - FRAME - len(everything)
     airy = sum(wanted) + len(everything) + 1 <= room
-    parts: list[RenderableType] = [_line(heading(seen), "bold")]
+    parts: list[RenderableType] = [_line(heading(seen, texts), "bold")]
     for title, (head, rows), lines in zip(TITLES, everything, shares(wanted, room), strict=True):
         parts += [Text("")] * airy
-        parts.append(_table(title, head, rows, lines, width))
+        parts.append(_table(texts, title, head, rows, lines))
     parts += [Text("")] * airy
-    parts.append(_line(f"{seen.at.astimezone():%H:%M:%S} · q quits", "dim"))
+    parts.append(_line(texts("watch.quits", time=f"{seen.at.astimezone():%H:%M:%S}"), "dim"))
     return Group(*parts)
 
 
@@ -62,13 +66,15 @@ def shares(wanted: Sequence[int], room: int) -> list[int]:
     return given
 
 
-def _table(title: str, head: Row, rows: list[Row], lines: int, width: int) -> Table:
+def _table(texts: Texts, title: str, head: Row, rows: list[Row], lines: int) -> Table:
     """One line of head, then at most `lines`; the last one says how many more there are."""
-    found = Table(box=None, expand=True, padding=(0, 1, 0, 0), width=width, header_style="bold")
+    found = Table(box=None, expand=True, padding=(0, 1, 0, 0), header_style="bold")
     for index, name in enumerate(head):
         last = index == len(head) - 1
         found.add_column(
-            Text(title if index == 0 else name, style="bold underline" if index == 0 else "dim"),
+            Text(texts(f"table.{name}"), style="dim")
+            if index
+            else Text(texts(f"watch.{title}"), style="bold underline"),
             no_wrap=True,
             overflow="ellipsis",
             ratio=1 if last else None,
@@ -77,18 +83,19 @@ def _table(title: str, head: Row, rows: list[Row], lines: int, width: int) -> Ta
         )
     fits = len(rows) <= lines
     shown = rows if fits else rows[: max(lines - 1, 0)]
+    styles = STYLES | {texts(f"watch.{name}"): style for name, style in STATES.items()}
     for row in shown:
-        found.add_row(*(_cell(name, cell) for name, cell in zip(head, row, strict=True)))
+        found.add_row(*(_cell(name, cell, styles) for name, cell in zip(head, row, strict=True)))
     if not fits and lines:
-        more = f"… {len(rows) - len(shown)} more"
+        more = texts("watch.more", count=len(rows) - len(shown))
         found.add_row(*(Text(more if index == 0 else "", style="dim") for index in range(len(head))))
     return found
 
 
-def _cell(name: str, cell: str) -> Text:
+def _cell(name: str, cell: str, styles: Mapping[str, str]) -> Text:
     """A Text, not markup: `[red]` that an agent wrote is shown as it is."""
     word = cell.split(maxsplit=1)[0].rstrip(":") if name in STYLED and cell.strip() else ""
-    return Text(cell, style=STYLES.get(word, ""), no_wrap=True, overflow="ellipsis")
+    return Text(cell, style=styles.get(word, ""), no_wrap=True, overflow="ellipsis")
 
 
 def _line(text: str, style: str) -> Text:

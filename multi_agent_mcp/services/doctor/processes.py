@@ -61,7 +61,9 @@ def stuck(context: CheckContext) -> Iterator[Finding]:
     for agent_id, found in agents.find(looks, patience).items():
         host = found.facts.pane.host if found.facts.pane else "-"
         facts = {"what": agents.sentence(found), "host": host, "agent_id": agent_id}
-        yield context.found("stuck", PROBLEM, agent_id, f"stuck_{found.cause}", **facts)
+        # A team that is down has its tasks in progress and nobody who runs: nothing is wrong with that.
+        level = PROBLEM if found.facts.alive or found.facts.pane else NOTE
+        yield context.found("stuck", level, agent_id, f"stuck_{found.cause}", **facts)
 
 
 def waits(context: CheckContext) -> Iterator[Finding]:

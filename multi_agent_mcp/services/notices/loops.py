@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from multi_agent_mcp.domain.entity import EPOCH
 from multi_agent_mcp.domain.loops import (
     LOOP_MESSAGES,
+    LOOP_MESSAGES_ASKED_FOR,
     LOOP_WINDOW,
     Exchange,
     Loop,
@@ -19,7 +21,7 @@ from multi_agent_mcp.domain.loops import (
     loop_notice,
 )
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.services.notices.writing import NoticeWriter
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.store.workspace import Workspace
@@ -68,9 +70,10 @@ class Loops:
         before_next_look = OWN_SHARE if lacking <= 0 else (lacking + 1) // 2  # earlier there cannot be enough
         self._sent[exchange] = deque(list(self._sent.get(exchange, ()))[before_next_look:], OWN_SHARE)
         if lacking <= 0:
-            loop = loop_in(self._messages(exchange, EPOCH), self._changed_at(exchange))
+            enough = LOOP_MESSAGES_ASKED_FOR if self._was_delegated(exchange) else LOOP_MESSAGES
+            loop = loop_in(self._messages(exchange, EPOCH), self._changed_at(exchange), enough)
             if loop is not None:
-                self._tell(exchange, loop)
+                self._tell(exchange, loop, enough)
 
     def _messages(self, exchange: Exchange, since: datetime) -> list[Message]:
         """What they have written to each other of this and what lies in their mailboxes, oldest first."""
@@ -90,9 +93,16 @@ class Loops:
         agent = self.workspace.registry.get(agent_id)
         return agent.type == "human" or (agent.role == "owner" and not self.sessions.alive(agent_id))
 
-    def _tell(self, exchange: Exchange, loop: Loop) -> None:
+    def _was_delegated(self, exchange: Exchange) -> bool:
+        found = None
+        if exchange.conversation_id is not None:
+            with suppress(StorageError):  # hand-written: no file can be called so
+                found = self.workspace.conversations.find(exchange.conversation_id)
+        return found is not None and found.delegation_id is not None
+
+    def _tell(self, exchange: Exchange, loop: Loop, count: int) -> None:
         superior = common_superior(exchange, self.workspace.registry.all())
-        names = {"count": LOOP_MESSAGES, "first": exchange.first, "second": exchange.second}
+        names = {"count": count, "first": exchange.first, "second": exchange.second}
         reason = self.writer.texts("loop.seen", minutes=int(LOOP_WINDOW.total_seconds() // 60), **names)
         for target_id in (*exchange.agents, *([superior.id] if superior else ())):
             self.writer.put(loop_notice(exchange, loop, target_id, reason), "notice.loop_suspected")
