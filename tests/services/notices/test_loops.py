@@ -13,7 +13,7 @@ from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.directory import Directory
 from tests.conftest import Clock
 from tests.services.support import send, unread
-from tests.services.tasks_support import notices, running
+from tests.services.tasks_support import delegate, notices, open_session, running
 
 PAIR = ("worker-a", "worker-b")
 
@@ -82,6 +82,17 @@ def test_what_is_said_in_a_conversation_is_told_to_any_session(services: Service
         "admin": "task", "worker-a": None, "worker-b": None,
     }  # fmt: skip
     assert {some[0].conversation_id for some in told.values()} == {conversation.id}
+
+
+def test_a_conversation_that_was_delegated_may_be_longer(services: Services, clock: Clock) -> None:
+    delegation = delegate(services, open_session(services, "worker-a"))
+    first, second = (services.agents.get(agent_id) for agent_id in PAIR)
+    conversation, *_ = services.conversations.begin(first, second, "hello", delegation_id=delegation.id)
+    for number, told in ((28, []), (2, ["admin", "worker-a", "worker-b"])):
+        for turn in range(number):
+            clock.advance(5)
+            services.conversations.say((second, first)[turn % 2], conversation.id, Draft(content="りんご"))
+        assert sorted(suspected(services)) == told
 
 
 def test_an_admin_that_writes_to_many_reads_no_file_for_it(
