@@ -70,7 +70,7 @@ def in_pane(team: Team, terminal: Terminal, command: str, stands: Callable[[Pane
 def ringers(team: Team, terminal: Terminal) -> list[Callable[[], AbstractContextManager[object]]]:
     return [
         lambda: Web(team),
-        lambda: in_pane(team, terminal, "watch", lambda pane: "q で終了" in pane.screen),
+        lambda: in_pane(team, terminal, "watch", lambda pane: "· q " in pane.screen),
         lambda: in_pane(team, terminal, "supervise", lambda _: team.services.supervision.running()),
     ]
 
