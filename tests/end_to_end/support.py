@@ -273,9 +273,11 @@ class Team:
         return delivery["state"], delivery.get("reason")
 
     def mailbox(self, agent_id: str) -> list[Message]:
-        """Every message in the agent's hot mailbox, read straight from the files."""
+        """Every message in the agent's hot mailbox, read straight from the files, oldest first: their names say only
+        the second."""
         decode = codec(Message).decode
-        return [decode(path.read_bytes()) for path in sorted((self.path / "ipc" / agent_id).glob("*.md"))]
+        found = (decode(path.read_bytes()) for path in (self.path / "ipc" / agent_id).glob("*.md"))
+        return sorted(found, key=lambda message: (message.created_at, message.id))
 
     def unread(self, agent_id: str) -> list[Message]:
         return [message for message in self.mailbox(agent_id) if message.read_at is None]

@@ -608,7 +608,7 @@ def test_the_owner_does_everything_from_the_command_line(team: Team) -> None:
     assert [item["title"] for item in listed["tasks"]] == ["Build", "Paint"]
     assert team.ask("task", "list", "--status", "backlog", "--assignee", "worker-b")["total_count"] == 1
     table = team.run("task", "list").stdout.splitlines()
-    assert table[0].split() == ["task", "status", "priority", "assignee", "progress", "title"]
+    assert table[0].split() == ["タスク", "状態", "優先度", "担当", "進捗", "タイトル"]
     assert first["task_id"] in table[1]
     assert team.ask("task", "show", second["task_id"])["task"]["dependencies"] == [first["task_id"]]
     shown = team.run("task", "show", first["task_id"]).stdout
