@@ -95,6 +95,8 @@ class App:
     def _answer(
         self, params: types.CallToolRequestParams, receipt: Receipt, earlier: list[Receipt]
     ) -> types.CallToolResult:
+        if not receipt.begin():
+            return types.CallToolResult(content=[])  # nobody awaits it
         for before in earlier:
             # What was cancelled is unread again for the next call; a logout confirms what was answered before it.
             if before.is_cancelled or params.name == "logout":

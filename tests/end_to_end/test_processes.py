@@ -17,7 +17,7 @@ from tests.end_to_end.support import Agent, Team, eventually, eventually_answers
 from tests.web.support import Guest
 
 SENDERS = 8
-EACH = 200
+EACH = 100
 UPDATERS = 6
 UPDATES = 40
 

@@ -42,6 +42,7 @@ class Receipt:
         self._mutex = Mutex("receipt")
         self._session: LiveSession | None = None
         self._files: tuple[str, ...] = ()
+        self._begun = False
         self._cancelled = False
         self._completed = False
         self._settled = threading.Event()
@@ -57,6 +58,12 @@ class Receipt:
 
     def wait_until_settled(self, seconds: float) -> None:
         self._settled.wait(seconds)
+
+    def begin(self) -> bool:
+        """The worker thread takes up the call. False: it was cancelled before, and hands out nothing."""
+        with self._mutex:
+            self._begun = not self._cancelled
+            return self._begun
 
     def open(self, session: LiveSession) -> None:
         """The call belongs to this session."""
@@ -96,8 +103,10 @@ class Receipt:
         at work requeues by itself."""
         with self._mutex:
             self._cancelled = True
-            completed = self._completed
-        if completed:
+            begun, completed = self._begun, self._completed
+        if not begun:
+            self._settled.set()
+        elif completed:
             threading.Thread(target=self._take_back).start()
 
     def _take_back(self) -> None:
