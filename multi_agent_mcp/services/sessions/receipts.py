@@ -104,10 +104,10 @@ class Receipt:
         with self._mutex:
             self._cancelled = True
             begun, completed = self._begun, self._completed
-        if not begun:
-            self._settled.set()
-        elif completed:
+        if completed:
             threading.Thread(target=self._take_back).start()
+        elif not begun:
+            self._settled.set()
 
     def _take_back(self) -> None:
         self.requeue()

@@ -21,6 +21,7 @@ def session(services: Services) -> LiveSession:
 @pytest.fixture
 def receipt(session: LiveSession) -> Receipt:
     receipt = Receipt()
+    receipt.begin()
     receipt.open(session)
     return receipt
 
@@ -43,6 +44,13 @@ def test_what_was_written_is_confirmed_by_the_next_call(
     session.touch()
     assert not session.record.unconfirmed
     assert unread(services, "worker-a") == 0
+
+
+def test_a_call_that_was_cancelled_before_it_began_keeps_nobody_waiting() -> None:
+    receipt = Receipt()
+    receipt.cancel()
+    assert receipt.is_settled
+    assert not receipt.begin()
 
 
 def test_a_call_that_was_cancelled_hands_nothing_out(services: Services, receipt: Receipt) -> None:
