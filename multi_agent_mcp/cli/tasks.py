@@ -68,7 +68,7 @@ def add(
 @session_command()
 def list_tasks(context: SessionContext, status: str | None, assignee: str | None) -> None:
     """List tasks, oldest first."""
-    from multi_agent_mcp.services.turn.next_action import summary_of
+    from multi_agent_mcp.services.tasks.board import summary_of
 
     if status is not None:
         require_choice("status", status, TASK_STATUSES)

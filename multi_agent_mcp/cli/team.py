@@ -51,23 +51,23 @@ def up(
     """
     from multi_agent_mcp.cli.team_lines import progress, summary, warnings
     from multi_agent_mcp.config import tmux_socket
-    from multi_agent_mcp.windows.raising import Raising  # libtmux takes 70 ms to import
+    from multi_agent_mcp.windows.startup import Startup  # libtmux takes 70 ms to import
     from multi_agent_mcp.windows.window_registry import TeamWindows
 
     path = str(Path(socket).absolute()) if socket else tmux_socket()
-    raising = Raising(TeamWindows(context.services, path, tmux_config, joins=socket is None), agent_ids)
+    startup = Startup(TeamWindows(context.services, path, tmux_config, joins=socket is None), agent_ids)
     texts = context.services.people
     if not context.as_json:
-        for line in warnings(raising.preflight, texts):
+        for line in warnings(startup.preflight, texts):
             print_line(line)
-    raising.open(supervisor=supervisor, owner=watch)
+    startup.open(supervisor=supervisor, owner=watch)
     if wait:
         with progress(texts, is_silent=context.as_json) as report:
-            raising.wait(timeout, report)
-    context.answer(raising.as_answer(), summary(raising, texts))
+            startup.wait(timeout, report)
+    context.answer(startup.as_answer(), summary(startup, texts))
     if attach and wait and not context.as_json and sys.stdout.isatty():
-        raising.show()
-    if not raising.is_fine:
+        startup.show()
+    if not startup.is_fine:
         raise click.exceptions.Exit(1)
 
 

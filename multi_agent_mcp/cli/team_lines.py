@@ -14,8 +14,8 @@ from multi_agent_mcp.windows.agent_state import OPEN, AgentState
 
 if TYPE_CHECKING:
     from multi_agent_mcp.windows.preflight import Preflight
-    from multi_agent_mcp.windows.raising import Raising
     from multi_agent_mcp.windows.readiness import Report
+    from multi_agent_mcp.windows.startup import Startup
 
 
 def warnings(checked: Preflight, texts: Texts) -> Iterator[str]:
@@ -26,16 +26,16 @@ def warnings(checked: Preflight, texts: Texts) -> Iterator[str]:
         yield ""
 
 
-def summary(raising: Raising, texts: Texts) -> Iterator[str]:
+def summary(startup: Startup, texts: Texts) -> Iterator[str]:
     """Everybody's state, the last lines of programs that have ended, and how to look at the team."""
-    rows = [(state.agent_id, state.pane_id or "-", state.note(texts)) for state in raising.states]
+    rows = [(state.agent_id, state.pane_id or "-", state.note(texts)) for state in startup.states]
     yield from titled_table(texts, ("agent", "pane", "note"), rows)
-    for state in raising.states:
+    for state in startup.states:
         if state.last_lines:
             yield ""
             yield texts("up.last_lines", agent_id=state.agent_id)
             yield from indented("\n".join(state.last_lines))
-    if (command := raising.attach_command) is not None:
+    if (command := startup.attach_command) is not None:
         yield ""
         yield texts("up.attach", command=command)
 

@@ -11,7 +11,7 @@ from multi_agent_mcp.domain.task import TaskStatus
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.server.call import Call
 from multi_agent_mcp.server.toolbox import Answer, Tool
-from multi_agent_mcp.services.turn.next_action import summary_of
+from multi_agent_mcp.services.tasks.board import summary_of
 
 
 def get_my_tasks(

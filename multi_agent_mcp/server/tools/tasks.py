@@ -11,8 +11,8 @@ from pydantic import BaseModel, BeforeValidator, Field
 from multi_agent_mcp.domain.task import ReportStatus, TaskPriority, TaskStatus
 from multi_agent_mcp.server.call import Call
 from multi_agent_mcp.server.toolbox import LEADERS, REPORTERS, TASK, Answer, Tool, from_json_text
+from multi_agent_mcp.services.tasks.board import summary_of
 from multi_agent_mcp.services.tasks.creation import NewTask
-from multi_agent_mcp.services.turn.next_action import summary_of
 
 AnyPriority = Literal["low", "normal", "medium", "high", "urgent"]
 """A task's priorities and the messages' word for the middle one: models mix them up."""

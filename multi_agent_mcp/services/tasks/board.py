@@ -6,8 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, Task, priority_rank
+from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -94,3 +96,14 @@ def status_order(task: Task) -> tuple[int, int, datetime, str]:
     """Running tasks first, finished ones last; those of one status in the order of work."""
     rank = STATUS_ORDER.index(task.status) if task.status in STATUS_ORDER else len(STATUS_ORDER)  # written by hand
     return rank, *work_order(task)
+
+
+def summary_of(task: Task) -> dict[str, Any]:
+    """A task in a list."""
+    return {
+        "task_id": task.id,
+        "title": task.title,
+        "status": task.status,
+        "priority": task.priority,
+        "created_at": format_time(task.created_at),
+    }

@@ -80,10 +80,5 @@ def _differing(before: Agent, after: Agent) -> list[str]:
     return [key for key in _TAKEN_OVER if getattr(before, key) != getattr(after, key)] + own
 
 
-def _kept(wanted: Agent, found: Agent) -> list[str]:
-    keys = (*_FIXED, *(key for key in _TAKEN_OVER if key != "name"))
-    return [key for key in keys if getattr(wanted, key) != getattr(found, key)]
-
-
 def _without_empty(lists: Mapping[str, list[str]]) -> dict[str, list[str]]:
     return {name: items for name, items in lists.items() if items}

@@ -11,7 +11,6 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.outcomes import completed
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.services.answer_budget import clipped, first_fitting
 from multi_agent_mcp.services.chat.conversations import is_conversational
@@ -21,6 +20,7 @@ from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.services.sessions.executions import Executions
 from multi_agent_mcp.services.tasks.approvals import Approvals
 from multi_agent_mcp.services.tasks.assignment import Assignments
+from multi_agent_mcp.services.tasks.board import summary_of
 from multi_agent_mcp.services.tasks.changes import TaskChanges
 from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.store.intents import Intent
@@ -169,17 +169,6 @@ class NextAction:
 
     def _action(self, action: str, **needed: Any) -> dict[str, Any]:
         return {"action": action, "instruction": self.texts(f"next.{action}"), **needed}
-
-
-def summary_of(task: Task) -> dict[str, Any]:
-    """A task in a list."""
-    return {
-        "task_id": task.id,
-        "title": task.title,
-        "status": task.status,
-        "priority": task.priority,
-        "created_at": format_time(task.created_at),
-    }
 
 
 def full(task: Task) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from multi_agent_mcp.windows.up_down import open_team
 from multi_agent_mcp.windows.window_registry import TeamWindows
 
 
-class Raising:
+class Startup:
     """The team, or the agents named by `only`. Raises `AgentNotFound` for one that is not there, and
     `InvalidArguments` without a tmux that can be used, before anything is opened."""
 
