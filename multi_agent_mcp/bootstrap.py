@@ -445,7 +445,7 @@ class Services:
         from multi_agent_mcp.services.doctor.doctor import Doctor
         from multi_agent_mcp.services.doctor.finding import CheckContext
 
-        profiles = load_profiles(self.root / "hosts").named.values()
+        profiles = load_profiles(self.root / "hosts")
         return Doctor(
             CheckContext(
                 self.workspace,
@@ -460,7 +460,8 @@ class Services:
                 self.people,
                 probe,
                 look_at or self.host_in_pane,
-                [profile.name for profile in profiles if not profile.never],
+                [profile.name for profile in profiles.named.values() if not profile.never],
+                profiles.left_out,
                 self.settings.notify_command,
             )
         )

@@ -44,6 +44,7 @@ COMMANDS = {
     "timeline": "timeline:timeline",
     "watch": "watch.command:watch",
     "host-config": "host_config:host_config",
+    "host": "host:host",
     "hook": "unparsed:hook",
     "demo": "demo.command:demo",
     "help": "main:help_command",
