@@ -25,7 +25,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
 
 def health(call: ApiRequest) -> dict[str, Any]:
     """The findings, problems first; quarantined files are among them with their reason."""
-    from multi_agent_mcp.notify.tmux.snapshot import probe  # libtmux takes 70 ms to import
+    from multi_agent_mcp.notify.tmux.snapshot import probe
 
     findings = call.services.doctor(probe).examine()
     return {
