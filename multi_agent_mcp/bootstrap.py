@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
     from multi_agent_mcp.services.overview.supervisor_lock import Supervision
     from multi_agent_mcp.services.overview.timeline import Timelines
+    from multi_agent_mcp.services.search.search import Search
     from multi_agent_mcp.services.tasks.approvals import Approvals
     from multi_agent_mcp.services.tasks.assignment import Assignments
     from multi_agent_mcp.services.tasks.creation import TaskCreation
@@ -262,6 +263,12 @@ class Services:
         from multi_agent_mcp.services.mail.search import MailSearch
 
         return MailSearch(self.workspace)
+
+    @cached_property
+    def search(self) -> Search:
+        from multi_agent_mcp.services.search.search import Search
+
+        return Search(self.workspace)
 
     @cached_property
     def outbox(self) -> Outbox:
