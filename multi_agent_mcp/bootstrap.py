@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
     from multi_agent_mcp.services.overview.supervisor_lock import Supervision
     from multi_agent_mcp.services.overview.timeline import Timelines
+    from multi_agent_mcp.services.search.search import Search
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.executions import Executions
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
@@ -143,6 +144,7 @@ class _Wired:
     human_conversations: HumanConversations = _service("services.chat.human")
     delegations: Delegations = _service("services.chat.delegations")
     chat_task_operations: ChatTaskOperations = _service("services.chat.task_operations")
+    search: Search = _service("services.search.search")
     dashboard: Dashboard = _service("services.overview.dashboard")
     snapshots: Snapshots = _service("services.overview.snapshot")
     timeline: Timelines = _service("services.overview.timeline")
