@@ -47,6 +47,7 @@ SERVICES = (
     ("notices",),
     ("tasks",),
     ("chat",),
+    ("search",),
     ("overview",),
     ("turn",),
     ("doctor",),

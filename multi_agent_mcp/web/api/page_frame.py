@@ -18,7 +18,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "version": __version__,
         "me": {"id": call.me.id, "role": call.me.role, "name": call.me.name},
         "unread": services.reading.unread_count(call.me.id),
-        "requests": len(services.approvals.waiting_for(call.me.id)),
+        "requests": len(services.task_changes.requests_for(call.me.id)),
         "waiting_for": wait.admin_id if wait else None,
     }
 
