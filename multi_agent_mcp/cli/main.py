@@ -42,6 +42,7 @@ COMMANDS = {
     "resume": "tasks:resume",
     "log": "tasks:log",
     "timeline": "timeline:timeline",
+    "search": "search:search",
     "watch": "watch.command:watch",
     "host-config": "host_config:host_config",
     "hook": "unparsed:hook",

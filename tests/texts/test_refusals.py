@@ -103,12 +103,12 @@ def an_ended_conversation(stage: Stage) -> Said:
 
 
 def a_waiting_owner(stage: Stage) -> Said:
-    stage.services.assignments.send(stage.agent("owner"), "admin", "x", "y")
+    stage.services.task_creation.send(stage.agent("owner"), "admin", "x", "y")
     return stage.call("owner", "list_agents")
 
 
 def an_impatient_owner(stage: Stage) -> Said:
-    stage.services.assignments.send(stage.agent("owner"), "admin", "x", "y")
+    stage.services.task_creation.send(stage.agent("owner"), "admin", "x", "y")
     Seat(stage.services, "owner").call("read_messages")
     return stage.call("owner", "read_messages")
 
