@@ -115,6 +115,10 @@ class Past:
         """To do."""
         return self._tasks(count, (), assignee_id, fields)
 
+    def tasks_in_progress(self, count: int, assignee_id: str = "worker", **fields: Any) -> str:
+        """Begun."""
+        return self._tasks(count, ("in_progress",), assignee_id, fields)
+
     def task_with_history(self, entries: int, assignee_id: str = "worker") -> str:
         """One task in progress that was edited so often."""
         task = _task(ids.new_id("tsk"), assignee_id, ("in_progress",))
@@ -273,7 +277,8 @@ def main() -> int:
 
 
 _KINDS = (
-    *("agents", "archived_mail", "unread_mail", "read_mail", "notifications", "finished_tasks", "open_tasks"),
+    *("agents", "archived_mail", "unread_mail", "read_mail", "notifications"),
+    *("finished_tasks", "open_tasks", "tasks_in_progress"),
     *("task_with_history", "subtasks_in_line", "dependency_chain", "executions", "ended_sessions", "conversation"),
 )
 

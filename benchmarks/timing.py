@@ -32,13 +32,6 @@ def clean() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith(("TMUX", "MULTI_AGENT_MCP_"))}
 
 
-def processor_seconds(action: Callable[[], object]) -> float:
-    """What one action costs this process: user and system, all its threads."""
-    began = time.process_time()
-    action()
-    return time.process_time() - began
-
-
 def cost_of(command: Sequence[str], given: bytes = b"") -> resource.struct_rusage:
     """What a command costs as a whole, its children included (wait4(2)). Raises when it fails."""
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=clean()) as process:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
 from benchmarks.bench import Bench
 from benchmarks.past import Past
@@ -13,8 +12,7 @@ from benchmarks.rows.awake import HOOK_EVENT
 from benchmarks.scale.calls import called, fresh_call
 from benchmarks.scale.growth import Cost
 from benchmarks.team import Team
-from benchmarks.timing import command_seconds, processor_seconds
-from multi_agent_mcp.services.validation import Draft
+from benchmarks.timing import command_seconds
 
 AFTER_TOOL = HOOK_EVENT.replace(b"PreToolUse", b"PostToolUse")
 
@@ -122,10 +120,10 @@ def oldest_page(bench: Bench, size: int) -> Iterator[Cost]:
 def broadcast(bench: Bench, size: int) -> Iterator[Cost]:
     """One broadcast to so many; the first makes their mailboxes and is not counted."""
     team = bench.lived("further agents", size, Past.agents)
-    worker = team.services.agents.get("worker")
-    send = partial(team.services.messages.send, worker, Draft(content="to all of you"))
-    send()
-    yield lambda: processor_seconds(send)
+    with team.server("worker") as server:
+        server.rest()
+        server.call("send_message", content="to all of you")
+        yield called(server, "send_message", content="to all of you")
 
 
 @contextmanager

@@ -10,8 +10,6 @@ from benchmarks.past import Past
 from benchmarks.scale.calls import called, fresh_call
 from benchmarks.scale.growth import Cost
 from benchmarks.team import Team
-from benchmarks.timing import processor_seconds
-from multi_agent_mcp.services.tasks.creation import NewTask
 
 
 @contextmanager
@@ -32,14 +30,9 @@ def started(bench: Bench, size: int) -> Iterator[Cost]:
 def my_tasks(bench: Bench, size: int) -> Iterator[Cost]:
     """`get_my_tasks` after somebody gave the agent a task, and all that its server does about that."""
     team = bench.lived("finished tasks", size, Past.finished_tasks)
-    owner = team.services.agents.get("owner")
     with team.server("worker") as server:
         server.rest()
-
-        def change() -> None:
-            team.services.task_creation.create(owner, [NewTask(title="news", assignee_id="worker")])
-
-        yield called(server, "get_my_tasks", before=change)
+        yield called(server, "get_my_tasks", before=lambda: Past(team.services.workspace).open_tasks(1))
 
 
 @contextmanager
@@ -60,14 +53,13 @@ def report_beside_open(bench: Bench, size: int) -> Iterator[Cost]:
 def long_history(bench: Bench, size: int) -> Iterator[Cost]:
     """One change of a task that was changed so often; the first, which may put the past elsewhere, is not counted."""
     team = bench.lived("changes of one task", size, Past.task_with_history)
-    changes, worker = team.services.task_changes, team.services.agents.get("worker")
-    statuses = iter(["blocked", "in_progress"] * 50)
-
-    def change() -> None:
-        changes.set_status(worker, team.known, next(statuses), "for a while")
-
-    change()
-    yield lambda: processor_seconds(change)
+    with team.server("worker") as server:
+        server.rest()
+        blocked = called(server, "update_task_status", task_id=team.known, status="blocked")
+        reopened = called(server, "update_task_status", task_id=team.known, status="in_progress")
+        blocked()
+        reopened()
+        yield lambda: (blocked() + reopened()) / 2
 
 
 @contextmanager
@@ -78,8 +70,8 @@ def block_line(bench: Bench, size: int) -> Iterator[Cost]:
     def cost() -> float:
         team = bench.team()
         root = Past(team.services.workspace).subtasks_in_line(size)
-        owner = team.services.agents.get("owner")
-        return processor_seconds(lambda: team.services.task_changes.set_status(owner, root, "blocked", "stop"))
+        with fresh_call(team, "owner", "update_task_status", task_id=root, status="blocked") as blocked:
+            return blocked()
 
     yield cost
 
@@ -94,11 +86,12 @@ def dependency_chain(bench: Bench, size: int) -> Iterator[Cost]:
 
 @contextmanager
 def _report(team: Team) -> Iterator[Cost]:
-    worker, owner = team.services.agents.get("worker"), team.services.agents.get("owner")
-    (task,) = team.services.task_creation.create(owner, [NewTask(title="reported on", assignee_id="worker")])
-    team.services.task_changes.start(worker, task.id)
-    with team.server("admin") as server:
+    task_id = Past(team.services.workspace).tasks_in_progress(1)
+    with team.server("admin") as server, team.server("worker") as worker:
         server.rest()
+        worker.rest()
         yield called(
-            server, "read_messages", before=lambda: team.services.assignments.report_progress(worker, task.id, 50)
+            server,
+            "read_messages",
+            before=lambda: worker.call("report_task_progress", task_id=task_id, progress=50),
         )

@@ -30,7 +30,8 @@ def empty(*words: str) -> Case:
     @contextmanager
     def case(bench: Bench, size: int) -> Iterator[Cost]:
         team = bench.team()
-        command = team.command(*words) if size else [team.command()[0], "-c", "pass"]
+        ours = [*team.command()[:3], *words] if words[-1] == "--help" else team.command(*words)
+        command = ours if size else [ours[0], "-c", "pass"]
         yield lambda: command_seconds(command)
 
     return case
