@@ -124,10 +124,6 @@ class Directory(EntityFiles[E]):
             self.entries(fresh=True)
             return sorted(self._passed_over)
 
-    def is_closed(self, name: str, closed: re.Pattern[bytes]) -> bool:
-        """Whether a file's header matches this pattern now."""
-        return self._peek(name, closed) is not None
-
     def is_unchanged(self, mtime: int, looked_at: int) -> bool:
         """Whether what was read from `looked_at` on, when `mtime` was the modification time, may be remembered."""
         return is_settled(mtime, looked_at) and modified_at(self.path) == mtime
