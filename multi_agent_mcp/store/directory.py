@@ -106,6 +106,14 @@ class Directory(EntityFiles[E]):
                     self._ids[key] = known.get(key) or entity.id
             return {name: entity_id for (name, _), entity_id in self._ids.items()}
 
+    def is_closed(self, name: str) -> bool:
+        """Whether this file is done with, as far as its header tells."""
+        return self._closed is not None and self._peek(name, self._closed) is not None
+
+    def each(self) -> Iterator[tuple[str, E]]:
+        """Every entity with its file's name, one at a time, in no order; nothing is remembered."""
+        return ((name, entity) for name, _ in self._listing() if (entity := self.load(name)) is not None)
+
     def closed_counts(self) -> Counter[str]:
         """How many files were closed by what."""
         with self._mutex:
