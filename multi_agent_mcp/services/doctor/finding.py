@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -56,9 +56,9 @@ class Finding:
 @dataclass(frozen=True)
 class CheckContext:
     """The services that checks use, and the words for what they find. `probe` says why an agent's pane cannot be rung,
-    or None; `look_at` which host is there; `hosts` are the names of the profiles by which a pane can be looked at;
-    `notify_command` is that of `Settings`. `track` is told of what there may be very much of; the walk through the
-    session's directory adds to `usage`."""
+    or None; `look_at` which host is there; `hosts` are the names of the profiles by which a pane can be looked at,
+    `profiles_left_out` the files of others that cannot be used, and why; `notify_command` is that of `Settings`.
+    `track` is told of what there may be very much of; the walk through the session's directory adds to `usage`."""
 
     workspace: Workspace
     agents: Agents
@@ -73,6 +73,7 @@ class CheckContext:
     probe: Callable[[Agent], str | None]
     look_at: LookAtPane
     hosts: Collection[str]
+    profiles_left_out: Mapping[str, str]
     notify_command: Sequence[str] | None
     track: Track = untracked
     usage: Usage = field(default_factory=Usage)

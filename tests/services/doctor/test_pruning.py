@@ -52,7 +52,7 @@ def lived_in(services: Services, owner: Agent, clock: Clock) -> Services:
     read(services, "worker-a")
     clock.advance(1)
     send(services, "admin", "worker-a", "unread")
-    services.assignments.send(owner, "admin", "Build", "x")
+    services.task_creation.send(owner, "admin", "Build", "x")
     services.owner_waits.release("owner")
     services.sessions.open("worker-a").end()
     services.sessions.open("worker-b")
