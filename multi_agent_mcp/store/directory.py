@@ -106,10 +106,6 @@ class Directory(EntityFiles[E]):
                     self._ids[key] = known.get(key) or entity.id
             return {name: entity_id for (name, _), entity_id in self._ids.items()}
 
-    def is_closed(self, name: str) -> bool:
-        """Whether this file is done with, as far as its header tells."""
-        return self._closed is not None and self._peek(name, self._closed) is not None
-
     def each(self) -> Iterator[tuple[str, E]]:
         """Every entity with its file's name, one at a time, in no order; nothing is remembered."""
         return ((name, entity) for name, _ in self._listing() if (entity := self.load(name)) is not None)
@@ -132,9 +128,10 @@ class Directory(EntityFiles[E]):
             self.entries(fresh=True)
             return sorted(self._passed_over)
 
-    def is_closed(self, name: str, closed: re.Pattern[bytes]) -> bool:
-        """Whether a file's header matches this pattern now."""
-        return self._peek(name, closed) is not None
+    def is_closed(self, name: str, closed: re.Pattern[bytes] | None = None) -> bool:
+        """Whether a file's header now matches this pattern, else that of this directory."""
+        pattern = closed or self._closed
+        return pattern is not None and self._peek(name, pattern) is not None
 
     def is_unchanged(self, mtime: int, looked_at: int) -> bool:
         """Whether what was read from `looked_at` on, when `mtime` was the modification time, may be remembered."""
