@@ -106,6 +106,10 @@ class Directory(EntityFiles[E]):
                     self._ids[key] = known.get(key) or entity.id
             return {name: entity_id for (name, _), entity_id in self._ids.items()}
 
+    def each(self) -> Iterator[tuple[str, E]]:
+        """Every entity with its file's name, one at a time, in no order; nothing is remembered."""
+        return ((name, entity) for name, _ in self._listing() if (entity := self.load(name)) is not None)
+
     def closed_counts(self) -> Counter[str]:
         """How many files were closed by what."""
         with self._mutex:
@@ -123,6 +127,10 @@ class Directory(EntityFiles[E]):
         with self._mutex:
             self.entries(fresh=True)
             return sorted(self._passed_over)
+
+    def is_closed(self, name: str) -> bool:
+        """Whether a file's header closes it at this moment."""
+        return self._closed is not None and self._peek(name, self._closed) is not None
 
     def is_unchanged(self, mtime: int, looked_at: int) -> bool:
         """Whether what was read from `looked_at` on, when `mtime` was the modification time, may be remembered."""

@@ -18,6 +18,7 @@ import logging
 import os
 import secrets
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 from multi_agent_mcp.store.files.containment import Containment, read_file
@@ -90,6 +91,12 @@ class Files:
             path.unlink(missing_ok=True)
             if sync:
                 sync_directory(path.parent)
+
+    def remove_directory(self, path: Path) -> None:
+        """Removes a directory, unless something lies in it."""
+        with suppress(OSError):
+            self.containment.require(path.parent)
+            path.rmdir()
 
     def replace(self, path: Path, data: bytes, *, sync: bool = True, durable: bool = True) -> None:
         """Replaces a file's content atomically. With `sync=False` a power cut may leave the content it had before. With
