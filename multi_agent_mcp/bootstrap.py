@@ -20,8 +20,8 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import ChannelReport
 from multi_agent_mcp.domain.stuck import Patience
 from multi_agent_mcp.errors import NoSuchSession
-from multi_agent_mcp.notify.channel import Notifier
-from multi_agent_mcp.notify.channels.chain import ChannelChain, default_chain, pane_notifier
+from multi_agent_mcp.notify.channel import Channel
+from multi_agent_mcp.notify.channels.chain import default_chain, pane_notifier
 from multi_agent_mcp.store.files.locks import ORDER_CHECK
 from multi_agent_mcp.store.journal import Journal
 from multi_agent_mcp.store.keys import KeyFile
@@ -169,7 +169,7 @@ class Services(_Wired):
     settings: Settings
     texts: Texts
     clock: Callable[[], datetime]
-    notifier: Notifier
+    notifier: Channel
 
     @property
     def session(self) -> str:
@@ -241,7 +241,7 @@ class Services(_Wired):
 
     def channels(self, agent: Agent) -> tuple[ChannelReport, ...]:
         """The agent's channels, strongest first, and why each could not ring now; see `ChannelChain.explain`."""
-        return self.notifier.explain(agent) if isinstance(self.notifier, ChannelChain) else ()
+        return self.notifier.explain(agent)
 
     def host_configuration(self, host: str, agent_id: str, directory: Path | None = None) -> HostConfiguration:
         """What makes a host start this agent's server; see `host_config.host_configuration`."""
@@ -325,7 +325,7 @@ def open_session(
     *,
     language: str | None = None,
     clock: Callable[[], datetime] = times.now,
-    notifier: Notifier | None = None,
+    notifier: Channel | None = None,
 ) -> Services:
     """The services of an existing session. Raises `InvalidId`, or `NoSuchSession` when `init` was never run."""
     if read_environment().check_locks:
