@@ -274,7 +274,7 @@ class Services(_Wired):
         from multi_agent_mcp.services.doctor.doctor import Doctor
         from multi_agent_mcp.services.doctor.finding import CheckContext
 
-        profiles = load_profiles(self.root / "hosts").named.values()
+        profiles = load_profiles(self.root / "hosts")
         return Doctor(
             CheckContext(
                 self.workspace,
@@ -289,7 +289,8 @@ class Services(_Wired):
                 self.people,
                 probe,
                 look_at or self.host_in_pane,
-                [profile.name for profile in profiles if not profile.never],
+                [profile.name for profile in profiles.named.values() if not profile.never],
+                profiles.left_out,
                 self.settings.notify_command,
             )
         )

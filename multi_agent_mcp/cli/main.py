@@ -45,6 +45,7 @@ COMMANDS = {
     "search": "search:search",
     "watch": "watch.command:watch",
     "host-config": "host_config:host_config",
+    "host": "host:host",
     "hook": "unparsed:hook",
     "demo": "demo.command:demo",
     "help": "main:help_command",
