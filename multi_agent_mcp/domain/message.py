@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar, Literal, get_args
 
@@ -59,3 +59,9 @@ def reading_order(message: Message) -> tuple[bool, datetime, str]:
 def page_order(message: Message) -> tuple[datetime, str]:
     """Sort key of a page of history (newest first when reversed)."""
     return message.created_at, message.id
+
+
+def without_content(message: Message) -> Message:
+    """What is kept in memory of each of many messages. One in a conversation is kept whole: it counts only if its
+    signature fits, content included."""
+    return message if "conversation_id" in message.metadata else replace(message, content="", signature=None)

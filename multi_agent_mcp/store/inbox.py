@@ -55,12 +55,15 @@ class Inbox(Generic[R]):
         lock: str,
         held: Callable[[], Collection[str]] = frozenset,
         grouped: re.Pattern[bytes] | None = None,
+        indexed: Callable[[R], R] = lambda entity: entity,
         **defaults: Any,
     ) -> None:
         self.files = files
         self.path = path
         self.lock = lock
-        self.hot: Directory[R] = Directory(files, path, entity_type, closed=_READ, grouped=grouped, **defaults)
+        self.hot: Directory[R] = Directory(
+            files, path, entity_type, closed=_READ, grouped=grouped, indexed=indexed, **defaults
+        )
         self._entity_type = entity_type
         self._defaults = defaults
         self._held = held
@@ -88,7 +91,8 @@ class Inbox(Generic[R]):
         self.hot.remove(file_name(entity))
 
     def unread(self, *, fresh: bool = False) -> list[tuple[str, R]]:
-        """Names and entities not yet read, in no particular order."""
+        """Names and entities not yet read, as far as the index keeps them (see `Directory`), in no particular
+        order."""
         return [(name, entity) for name, entity in self.hot.open_entities(fresh=fresh) if entity.read_at is None]
 
     def read_of(self, groups: Collection[str]) -> list[R]:

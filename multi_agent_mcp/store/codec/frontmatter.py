@@ -21,7 +21,7 @@ from multi_agent_mcp.config import NOT_YAML
 from multi_agent_mcp.domain.entity import ITEM, Entity, json_value, plain_value
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import Reason
-from multi_agent_mcp.store.codec.yaml_header import Loader, dump
+from multi_agent_mcp.store.codec.yaml_header import Loader, dump, load_quickly
 
 E = TypeVar("E", bound=Entity)
 
@@ -52,6 +52,8 @@ def parse(data: bytes) -> Document:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Unreadable("no_utf8_at", byte=error.start) from error
+    if (document := _quick(text)) is not None:
+        return document
     if not _handler.detect(text):
         raise Unreadable("no_front_matter")
     try:
@@ -59,6 +61,14 @@ def parse(data: bytes) -> Document:
     except ValueError as error:
         raise Unreadable("front_matter_open") from error
     return Document(_load(header_text), _BLANK_LINE.sub("", body))
+
+
+def _quick(text: str) -> Document | None:
+    """The same for what we wrote ourselves, nearly always; None for what has to be parsed."""
+    end = text.find("\n---\n", 3)
+    if end < 0 or not text.startswith("---\n") or (header := load_quickly(text[4:end])) is None:
+        return None
+    return Document(header, _BLANK_LINE.sub("", text[end + 5 :], count=1))
 
 
 def _load(header_text: str) -> Mapping[str, Any]:
