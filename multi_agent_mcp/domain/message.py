@@ -30,6 +30,9 @@ MESSAGE_PRIORITIES: tuple[str, ...] = get_args(MessagePriority)
 REPORT_TYPES = frozenset({"task_progress", "task_complete", "task_failed"})
 
 
+SHORT_CHARACTERS = 100
+
+
 @dataclass(frozen=True, kw_only=True)
 class Message(Readable):
     """A file in the receiver's mailbox. `read_at` None means unread; `content` is the body, byte for byte;
@@ -62,6 +65,7 @@ def page_order(message: Message) -> tuple[datetime, str]:
 
 
 def without_content(message: Message) -> Message:
-    """What is kept in memory of each of many messages. One in a conversation is kept whole: it counts only if its
-    signature fits, content included."""
-    return message if "conversation_id" in message.metadata else replace(message, content="", signature=None)
+    """What is kept in memory of each of many messages: a short one as it is, of a longer one no content. One in a
+    conversation is kept whole: it counts only if its signature fits, content included."""
+    whole = len(message.content) <= SHORT_CHARACTERS or "conversation_id" in message.metadata
+    return message if whole else replace(message, content="", signature=None)

@@ -13,7 +13,7 @@ import re
 import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -98,17 +98,21 @@ class Directory(EntityFiles[E]):
             self.entries(fresh=fresh)
             return self._open
 
-    def ids(self, *, fresh: bool = False) -> dict[str, str]:
-        """File name → id, of entities that have one. Those of closed files, which the index does not know, are read
-        once and remembered."""
+    def ids(self, names: Iterable[str], *, fresh: bool = False) -> dict[str, str]:
+        """File name → id, of those of these files that have one. Those of closed files, which the index does not know,
+        are read once and remembered."""
         with self._mutex:
-            known, self._ids = self._ids, {}
-            for name, entry in self.entries(fresh=fresh).items():
-                key = name, entry.signature
-                entity: Any = None if key in known else entry.entity or self.load(name)
-                if key in known or entity is not None:
-                    self._ids[key] = known.get(key) or entity.id
-            return {name: entity_id for (name, _), entity_id in self._ids.items()}
+            entries = self.entries(fresh=fresh)
+            self._ids = {key: found for key, found in self._ids.items() if key[0] in entries}
+            return {name: found for name in names if (found := self._id(name, entries.get(name))) is not None}
+
+    def _id(self, name: str, entry: Entry[E] | None) -> str | None:
+        if entry is None or (key := (name, entry.signature)) in self._ids:
+            return None if entry is None else self._ids[key]
+        entity: Any = entry.entity or self.load(name)
+        if entity is not None and entry.entity is None:
+            self._ids[key] = entity.id
+        return None if entity is None else str(entity.id)
 
     def each(self) -> Iterator[tuple[str, E]]:
         """Every entity with its file's name, one at a time, in no order; nothing is remembered."""

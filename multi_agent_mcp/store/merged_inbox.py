@@ -6,8 +6,10 @@ of their own are parsed first. What was parsed is remembered by the file's signa
 
 from __future__ import annotations
 
+import heapq
 import os
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -17,9 +19,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.times import stamp
+from multi_agent_mcp.store.archived_names import OUR_NAME, STAMP_LENGTH, ArchivedNames, file_names
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.inbox import Inbox, age
-from multi_agent_mcp.store.inbox_lookup import OUR_NAME, STAMP_LENGTH, file_names, fitting
 from multi_agent_mcp.system.file_status import Signature, modified_at, signature
 
 R = TypeVar("R", bound=Readable)
@@ -44,10 +46,32 @@ class MergedInbox(Generic[R]):
         self._known: dict[str, tuple[Signature, R]] = {}
         self._listed: dict[str, tuple[int, list[InboxFile[R]]]] = {}
 
-    def everything(self, inboxes: Iterable[Inbox[R]]) -> list[InboxFile[R]]:
-        """Every file, newest second first. Only those with names of their own are parsed."""
-        directories = (directory for inbox in inboxes for directory in inbox.directories())
-        return self._dated(file for directory in directories for file in self._listing(directory))
+    def everything(self, inboxes: Sequence[Inbox[R]]) -> Iterator[InboxFile[R]]:
+        """Every file, newest second first; of the archives only as many months are listed as are asked for. Only files
+        with names of their own are parsed."""
+        hot = self._dated(file for inbox in inboxes for file in self._listing(inbox.hot))
+        months = sorted(self._months(inboxes).items(), reverse=True)
+        archived = (self._dated(chain.from_iterable(map(self._listing, found)), month) for month, found in months)
+        return heapq.merge(hot, chain.from_iterable(archived), key=attrgetter("second"), reverse=True)
+
+    def count(self, inboxes: Sequence[Inbox[R]], first: str, last: str) -> int:
+        """How many files are of a period, given its first and last second; months within it are not listed."""
+        within, cut = [], [inbox.hot for inbox in inboxes]
+        for month, found in self._months(inboxes).items():
+            begin, end = _bounds(month)
+            if first <= begin and end <= last:
+                within += found
+            elif begin <= last and first <= end:
+                cut += found
+        listed = self._dated(chain.from_iterable(map(self._listing, cut)))
+        return sum(month.count() for month in within) + sum(first <= file.second <= last for file in listed)
+
+    def _months(self, inboxes: Iterable[Inbox[R]]) -> dict[str, list[ArchivedNames[R]]]:
+        months: defaultdict[str, list[ArchivedNames[R]]] = defaultdict(list)
+        for inbox in inboxes:
+            for month in inbox.months():
+                months[month.path.name].append(month)
+        return months
 
     def unread(self, inboxes: Iterable[Inbox[R]]) -> list[InboxFile[R]]:
         """As `everything`, but only what is not read; the archive holds none of it and is not looked at."""
@@ -62,18 +86,12 @@ class MergedInbox(Generic[R]):
                 yield from (head for head in found if before is None or (second, *age(head)) < before)
 
     def find(self, inboxes: Sequence[Inbox[R]], entity_id: str) -> tuple[InboxFile[R], R] | None:
-        """The file with this id and its head: by its name if we named it, else among the heads of all that may be
-        it. What lies in an archive under a name of our form was named by its id when it was moved there; in the hot
-        directory it may be somebody's copy of another file."""
-        files = self.everything(inboxes)
-        ours = set(fitting((file.name for file in files), entity_id))
-        hot = {inbox.hot.path for inbox in inboxes}
-        likely = (file for file in files if file.name in ours)
-        others = (file for file in files if file.directory.path in hot or not OUR_NAME.fullmatch(file.name))
-        for file in chain(likely, others):
-            known = self._head(file)
-            if known is not None and known[1].id == entity_id:
-                return file, known[1]
+        """The file with this id and its head; see `Inbox.likely`."""
+        for thorough in (False, True):
+            for directory, name in chain.from_iterable(box.likely(entity_id, thorough=thorough) for box in inboxes):
+                file = _inbox_file(directory, name)
+                if (known := self._head(file)) is not None and known[1].id == entity_id:
+                    return next(iter(self._dated([file]))), known[1]
         return None
 
     def _listing(self, directory: Directory[R]) -> list[InboxFile[R]]:
@@ -87,14 +105,18 @@ class MergedInbox(Generic[R]):
             self._listed[path] = mtime, files
         return files
 
-    def _dated(self, files: Iterable[InboxFile[R]]) -> list[InboxFile[R]]:
-        """In order, with the second of those whose names do not tell it."""
+    def _dated(self, files: Iterable[InboxFile[R]], month: str | None = None) -> list[InboxFile[R]]:
+        """In order, with the second of those whose names do not tell it; in an archive it is one of the month."""
         dated = []
         for file in files:
             if file.second:
                 dated.append(file)
             elif (known := self._head(file)) is not None:
-                dated.append(file._replace(second=stamp(known[1].created_at)))
+                second = stamp(known[1].created_at)
+                if month is not None:
+                    begin, end = _bounds(month)
+                    second = min(max(second, begin), end)
+                dated.append(file._replace(second=second))
         dated.sort(key=attrgetter("second"), reverse=True)
         return dated
 
@@ -121,6 +143,12 @@ class MergedInbox(Generic[R]):
         head = replace(entity, **{body: getattr(entity, body)[:HEAD_CHARACTERS]}) if body else entity
         self._known[path] = current, head
         return current, head
+
+
+def _bounds(month: str) -> tuple[str, str]:
+    """The first and the last second that a name in this month's directory may begin with."""
+    digits = month.replace("-", "")
+    return f"{digits}01_000000", f"{digits}31_235959"
 
 
 def position(file: InboxFile[R], head: R) -> Position:

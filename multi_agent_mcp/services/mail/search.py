@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
+from itertools import islice, takewhile
 
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import stamp
@@ -63,9 +63,11 @@ class MailSearch:
     def during(self, start: datetime, end: datetime, limit: int) -> tuple[list[Message], int]:
         """The newest `limit` messages of a period, oldest first, and about how many older ones of it there are."""
         first, last = stamp(start), stamp(end)
-        letters = [item for item in self._skim.everything(self._mailboxes()) if first <= item.second <= last]
-        found = (head for head in self._skim.heads(letters) if start <= head.created_at <= end)
-        return list(islice(found, limit))[::-1], max(len(letters) - limit, 0)
+        mailboxes = self._mailboxes()
+        files = takewhile(lambda file: file.second >= first, self._skim.everything(mailboxes))
+        heads = self._skim.heads(file for file in files if file.second <= last)
+        found = (head for head in heads if start <= head.created_at <= end)
+        return list(islice(found, limit))[::-1], max(self._skim.count(mailboxes, first, last) - limit, 0)
 
     def get(self, message_id: str) -> Message:
         """The whole message. Raises `MessageNotFound`."""
