@@ -15,7 +15,7 @@ from multi_agent_mcp.config import ROOT_NAME, find_root, read_environment, sessi
 from multi_agent_mcp.domain.agent import Agent, superiors
 from multi_agent_mcp.domain.ids import differing_in_case, session_name
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Reason, Refusal
-from multi_agent_mcp.host_config import PROGRAMS
+from multi_agent_mcp.host_config import HOSTS
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.texts import LANGUAGES, Texts
 
@@ -83,7 +83,7 @@ class Made:
             yield texts("init.left_out", names=", ".join(update.left_out))
         commands = {agent.command or "" for agent in self.agents.values()}
         if self.new_team:
-            for program in PROGRAMS.values():
+            for program in HOSTS.values():
                 if program.command in commands and not program.is_installed:
                     yield texts("init.not_installed", title=program.title, install=program.install)
         if self.first is not None:
@@ -95,7 +95,7 @@ class Made:
 
 @click.command()
 @click.option("--team", metavar="FILE", type=Path, help="The team: session, language, agents (default: team.yaml).")
-@click.option("--admin", metavar="HOST", help=f"For a new team.yaml: the admin's host, one of {', '.join(PROGRAMS)}.")
+@click.option("--admin", metavar="HOST", help=f"For a new team.yaml: the admin's host, one of {', '.join(HOSTS)}.")
 @click.option("--workers", metavar="HOST,…", help="For a new team.yaml: a worker for each (default: two on PATH).")
 @click.option("--name", help="For a new team.yaml: the session's name (default: the directory's).")
 @click.option("--demo", is_flag=True, help="For a new team.yaml: scripted agents, to try it without an account.")
