@@ -133,7 +133,7 @@ class Sessions:
 
     def _tasks_in_progress(self, agent_id: str) -> list[Task]:
         """Mine, highest priority first, then oldest."""
-        mine = [task for task in self.workspace.tasks.all(agent_id) if task.status == "in_progress"]
+        mine = [task for task in self.workspace.tasks.open(agent_id) if task.status == "in_progress"]
         return sorted(mine, key=lambda task: (-priority_rank(task.priority), task.created_at, task.id))
 
     def _task_in_progress(self, agent_id: str, live: list[AgentSession]) -> Task | None:
