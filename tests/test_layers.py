@@ -61,7 +61,6 @@ LIBRARIES = {
     "mcp": {"server"},
     "mcp_types": {"server"},
     "pydantic": {"server"},
-    "libtmux": {"notify"},
     "starlette": {"web"},
     "uvicorn": {"web"},
     "nats": {"hub"},
@@ -258,7 +257,6 @@ def test_a_command_waits_for_no_library_that_only_others_need() -> None:
     heavy = {
         "typer",
         "pydantic",
-        "libtmux",
         "watchdog",
         "starlette",
         "uvicorn",

@@ -101,6 +101,8 @@ class Sessions:
                     self.executions.finish_session(session, "session_died")
                     self.workspace.sessions.update(session.id, lambda found: found.holding(()).end(self.clock()))
             self.executions.finish_orphans(agent_id)
+        for collection in (self.workspace.tasks, self.workspace.sessions, self.workspace.executions):
+            collection.tidy(agent_id)
         return recovered
 
     def requeue(self, agent_id: str, files: Sequence[str]) -> int:
