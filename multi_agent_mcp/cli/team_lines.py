@@ -38,6 +38,9 @@ def summary(startup: Startup, texts: Texts) -> Iterator[str]:
     if (command := startup.attach_command) is not None:
         yield ""
         yield texts("up.attach", command=command)
+        yield texts("up.inside")
+    if any(state.asks for state in startup.states):
+        yield texts("up.answer")
 
 
 @contextmanager
