@@ -35,6 +35,8 @@ _LEAST_TELLING = (
 )
 """Reasons that only say that the agent lacks the channel: another channel's reason tells more. The most telling first;
 an Owner without a pane lacks a desktop command, not a pane."""
+IN_PANE = ("tmux", "status_line")
+"""Channels of agents that have a pane."""
 NO_SUCH_CHANNEL = "no_such_rung"
 """The reason for a name in an agent's key `ladder` that nobody knows; in the words of that file."""
 
@@ -104,6 +106,8 @@ class ChannelChain(Notifier):
                 logger.warning("the channel %s cannot be had: %s: %s", name, type(error).__name__, error)
 
     def _ring(self, name: str, agent: Agent, line: str) -> Delivery:
+        if name in IN_PANE and agent.pane_id is None:
+            return Delivery("stored", "no_pane")  # without waiting for the import of what types
         try:
             return self._channels[name]().ring(agent, line)
         except Exception as error:  # noqa: BLE001 - whatever breaks in a channel, the next one is tried

@@ -42,9 +42,10 @@ def test_the_channels_follow_the_host_unless_the_agent_names_its_own(
 def test_a_channel_that_cannot_be_used_gives_way_to_the_next_and_its_reason_counts_when_none_works() -> None:
     first, second = Recorder(Delivery("stored", "draft")), Recorder(Delivery("rung", "desktop"))
     chain = ChannelChain({"tmux": lambda: first, "desktop": lambda: second})
-    assert chain.ring(Agent(id="a"), "line") == Delivery("rung", "desktop")
+    assert chain.ring(Agent(id="a", pane_id="%1"), "line") == Delivery("rung", "desktop")
     second.outcome = Delivery("stored", "no_desktop")
-    assert chain.ring(Agent(id="a"), "line") == Delivery("stored", "draft")
+    assert chain.ring(Agent(id="a", pane_id="%1"), "line") == Delivery("stored", "draft")
+    assert chain.ring(Agent(id="a"), "line") == Delivery("stored", "no_desktop")
     assert len(first.rings) == 2
 
 
