@@ -29,7 +29,7 @@ from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 if TYPE_CHECKING:
     from multi_agent_mcp.hooks.answers import Hooks
     from multi_agent_mcp.host_config import HostConfiguration
-    from multi_agent_mcp.notify.channel import Notifier
+    from multi_agent_mcp.notify.channel import Channel
     from multi_agent_mcp.notify.doorbell import Doorbell
     from multi_agent_mcp.notify.people import PeopleDoorbells
     from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
@@ -168,10 +168,10 @@ class Services(_Wired):
     settings: Settings
     texts: Texts
     clock: Callable[[], datetime]
-    chosen_notifier: Notifier | None = None
+    chosen_notifier: Channel | None = None
 
     @cached_property
-    def notifier(self) -> Notifier:
+    def notifier(self) -> Channel:
         """The one that was chosen, else the channel chain."""
         if self.chosen_notifier is not None:
             return self.chosen_notifier
@@ -253,9 +253,7 @@ class Services(_Wired):
 
     def channels(self, agent: Agent) -> tuple[ChannelReport, ...]:
         """The agent's channels, strongest first, and why each could not ring now; see `ChannelChain.explain`."""
-        from multi_agent_mcp.notify.channels.chain import ChannelChain
-
-        return self.notifier.explain(agent) if isinstance(self.notifier, ChannelChain) else ()
+        return self.notifier.explain(agent)
 
     def host_configuration(self, host: str, agent_id: str, directory: Path | None = None) -> HostConfiguration:
         """What makes a host start this agent's server; see `host_config.host_configuration`."""
@@ -342,7 +340,7 @@ def open_session(
     *,
     language: str | None = None,
     clock: Callable[[], datetime] = times.now,
-    notifier: Notifier | None = None,
+    notifier: Channel | None = None,
 ) -> Services:
     """The services of an existing session. Raises `InvalidId`, or `NoSuchSession` when `init` was never run."""
     if read_environment().check_locks:

@@ -22,7 +22,7 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.hooks import state_file
 from multi_agent_mcp.hooks.state import HookState, Unread, ids
-from multi_agent_mcp.notify.channel import HOOK, Notifier
+from multi_agent_mcp.notify.channel import HOOK, Channel
 from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.wording import doorbell_line
 from multi_agent_mcp.services.notices.notifications import Notifications, as_answer
@@ -177,13 +177,16 @@ class Hooks:
             self.workspace.files.replace(target, json.dumps(facts).encode(), durable=False)
 
 
-class Waker(Notifier):
+class Waker(Channel):
     """What a waiter rings with: it keeps the line, for the host that started it."""
 
     name = HOOK
 
     def __init__(self) -> None:
         self.line: str | None = None
+
+    def check(self, agent: Agent) -> None:
+        """The waiter itself asks."""
 
     def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - a waiter has one agent
         self.line = line

@@ -10,15 +10,15 @@ import heapq
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import chain, islice, takewhile
 from operator import attrgetter
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from multi_agent_mcp.domain.entity import Identified
 from multi_agent_mcp.errors import InvalidId, Refusal, StorageError
@@ -114,7 +114,7 @@ class Collection(Generic[E]):
         only follows.
         """
         name = self._name(entity_id)
-        with self._locked(entity_id):
+        with self.files.locks.held(self._lock(entity_id)):
             located = self._locate(entity_id)
             if located is None:
                 raise self._missing(entity_id)
@@ -127,13 +127,13 @@ class Collection(Generic[E]):
                 directory.replace(name, self._shortened(changed))
             if directory is partition.home:
                 partition = self._moved_to_partition(partition, changed, name)
-        if self._archived is not None and self._ended(changed):
-            partition.has_grown(self._ended, self._locked)
+        if self._ended(changed):
+            partition.has_grown()
         return changed
 
     def tidy(self, partition: str) -> None:
         """Archives what is over in a partition, once there is much of it. Never raises."""
-        self._of(partition).tidy(self._ended, self._locked)
+        self._of(partition).tidy()
 
     def replace(self, entity: E, *, sync: bool = True) -> None:
         """Writes an entity whose newest state only the caller has: nothing is locked, read or moved. `sync` as in
@@ -202,26 +202,25 @@ class Collection(Generic[E]):
         if partition not in self._partitions:
             if not _is_plain(partition):
                 raise InvalidId(value=repr(partition)[:80])
-            path = self.base / partition
-            month = partial(self._directory, ArchivedFiles, partition=partition, closed=self._archived)
-            archive = Archive(path, self._archived, month) if self._archived is not None else None
-            home = self._directory(Directory, path, partition, self._closed)
-            self._partitions[partition] = Partition(home, archive)
+            path, known = self.base / partition, self._settings(partition)
+            home = Directory(self.files, path, self._entity_type, closed=self._closed, **known)
+            self._partitions[partition] = Partition(home, self._archive(path, known), self._ended, self._lock)
         return self._partitions[partition]
 
-    def _directory(
-        self, kind: type[Directory[E]], path: Path, partition: str, closed: re.Pattern[bytes] | None
-    ) -> Directory[E]:
-        return kind(
-            self.files,
-            path,
-            self._entity_type,
-            closed=closed,
-            grouped=self._grouped,
-            named=re.compile(re.escape(self._file_name)) if self._file_name is not None else None,
-            place={self._partition_field: partition} if self._partition_field is not None else None,
-            adopt=lambda entity, stem: self._adopted(entity, stem if self._file_name is None else partition),
-        )
+    def _archive(self, path: Path, known: Mapping[str, Any]) -> Archive[E] | None:
+        if self._archived is None:
+            return None
+        made = partial(ArchivedFiles, self.files, entity_type=self._entity_type, closed=self._archived, **known)
+        return Archive(path, made)
+
+    def _settings(self, partition: str) -> Mapping[str, Any]:
+        """What the directories of a partition have in common."""
+        return {
+            "grouped": self._grouped,
+            "named": re.compile(re.escape(self._file_name)) if self._file_name is not None else None,
+            "place": {self._partition_field: partition} if self._partition_field is not None else None,
+            "adopt": lambda entity, stem: self._adopted(entity, stem if self._file_name is None else partition),
+        }
 
     def _adopted(self, entity: E, entity_id: str) -> E:
         """An entity as it was read, with the id that its file's name gives it."""
@@ -277,10 +276,10 @@ class Collection(Generic[E]):
     def _name(self, entity_id: str) -> str:
         return self._file_name or f"{entity_id}.md"
 
-    def _locked(self, entity_id: str) -> AbstractContextManager[None]:
+    def _lock(self, entity_id: str) -> str:
         """Lock files are striped, so that there is a bounded number of them. Never hold two of one collection."""
         stripe = zlib.crc32(entity_id.encode(errors="surrogateescape")) % LOCK_STRIPES
-        return self.files.locks.held(f"{self.base.name}-{stripe:02x}")
+        return f"{self.base.name}-{stripe:02x}"
 
 
 def _is_plain(partition: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
@@ -227,6 +227,14 @@ class Inbox(Generic[R]):
 
     def _within(self, path: Path) -> str:
         return str(path.relative_to(self.path))
+
+
+def deliver_all(entities: Sequence[tuple[Inbox[R], R]]) -> None:
+    """As `deliver`, one file into each of several inboxes: all of them or, when this raises, none."""
+    for inbox, _ in entities:
+        inbox.hot.require_inside()
+    inbox, _ = entities[0]
+    inbox.files.create_all({to.path / file_name(entity): to.hot.codec.encode(entity) for to, entity in entities})
 
 
 def _inode(path: Path) -> int | None:

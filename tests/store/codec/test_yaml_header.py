@@ -18,7 +18,8 @@ KEYS = st.sampled_from(
 )
 MOMENTS = st.datetimes(timezones=st.just(UTC)).map(format_time)
 WORDS = st.text(alphabet="abefnostuxyNOTYE0129_-.:+~ \u017f\u212a", max_size=12)
-IDS = st.uuids().map(str) | st.integers(0, 2**256 - 1).map(lambda number: f"v1:{number:064x}")
+SIGNATURES = st.integers(0, 2**512 - 1).map(lambda number: f"v2:{number:0128x}")
+IDS = st.uuids().map(str) | st.integers(0, 2**256 - 1).map(lambda number: f"v1:{number:064x}") | SIGNATURES
 VALUES: st.SearchStrategy[Any] = st.one_of(
     st.none(),
     st.booleans(),
