@@ -68,7 +68,10 @@ def test_a_team_is_written_for_the_hosts_on_path(
     assert made.stdout.startswith(f"{project}/team.yaml: written")
     assert made.stdout.splitlines()[-1] == "next: multi-agent-mcp up"
     missing = [program for name, program in PROGRAMS.items() if name in hosts and name not in found]
-    assert [f"{item.title} is not on PATH yet: {item.install}" for item in missing] == made.stdout.splitlines()[2:-1]
+    steps = [f"{item.title} is not on PATH yet: {item.install}" for item in missing]
+    if "gemini" in hosts:
+        steps += ["first, once in this directory: multi-agent-mcp host-config gemini --agent worker-a --write"]
+    assert made.stdout.splitlines()[2:-1] == steps
     team = read_team(project / "team.yaml")
     assert (team.session, team.language) == ("My-Project", "en")
     ids = ["admin", "worker-a", "worker-b", "worker-c"]
