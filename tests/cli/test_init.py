@@ -219,6 +219,33 @@ def test_a_second_init_says_what_it_took_over_and_what_it_kept(run: Run, session
     assert (again["changed"], again["kept"]) == ({}, {"admin": ["type"]})
 
 
+def test_what_team_yaml_no_longer_names_is_kept_and_named(run: Run, session: Path, ask: Ask) -> None:
+    team: dict[str, Any] = yaml.safe_load(TEAM)
+    before = {**team["agents"][2], "host": "plain", "command": "cat", "ladder": ["tmux"]}
+    Path("team.yaml").write_text(json.dumps(team | {"agents": [*team["agents"][:2], before]}), encoding="utf-8")
+    ask("init")
+    Path("team.yaml").write_text(TEAM, encoding="utf-8")
+    assert ask("init")["kept"] == {"worker-a": ["command", "host", "ladder"]}
+
+
+def test_after_a_second_session_the_next_command_names_it(run: Run, session: Path) -> None:
+    other = TEAM.replace("demo", "other").replace("parent: owner", "parent: owner, command: cat")
+    Path("team.yaml").write_text(other, encoding="utf-8")
+    assert run("init").stdout.splitlines()[-1] == "next: multi-agent-mcp up --session other"
+    assert "next" not in run("init").stdout
+
+
+@pytest.mark.parametrize(
+    "text", [None, "agents: 1", "agents: []\n", "session: s\nlimits: {stuck_minutes: no}\nagents: [{id: a}]"]
+)
+def test_what_is_wrong_with_a_team_file_is_said_of_that_file(run: Run, tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
+    refused = run("init", "--team", "mine.yaml")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("multi-agent-mcp: invalid_arguments: mine.yaml cannot be read: ")
+
+
 def test_settings_with_a_persons_comments_are_kept_and_named(run: Run, session: Path, ask: Ask) -> None:
     settings = session / "session.yaml"
     settings.write_text(f"# mine\n{settings.read_text()}")
