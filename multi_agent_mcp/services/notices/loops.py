@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from multi_agent_mcp.domain.entity import EPOCH
 from multi_agent_mcp.domain.loops import (
+    LOOP_ANSWERS,
     LOOP_MESSAGES,
     LOOP_MESSAGES_ASKED_FOR,
     LOOP_WINDOW,
@@ -51,7 +52,7 @@ class Loops:
                 exchange = Exchange.of(message)
                 alone = "broadcast_id" not in message.metadata
                 if alone and self._has_sent_its_share(message) and not any(map(self._is_person, exchange.agents)):
-                    self._examine(exchange)
+                    self._examine(exchange, message.sender_id)
             except Refusal as refusal:
                 logger.warning("whether %s goes round in circles is not known: %s", message.sender_id, refusal)
 
@@ -64,20 +65,29 @@ class Loops:
             del self._sent[next(iter(self._sent))]  # the one that has rested longest
         return len(mine) == OWN_SHARE and mine[-1] - mine[0] <= LOOP_WINDOW
 
-    def _examine(self, exchange: Exchange) -> None:
-        recent = self._messages(exchange, self.clock() - LOOP_WINDOW)
-        lacking = LOOP_MESSAGES - len(recent)
-        before_next_look = OWN_SHARE if lacking <= 0 else (lacking + 1) // 2  # earlier there cannot be enough
-        self._sent[exchange] = deque(list(self._sent.get(exchange, ()))[before_next_look:], OWN_SHARE)
-        if lacking <= 0:
-            enough = LOOP_MESSAGES_ASKED_FOR if self._was_delegated(exchange) else LOOP_MESSAGES
-            loop = loop_in(self._messages(exchange, EPOCH), self._changed_at(exchange), enough)
-            if loop is not None:
-                self._tell(exchange, loop, enough)
+    def _examine(self, exchange: Exchange, sender_id: str) -> None:
+        since = self.clock() - LOOP_WINDOW
+        answers = len(self._messages(exchange, (sender_id,), since))
+        if answers < LOOP_ANSWERS:  # one who only reports goes round with nobody, and need not have its reports read
+            self._rest(exchange, LOOP_ANSWERS - answers)
+            return
+        lacking = LOOP_MESSAGES - len(self._messages(exchange, exchange.agents, since))
+        if lacking > 0:
+            self._rest(exchange, (lacking + 1) // 2)
+            return
+        self._rest(exchange, OWN_SHARE)
+        enough = LOOP_MESSAGES_ASKED_FOR if self._was_delegated(exchange) else LOOP_MESSAGES
+        whole = self._messages(exchange, exchange.agents, EPOCH)
+        if (loop := loop_in(whole, self._changed_at(exchange), enough)) is not None:
+            self._tell(exchange, loop, enough)
 
-    def _messages(self, exchange: Exchange, since: datetime) -> list[Message]:
-        """What they have written to each other of this and what lies in their mailboxes, oldest first."""
-        found = (message for agent_id in exchange.agents for message in self.workspace.mailbox(agent_id).since(since))
+    def _rest(self, exchange: Exchange, messages: int) -> None:
+        """Earlier than after so many messages of this process there cannot be enough."""
+        self._sent[exchange] = deque(list(self._sent.get(exchange, ()))[messages:], OWN_SHARE)
+
+    def _messages(self, exchange: Exchange, receivers: Iterable[str], since: datetime) -> list[Message]:
+        """What these receivers have got of it in their mailboxes since then, oldest first."""
+        found = (message for agent_id in receivers for message in self.workspace.mailbox(agent_id).since(since))
         mine = (message for message in found if Exchange.of(message) == exchange)
         alone = (message for message in mine if "broadcast_id" not in message.metadata)
         return sorted(alone, key=lambda message: (message.created_at, message.id))

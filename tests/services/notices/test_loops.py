@@ -9,6 +9,7 @@ import pytest
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.directory import Directory
 from tests.conftest import Clock
@@ -67,6 +68,19 @@ def test_who_gets_on_rests_or_is_a_person_is_in_no_loop(
     thank(services, clock, 8)
     between(services, clock)
     thank(services, clock, 8)
+    assert suspected(services) == {}
+
+
+def test_the_reports_of_one_who_gets_no_answers_are_not_read_again(services: Services, clock: Clock) -> None:
+    mailbox = services.workspace.mailbox("admin")
+    for _ in range(12):
+        send(services, "worker-a", "admin", "Still at it.", subject="Progress")
+        clock.advance(1)
+    broken = mailbox.path / f"{stamp(clock())}_0a1b2c3d.md"
+    broken.write_bytes(b"\xff")  # whoever reads it sets it aside
+    for _ in range(12):
+        send(services, "worker-a", "admin", "Still at it.", subject="Progress")
+    assert broken.exists()
     assert suspected(services) == {}
 
 
