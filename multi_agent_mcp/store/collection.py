@@ -6,26 +6,34 @@ atomic replace. Two agents finishing the same task at once: one wins, the other'
 
 from __future__ import annotations
 
+import heapq
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
-from operator import itemgetter
+from functools import partial
+from itertools import chain, islice, takewhile
+from operator import attrgetter
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from multi_agent_mcp.domain.entity import Identified
 from multi_agent_mcp.errors import InvalidId, Refusal, StorageError
+from multi_agent_mcp.store.archive import Archive, ArchivedFiles
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.files.containment import is_own_directory
 from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.partition import Partition, Place
 from multi_agent_mcp.system.disk import storage_errors
 
 E = TypeVar("E", bound=Identified)
 
 LOCK_STRIPES = 256
+REMEMBERED = 10_000
+"""Of so many entities a process remembers where it found them last."""
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 
 
@@ -35,6 +43,10 @@ class Collection(Generic[E]):
     With `file_name` every entity has a directory of its own, named by its id, and that is the name of its file there.
     `partition_field` is the field whose value the partition's name decides. An entity's id is decided by its file's
     name, whatever the file says: it is found by its name only.
+
+    `closed` tells in a directory what is done with (see `Directory`). With `archived`, which tells it in an archive,
+    what is done with, or has `ended` otherwise, moves on to `{partition}/archive/{YYYY-MM}/` by the month of its last
+    change, so that a directory stays small; it is found as before, and comes back when it has not `ended` any more.
     """
 
     def __init__(
@@ -46,9 +58,11 @@ class Collection(Generic[E]):
         partition: Callable[[E], str],
         missing: Callable[[str], Refusal],
         closed: re.Pattern[bytes] | None = None,
+        archived: re.Pattern[bytes] | None = None,
         grouped: re.Pattern[bytes] | None = None,
         file_name: str | None = None,
         partition_field: str | None = None,
+        ended: Callable[[E], bool] = lambda _: False,
     ) -> None:
         self.files = files
         self.base = base
@@ -56,18 +70,21 @@ class Collection(Generic[E]):
         self._partition = partition
         self._missing = missing
         self._closed = closed
+        self._archived = archived
         self._grouped = grouped
         self._file_name = file_name
         self._partition_field = partition_field
-        self._directories: dict[str, Directory[E]] = {}
+        self._ended = ended
+        self._partitions: dict[str, Partition[E]] = {}
+        self._last_seen: dict[str, tuple[Partition[E], Directory[E]]] = {}
 
     def add(self, entity: E) -> E:
         """Exclusive and durable; raises `FileExistsError`."""
-        directory = self.directory(self._partition(entity))
+        partition = self._of(self._partition(entity))
         try:
-            directory.create(self._name(entity.id), entity)
+            partition.home.create(self._name(entity.id), entity)
         except StorageError:
-            self._drop_own_directory(directory)
+            self._drop_own_directory(partition.home)
             raise
         return entity
 
@@ -75,7 +92,7 @@ class Collection(Generic[E]):
         """The entity, in whichever partition it lies."""
         # Twice: it may have moved from a partition not yet looked at to one already looked at.
         located = self._locate(entity_id) or self._locate(entity_id)
-        return located[1] if located else None
+        return located[2] if located else None
 
     def indexed(self, entity_id: str, partition: str) -> E | None:
         """The entity as the index of this partition knows it: no file is read while its directory does not change.
@@ -96,16 +113,27 @@ class Collection(Generic[E]):
         An entity whose partition changes is rewritten where it lies and then moved: its content decides, and its place
         only follows.
         """
+        name = self._name(entity_id)
         with self.files.locks.held(self._lock(entity_id)):
             located = self._locate(entity_id)
             if located is None:
                 raise self._missing(entity_id)
-            directory, entity = located
+            partition, directory, entity = located
             changed = change(entity)
+            if directory is not partition.home and not self._ended(changed):
+                partition.bring_back(directory, name)  # before anything says that it is not over
+                directory = partition.home
             if changed != entity:
-                directory.replace(self._name(entity_id), changed)
-            self._move_to_partition(entity_id, directory, changed)
-            return changed
+                directory.replace(name, self._shortened(changed))
+            if directory is partition.home:
+                partition = self._moved_to_partition(partition, changed, name)
+        if self._ended(changed):
+            partition.has_grown()
+        return changed
+
+    def tidy(self, partition: str) -> None:
+        """Archives what is over in a partition, once there is much of it. Never raises."""
+        self._of(partition).tidy()
 
     def replace(self, entity: E, *, sync: bool = True) -> None:
         """Writes an entity whose newest state only the caller has: nothing is locked, read or moved. `sync` as in
@@ -118,7 +146,7 @@ class Collection(Generic[E]):
 
     def open(self, partition: str | None = None) -> list[E]:
         """The entities that are not closed; the others are not even parsed."""
-        return [entity for directory in self._chosen(partition) for _, entity in directory.open_entities()]
+        return [entity for chosen in self._chosen(partition) for _, entity in chosen.home.open_entities()]
 
     def closed(
         self,
@@ -133,25 +161,26 @@ class Collection(Generic[E]):
         """Closed entities, the most recently changed first; parsed anew, so ask for few of many: `limit` of them, after
         the first `offset`. With `since`, only those changed since then, the least recently changed first; with `group`,
         only those that belong to it."""
-        names = [
-            item
-            for item in self._closed_names(partition, label, group)
-            if since is None or item[0] >= since.timestamp()
-        ]
-        names.sort(key=itemgetter(0), reverse=since is None)
-        return [entity for _, directory, name in names[offset:][:limit] if (entity := directory.load(name)) is not None]
+        found: Iterable[Place[E]] = self._newest_closed(partition, label, group)
+        if since is not None:
+            found = reversed(list(takewhile(lambda place: place.changed_at >= since.timestamp(), found)))
+        loaded = (place.directory.load(place.name) for place in islice(found, offset, None))
+        return list(islice((entity for entity in loaded if entity is not None), limit))
 
     def count_closed(self, since: datetime, until: datetime) -> int:
         """How many closed entities were last changed in this period."""
-        return sum(since.timestamp() <= changed <= until.timestamp() for changed, _, _ in self._closed_names())
+        recent = takewhile(lambda place: place.changed_at >= since.timestamp(), self._newest_closed())
+        return sum(place.changed_at <= until.timestamp() for place in recent)
 
     def closed_counts(self, partition: str | None = None) -> Counter[str]:
         """How many entities were closed by what."""
-        return sum((directory.closed_counts() for directory in self._chosen(partition)), Counter[str]())
+        directories = chain.from_iterable(chosen.directories() for chosen in self._chosen(partition))
+        return sum((directory.closed_counts() for directory in directories), Counter[str]())
 
     def group_counts(self) -> Counter[tuple[str, str]]:
         """How many closed entities belong to what, by what they were closed by."""
-        return sum((directory.group_counts() for directory in self._chosen(None)), Counter[tuple[str, str]]())
+        directories = chain.from_iterable(chosen.directories() for chosen in self._chosen(None))
+        return sum((directory.group_counts() for directory in directories), Counter[tuple[str, str]]())
 
     def remove(self, entity: E) -> None:
         """Takes back what was added a moment ago and not acknowledged to anybody."""
@@ -167,42 +196,68 @@ class Collection(Generic[E]):
     def directory(self, partition: str) -> Directory[E]:
         """Where a partition's entities lie. Raises `InvalidId` for what is no plain name: a hand-written file may name
         anything as its agent."""
-        if partition not in self._directories:
+        return self._of(partition).home
+
+    def _of(self, partition: str) -> Partition[E]:
+        if partition not in self._partitions:
             if not _is_plain(partition):
                 raise InvalidId(value=repr(partition)[:80])
-            alone = self._file_name is not None
-            self._directories[partition] = Directory(
-                self.files,
-                self.base / partition,
-                self._entity_type,
-                closed=self._closed,
-                grouped=self._grouped,
-                named=re.compile(re.escape(self._file_name)) if self._file_name is not None else None,
-                place={self._partition_field: partition} if self._partition_field is not None else None,
-                identity=lambda stem: partition if alone else stem,
-            )
-        return self._directories[partition]
+            path, known = self.base / partition, self._settings(partition)
+            home = Directory(self.files, path, self._entity_type, closed=self._closed, **known)
+            self._partitions[partition] = Partition(home, self._archive(path, known), self._ended, self._lock)
+        return self._partitions[partition]
 
-    def _chosen(self, partition: str | None) -> list[Directory[E]]:
-        return [self.directory(name) for name in (self.partitions() if partition is None else [partition])]
+    def _archive(self, path: Path, known: Mapping[str, Any]) -> Archive[E] | None:
+        if self._archived is None:
+            return None
+        made = partial(ArchivedFiles, self.files, entity_type=self._entity_type, closed=self._archived, **known)
+        return Archive(path, made)
 
-    def _closed_names(
+    def _settings(self, partition: str) -> Mapping[str, Any]:
+        """What the directories of a partition have in common."""
+        return {
+            "grouped": self._grouped,
+            "named": re.compile(re.escape(self._file_name)) if self._file_name is not None else None,
+            "place": {self._partition_field: partition} if self._partition_field is not None else None,
+            "adopt": lambda entity, stem: self._adopted(entity, stem if self._file_name is None else partition),
+        }
+
+    def _adopted(self, entity: E, entity_id: str) -> E:
+        """An entity as it was read, with the id that its file's name gives it."""
+        return replace(entity, id=entity_id)  # type: ignore[call-arg]  # it is a field of every subclass
+
+    def _shortened(self, entity: E) -> E:
+        """An entity as it is written; what of it belongs elsewhere is there, durably, when this returns."""
+        return entity
+
+    def _chosen(self, partition: str | None) -> list[Partition[E]]:
+        return [self._of(name) for name in (self.partitions() if partition is None else [partition])]
+
+    def _newest_closed(
         self, partition: str | None = None, label: str | None = None, group: str | None = None
-    ) -> Iterator[tuple[float, Directory[E], str]]:
-        """When each was last changed (seconds since the epoch), and where it lies."""
-        for directory in self._chosen(partition):
-            for name, entry in directory.entries().items():
-                if entry.closed and label in (None, entry.closed) and group in (None, entry.group):
-                    yield entry.signature[0] / 1e9, directory, name
+    ) -> Iterator[Place[E]]:
+        found = (chosen.newest_closed(label, group) for chosen in self._chosen(partition))
+        return heapq.merge(*found, key=attrgetter("changed_at"), reverse=True)
 
-    def _locate(self, entity_id: str) -> tuple[Directory[E], E] | None:
+    def _locate(self, entity_id: str) -> tuple[Partition[E], Directory[E], E] | None:
         if not _is_plain(entity_id):
             return None  # a hand-written file may name anything as an id
-        for partition in self.partitions() if self._file_name is None else [entity_id]:
-            entity = self.directory(partition).load(self._name(entity_id))
+        for partition, directory in self._places(entity_id):
+            entity = directory.load(self._name(entity_id))
             if entity is not None:
-                return self.directory(partition), entity
+                if len(self._last_seen) > REMEMBERED:
+                    self._last_seen.clear()
+                self._last_seen[entity_id] = partition, directory
+                return partition, directory, entity
         return None
+
+    def _places(self, entity_id: str) -> Iterator[tuple[Partition[E], Directory[E]]]:
+        """Where an entity may lie, the likeliest place first."""
+        if entity_id in self._last_seen:
+            yield self._last_seen[entity_id]
+        partitions = self._chosen(None if self._file_name is None else entity_id)
+        yield from ((partition, partition.home) for partition in partitions)
+        yield from ((partition, month) for partition in partitions for month in partition.months())
 
     def _drop_own_directory(self, directory: Directory[E]) -> None:
         """An entity that could not be made leaves no directory of its own, unless something else lies in it."""
@@ -210,18 +265,21 @@ class Collection(Generic[E]):
             with suppress(OSError):
                 directory.path.rmdir()
 
-    def _move_to_partition(self, entity_id: str, directory: Directory[E], entity: E) -> None:
-        partition = self._partition(entity)
-        target = self.directory(partition) if _is_plain(partition) else directory  # else it stays where it lies
-        if target.path != directory.path:
-            self.files.move(directory.path / self._name(entity_id), target.path / self._name(entity_id))
+    def _moved_to_partition(self, found: Partition[E], entity: E, name: str) -> Partition[E]:
+        """Where the entity belongs now, and lies then."""
+        wanted = self._partition(entity)
+        target = self._of(wanted) if _is_plain(wanted) else found  # else it stays where it lies
+        if target is not found:
+            self.files.move(found.home.path / name, target.home.path / name)
+        return target
 
     def _name(self, entity_id: str) -> str:
         return self._file_name or f"{entity_id}.md"
 
     def _lock(self, entity_id: str) -> str:
         """Lock files are striped, so that there is a bounded number of them. Never hold two of one collection."""
-        return f"{self.base.name}-{zlib.crc32(entity_id.encode()) % LOCK_STRIPES:02x}"
+        stripe = zlib.crc32(entity_id.encode(errors="surrogateescape")) % LOCK_STRIPES
+        return f"{self.base.name}-{stripe:02x}"
 
 
 def _is_plain(partition: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.domain.times import format_time, stamp
+from multi_agent_mcp.store.archive import ARCHIVE, HOT_KEPT, HOT_MAX, month_of
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.files.containment import is_own_directory
 from multi_agent_mcp.store.files.durable_files import Files
@@ -31,9 +32,6 @@ R = TypeVar("R", bound=Readable)
 _READ = re.compile(rb"^read_at:[ \t]*['\"]?(?P<closed>\d{4}-\d\d-\d\dT[^'\"\r\n]*)", re.MULTILINE)
 
 Position = tuple[datetime, str, str]
-
-HOT_READ_MAX = 200
-HOT_READ_KEPT = 100
 
 
 def file_name(entity: Readable) -> str:
@@ -79,6 +77,11 @@ class Inbox(Generic[R]):
     def deliver(self, entity: R) -> None:
         """Puts a new file in place, exclusively; raises `FileExistsError`."""
         self.hot.create(file_name(entity), entity)
+
+    def has(self, entity: R) -> bool:
+        """Whether a file of this entity's name lies here, read and archived or not."""
+        name = file_name(entity)
+        return (self.path / name).exists() or (self.path / ARCHIVE / month_of(entity.created_at) / name).exists()
 
     def remove(self, entity: R) -> None:
         """Takes back what was delivered a moment ago and not acknowledged to anybody."""
@@ -169,7 +172,7 @@ class Inbox(Generic[R]):
         archived = (item for item in self._archived() if _inode(item[0]) not in seen)
         return heapq.merge(hot, archived, key=self._order, reverse=True)
 
-    def archive_read(self, *, keep: int = HOT_READ_KEPT, above: int = HOT_READ_MAX) -> int:
+    def archive_read(self, *, keep: int = HOT_KEPT, above: int = HOT_MAX) -> int:
         """Moves the oldest read files on once there are more than `above`; `keep` of them stay. Returns how many."""
         read = [name for name, entry in self.hot.entries().items() if entry.closed or _is_read(entry.entity)]
         if len(read) <= above:
@@ -191,7 +194,7 @@ class Inbox(Generic[R]):
     def _archive(self, entities: list[tuple[str, R]]) -> int:
         held = self._held() if entities else ()
         moves = [
-            (self.path / name, self.path / "archive" / entity.created_at.strftime("%Y-%m") / file_name(entity))
+            (self.path / name, self.path / ARCHIVE / month_of(entity.created_at) / file_name(entity))
             for name, entity in entities
             if self.reference(name) not in held
         ]
@@ -224,6 +227,14 @@ class Inbox(Generic[R]):
 
     def _within(self, path: Path) -> str:
         return str(path.relative_to(self.path))
+
+
+def deliver_all(entities: Sequence[tuple[Inbox[R], R]]) -> None:
+    """As `deliver`, one file into each of several inboxes: all of them or, when this raises, none."""
+    for inbox, _ in entities:
+        inbox.hot.require_inside()
+    inbox, _ = entities[0]
+    inbox.files.create_all({to.path / file_name(entity): to.hot.codec.encode(entity) for to, entity in entities})
 
 
 def _inode(path: Path) -> int | None:

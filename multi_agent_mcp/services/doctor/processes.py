@@ -20,7 +20,7 @@ HELD_SECONDS = 1.0
 
 def sessions(context: CheckContext) -> Iterator[Finding]:
     """Agent sessions whose process died. The repair makes unread again what they did not confirm."""
-    for session in context.workspace.sessions.all():
+    for session in context.workspace.sessions.open():
         if session.ended_at is None and not is_running(session):
             facts = {"session_id": session.id, "count": len(session.unconfirmed)}
             yield _lost(context, session.agent_id, "died_holding" if session.unconfirmed else "died", **facts)
@@ -63,7 +63,8 @@ def stuck(context: CheckContext) -> Iterator[Finding]:
         facts = {"what": agents.sentence(found), "host": host, "agent_id": agent_id}
         # A team that is down has its tasks in progress and nobody who runs: nothing is wrong with that.
         level = PROBLEM if found.facts.alive or found.facts.pane else NOTE
-        yield context.found("stuck", level, agent_id, f"stuck_{found.cause}", **facts)
+        kind = found.cause if found.kind == "gone" else found.kind
+        yield context.found("stuck", level, agent_id, f"stuck_{kind}", **facts)
 
 
 def waits(context: CheckContext) -> Iterator[Finding]:

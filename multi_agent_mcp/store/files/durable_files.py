@@ -18,6 +18,8 @@ import logging
 import os
 import secrets
 import zlib
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from multi_agent_mcp.store.files.containment import Containment, read_file
@@ -28,6 +30,8 @@ from multi_agent_mcp.system.disk import (
     make_private,
     storage_errors,
     sync_directory,
+    sync_together,
+    write_all,
     write_new,
 )
 
@@ -63,6 +67,29 @@ class Files:
             if sync:
                 sync_directory(directory)
 
+    def create_all(self, contents: Mapping[Path, bytes]) -> None:
+        """As `create`, for several files, which are made durable together. Raises `FileExistsError` and `StorageError`:
+        then none is there."""
+        scratches: dict[Path, Path] = {}
+        placed: list[Path] = []
+        with storage_errors(self.scratch):
+            try:
+                for path, data in contents.items():
+                    self.containment.require(path.parent)
+                    scratches[path] = self._written(data, durable=False)
+                sync_together(scratches.values())
+                for path, scratch in scratches.items():
+                    self._place(scratch, path)
+                    placed.append(path)
+                sync_together({path.parent for path in placed})
+            except BaseException:
+                for path in placed:
+                    path.unlink(missing_ok=True)
+                raise
+            finally:
+                for scratch in scratches.values():
+                    scratch.unlink(missing_ok=True)
+
     def read(self, path: Path) -> bytes | None:
         """A regular file's bytes; None when there is none. Raises `StorageError`, also for a link or a pipe."""
         with storage_errors(path, FileNotFoundError):
@@ -89,6 +116,12 @@ class Files:
             path.unlink(missing_ok=True)
             if sync:
                 sync_directory(path.parent)
+
+    def remove_directory(self, path: Path) -> None:
+        """Removes a directory, unless something lies in it."""
+        with suppress(OSError):
+            self.containment.require(path.parent)
+            path.rmdir()
 
     def replace(self, path: Path, data: bytes, *, sync: bool = True, durable: bool = True) -> None:
         """Replaces a file's content atomically. With `sync=False` a power cut may leave the content it had before. With
@@ -124,25 +157,30 @@ class Files:
                 sync_directory(directory)
         return placed
 
-    def move(self, source: Path, target: Path) -> None:
-        """Renames a file into another directory, atomically and durably."""
+    def move(self, source: Path, target: Path, *, sync: bool = True) -> None:
+        """Renames a file into another directory, atomically, and durably unless the caller syncs both directories."""
         with storage_errors(target):
             self.containment.require(source.parent)
             self.containment.require(target.parent)
             self._rename(source, target)
-            sync_directory(target.parent)
-            sync_directory(source.parent)
+            if sync:
+                sync_directory(target.parent)
+                sync_directory(source.parent)
 
-    def append(self, path: Path, line: str, *, sync: bool = False) -> int:
-        """Adds one line to a journal. Appends of one line do not interleave; only with `sync` are they there after a
-        power cut. Returns where in the file it ends, in bytes."""
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is not waited for
+    def append(self, path: Path, line: str | bytes, *, sync: bool = False) -> int:
+        """Adds one line (or several at once) to a journal. Appends do not interleave; only with `sync` are they there
+        after a power cut. A line that was cut off before is ended first. Returns where in the file it ends, in
+        bytes."""
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is not waited for
+        data = (line.encode() if isinstance(line, str) else line).rstrip(b"\n") + b"\n"
         with storage_errors(path):
             self.containment.require(path.parent)
             descriptor = in_directory(path.parent, lambda: os.open(path, flags, FILE_MODE))
             try:
                 make_private(descriptor)
-                os.write(descriptor, line.rstrip("\n").encode() + b"\n")
+                end = os.lseek(descriptor, 0, os.SEEK_END)
+                cut_off = end > 0 and os.pread(descriptor, 1, end - 1) != b"\n"
+                write_all(descriptor, b"\n" + data if cut_off else data)
                 end = os.lseek(descriptor, 0, os.SEEK_CUR)
                 if sync:
                     os.fsync(descriptor)
