@@ -11,6 +11,7 @@ from multi_agent_mcp.host_config.configuration import (
     host_configuration,
     mcp_argument,
     mcp_environment,
+    missing_settings,
     program_name,
 )
 from multi_agent_mcp.host_config.entries import SERVER_NAME
@@ -25,5 +26,6 @@ __all__ = [
     "host_configuration",
     "mcp_argument",
     "mcp_environment",
+    "missing_settings",
     "program_name",
 ]

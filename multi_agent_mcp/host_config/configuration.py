@@ -130,7 +130,7 @@ def mcp_argument(workspace: Workspace, agent: Agent) -> str:
     if host == "codex":
         return f"{codex_options(workspace, agent.id)} {codex_hook_options()}"
     if host == "gemini":
-        return _gemini_words(workspace, agent.id)
+        return _gemini_words(workspace, agent)
     if host == "opencode":
         _opencode(workspace, agent.id, None).write(backups(workspace))
         return ""  # its file is in `mcp_environment`
@@ -140,10 +140,21 @@ def mcp_argument(workspace: Workspace, agent: Agent) -> str:
     return _claude_words(workspace, agent, settings=host == "claude" and "--settings" not in (agent.command or ""))
 
 
-def _gemini_words(workspace: Workspace, agent_id: str) -> str:
-    """None: Gemini CLI has no other file than its directory's, which belongs to more than this agent."""
-    if _gemini(workspace, agent_id, None).files[0].change().changes:
-        raise InvalidArguments("gemini_not_configured", agent_id=agent_id, file=GEMINI_SETTINGS)
+def missing_settings(workspace: Workspace, agent: Agent) -> str | None:
+    """The command to be run before `{mcp_config}` can work, if one is. Gemini CLI has no other file than its
+    directory's, which belongs to more than this agent: it is not written unasked."""
+    if _host_of(agent) != "gemini" or MCP_CONFIG not in (agent.command or ""):
+        return None
+    try:
+        is_there = not _gemini(workspace, agent.id, None).files[0].change().changes
+    except InvalidArguments:  # the command says what is wrong with the file
+        is_there = False
+    return None if is_there else f"multi-agent-mcp host-config gemini --agent {agent.id} --write"
+
+
+def _gemini_words(workspace: Workspace, agent: Agent) -> str:
+    if (command := missing_settings(workspace, agent)) is not None:
+        raise InvalidArguments("gemini_not_configured", command=command, file=GEMINI_SETTINGS)
     return ""
 
 

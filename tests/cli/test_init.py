@@ -68,7 +68,10 @@ def test_a_team_is_written_for_the_hosts_on_path(
     assert made.stdout.startswith(f"{project}/team.yaml: written")
     assert made.stdout.splitlines()[-1] == "next: multi-agent-mcp up"
     missing = [program for name, program in PROGRAMS.items() if name in hosts and name not in found]
-    assert [f"{item.title} is not on PATH yet: {item.install}" for item in missing] == made.stdout.splitlines()[2:-1]
+    steps = [f"{item.title} is not on PATH yet: {item.install}" for item in missing]
+    if "gemini" in hosts:
+        steps += ["first, once in this directory: multi-agent-mcp host-config gemini --agent worker-a --write"]
+    assert made.stdout.splitlines()[2:-1] == steps
     team = read_team(project / "team.yaml")
     assert (team.session, team.language) == ("My-Project", "en")
     ids = ["admin", "worker-a", "worker-b", "worker-c"]
@@ -214,6 +217,33 @@ def test_a_second_init_says_what_it_took_over_and_what_it_kept(run: Run, session
     assert [line.partition(":")[0] for line in lines[1:]] == ["admin", "team.yaml にありませんが、残しています"]
     again = ask("init")
     assert (again["changed"], again["kept"]) == ({}, {"admin": ["type"]})
+
+
+def test_what_team_yaml_no_longer_names_is_kept_and_named(run: Run, session: Path, ask: Ask) -> None:
+    team: dict[str, Any] = yaml.safe_load(TEAM)
+    before = {**team["agents"][2], "host": "plain", "command": "cat", "ladder": ["tmux"]}
+    Path("team.yaml").write_text(json.dumps(team | {"agents": [*team["agents"][:2], before]}), encoding="utf-8")
+    ask("init")
+    Path("team.yaml").write_text(TEAM, encoding="utf-8")
+    assert ask("init")["kept"] == {"worker-a": ["command", "host", "ladder"]}
+
+
+def test_after_a_second_session_the_next_command_names_it(run: Run, session: Path) -> None:
+    other = TEAM.replace("demo", "other").replace("parent: owner", "parent: owner, command: cat")
+    Path("team.yaml").write_text(other, encoding="utf-8")
+    assert run("init").stdout.splitlines()[-1] == "next: multi-agent-mcp up --session other"
+    assert "next" not in run("init").stdout
+
+
+@pytest.mark.parametrize(
+    "text", [None, "agents: 1", "agents: []\n", "session: s\nlimits: {stuck_minutes: no}\nagents: [{id: a}]"]
+)
+def test_what_is_wrong_with_a_team_file_is_said_of_that_file(run: Run, tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
+    refused = run("init", "--team", "mine.yaml")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("multi-agent-mcp: invalid_arguments: mine.yaml cannot be read: ")
 
 
 def test_settings_with_a_persons_comments_are_kept_and_named(run: Run, session: Path, ask: Ask) -> None:

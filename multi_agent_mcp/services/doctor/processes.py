@@ -63,7 +63,8 @@ def stuck(context: CheckContext) -> Iterator[Finding]:
         facts = {"what": agents.sentence(found), "host": host, "agent_id": agent_id}
         # A team that is down has its tasks in progress and nobody who runs: nothing is wrong with that.
         level = PROBLEM if found.facts.alive or found.facts.pane else NOTE
-        yield context.found("stuck", level, agent_id, f"stuck_{found.cause}", **facts)
+        kind = found.cause if found.kind == "gone" else found.kind
+        yield context.found("stuck", level, agent_id, f"stuck_{kind}", **facts)
 
 
 def waits(context: CheckContext) -> Iterator[Finding]:
