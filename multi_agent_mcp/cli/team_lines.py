@@ -38,6 +38,9 @@ def summary(startup: Startup, texts: Texts) -> Iterator[str]:
     if (command := startup.attach_command) is not None:
         yield ""
         yield texts("up.attach", command=command)
+        yield texts("up.inside")
+    if any(state.asks for state in startup.states):
+        yield texts("up.answer")
     ready = [state.agent_id for state in startup.states if state.state == READY]
     if startup.is_fine and ready:
         yield texts("status.next", command=f'multi-agent-mcp send {ready[0]} "…"')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -66,27 +66,24 @@ class Loops:
         return len(mine) == OWN_SHARE and mine[-1] - mine[0] <= LOOP_WINDOW
 
     def _examine(self, exchange: Exchange, sender_id: str) -> None:
-        since = self.clock() - LOOP_WINDOW
-        answers = len(self._messages(exchange, (sender_id,), since))
-        if answers < LOOP_ANSWERS:  # one who only reports goes round with nobody, and need not have its reports read
-            self._rest(exchange, LOOP_ANSWERS - answers)
+        recently = self.clock() - LOOP_WINDOW
+        if len(self._messages(exchange, recently, (sender_id,))) < LOOP_ANSWERS:
+            self._rest(exchange, OWN_SHARE)  # who is not answered need not look into a full mailbox
             return
-        lacking = LOOP_MESSAGES - len(self._messages(exchange, exchange.agents, since))
-        if lacking > 0:
-            self._rest(exchange, (lacking + 1) // 2)
-            return
-        self._rest(exchange, OWN_SHARE)
-        enough = LOOP_MESSAGES_ASKED_FOR if self._was_delegated(exchange) else LOOP_MESSAGES
-        whole = self._messages(exchange, exchange.agents, EPOCH)
-        if (loop := loop_in(whole, self._changed_at(exchange), enough)) is not None:
-            self._tell(exchange, loop, enough)
+        lacking = LOOP_MESSAGES - len(self._messages(exchange, recently, exchange.agents))
+        self._rest(exchange, OWN_SHARE if lacking <= 0 else (lacking + 1) // 2)  # earlier there cannot be enough
+        if lacking <= 0:
+            enough = LOOP_MESSAGES_ASKED_FOR if self._was_delegated(exchange) else LOOP_MESSAGES
+            loop = loop_in(self._messages(exchange, EPOCH, exchange.agents), self._changed_at(exchange), enough)
+            if loop is not None:
+                self._tell(exchange, loop, enough)
 
     def _rest(self, exchange: Exchange, messages: int) -> None:
-        """Earlier than after so many messages of this process there cannot be enough."""
+        """The next look is that many messages away."""
         self._sent[exchange] = deque(list(self._sent.get(exchange, ()))[messages:], OWN_SHARE)
 
-    def _messages(self, exchange: Exchange, receivers: Iterable[str], since: datetime) -> list[Message]:
-        """What these receivers have got of it in their mailboxes since then, oldest first."""
+    def _messages(self, exchange: Exchange, since: datetime, receivers: Sequence[str]) -> list[Message]:
+        """What they have written to each other of this and what lies in these mailboxes, oldest first."""
         found = (message for agent_id in receivers for message in self.workspace.mailbox(agent_id).since(since))
         mine = (message for message in found if Exchange.of(message) == exchange)
         alone = (message for message in mine if "broadcast_id" not in message.metadata)
