@@ -15,7 +15,7 @@ from multi_agent_mcp.config import ROOT_NAME, find_root, read_environment, sessi
 from multi_agent_mcp.domain.agent import Agent, superiors
 from multi_agent_mcp.domain.ids import differing_in_case, session_name
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Reason, Refusal
-from multi_agent_mcp.host_config import PROGRAMS
+from multi_agent_mcp.host_config import HOSTS
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.texts import LANGUAGES, Texts
 
@@ -85,7 +85,7 @@ class Made:
             yield from self._next_steps({agent.command for agent in self.agents.values() if agent.command})
 
     def _next_steps(self, commands: Collection[str]) -> Iterator[str]:
-        for program in PROGRAMS.values() if self.new_team else ():
+        for program in HOSTS.values() if self.new_team else ():
             if program.command in commands and not program.is_installed:
                 yield self.texts("init.not_installed", title=program.title, install=program.install)
         if self.first is not None:
@@ -99,7 +99,7 @@ class Made:
 
 @click.command()
 @click.option("--team", metavar="FILE", type=Path, help="The team: session, language, agents (default: team.yaml).")
-@click.option("--admin", metavar="HOST", help=f"For a new team.yaml: the admin's host, one of {', '.join(PROGRAMS)}.")
+@click.option("--admin", metavar="HOST", help=f"For a new team.yaml: the admin's host, one of {', '.join(HOSTS)}.")
 @click.option("--workers", metavar="HOST,…", help="For a new team.yaml: a worker for each (default: two on PATH).")
 @click.option("--name", help="For a new team.yaml: the session's name (default: the directory's).")
 @click.option("--demo", is_flag=True, help="For a new team.yaml: scripted agents, to try it without an account.")

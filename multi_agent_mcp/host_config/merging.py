@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from multi_agent_mcp.errors import Reason
-from multi_agent_mcp.host_config.entries import AGENT, IDENTITY, SERVER_NAME, is_our_hook, toml_table
+from multi_agent_mcp.host_config.hosts import AGENT, IDENTITY, SERVER_NAME, is_our_hook, toml_table
 
 BEGIN = "# >>> multi-agent-mcp >>> written by `multi-agent-mcp host-config`"
 END = "# <<< multi-agent-mcp <<<"
@@ -54,13 +54,8 @@ def json_merge(wanted: Mapping[str, Any]) -> Merge:
     return merge
 
 
-def whole_json(wanted: Mapping[str, Any]) -> Merge:
+def whole(wanted: str) -> Merge:
     """A file that holds nothing of anybody else's."""
-    return lambda before: as_json(wanted).encode()  # noqa: ARG005 - whatever stood there
-
-
-def whole_text(wanted: str) -> Merge:
-    """The same for another text."""
     return lambda before: wanted.encode()  # noqa: ARG005 - whatever stood there
 
 
