@@ -280,6 +280,12 @@ class Services(_Wired):
 
         return mcp_environment(self.workspace, agent)
 
+    def missing_settings(self, agent: Agent) -> str | None:
+        """The command to be run before `{mcp_config}` can work; see `host_config.missing_settings`."""
+        from multi_agent_mcp.host_config import missing_settings
+
+        return missing_settings(self.workspace, agent)
+
     def doctor(self, probe: Callable[[Agent], str | None], look_at: LookAtPane | None = None) -> Doctor:
         """`probe` says why an agent's pane cannot be rung, `look_at` which host is there; None: asks tmux."""
         from multi_agent_mcp.notify.tmux.profiles import load_profiles  # only doctor needs it: servers start without

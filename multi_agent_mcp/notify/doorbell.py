@@ -89,10 +89,10 @@ class Doorbell:
         items = {message.receiver_id: UnreadMessage.of(message) for message in messages}
         outcomes = {agent_id: self._without_ringing(agent_id, item) for agent_id, item in items.items()}
         to_ring = {agent_id: items[agent_id] for agent_id, outcome in outcomes.items() if outcome is None}
-        if len(to_ring) == 1:
+        if len(to_ring) < 2:
             rung = list(map(self._rung_about, to_ring, to_ring.values()))
         else:
-            with ThreadPoolExecutor(BROADCAST_THREADS) as pool:  # it starts no thread before there is work
+            with ThreadPoolExecutor(min(len(to_ring), BROADCAST_THREADS)) as pool:
                 rung = list(pool.map(self._rung_about, to_ring, to_ring.values()))
         return {agent_id: outcome or rung.pop(0) for agent_id, outcome in outcomes.items()}
 

@@ -102,7 +102,8 @@ class Inbox(Generic[R]):
 
     def since(self, moment: datetime) -> list[R]:
         """What lies in the hot directory and is of this second or a later one, by names of our form alone."""
-        names = (name for name in file_names(self.path) if OUR_NAME.fullmatch(name) and name >= stamp(moment))
+        second = stamp(moment)
+        names = (name for name in file_names(self.path) if name >= second and OUR_NAME.fullmatch(name))
         return [entity for name in names if (entity := self.hot.load(name)) is not None]
 
     def any_unread(self, ids: frozenset[str]) -> bool:

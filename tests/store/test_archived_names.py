@@ -100,9 +100,9 @@ def test_only_the_months_that_are_asked_for_are_listed(files: Files, month: Path
     put(older / file_name(message(0)), "whoever reads this sets it aside")
     inbox: Inbox[Message] = mailbox(files)
     merged: MergedInbox[Message] = MergedInbox()
-    newest = [head.id for head, _ in zip(merged.heads(merged.everything([inbox])), range(3), strict=False)]
+    newest = [head.id for head, _ in zip(merged.heads(merged.newest_first([inbox])), range(3), strict=False)]
     assert newest == [message(number).id for number in (39, 38, 37)]
-    assert merged.count([inbox], "20261101_000000", "20261130_235959") == COUNT
+    assert merged.count([inbox], "20261001_000000", "20261230_235959") == COUNT
     first = NOON + timedelta(seconds=10)
     assert merged.count([inbox], f"{first:%Y%m%d_%H%M%S}", "20261130_235959") == COUNT - 10
     assert (older / file_name(message(0))).exists()

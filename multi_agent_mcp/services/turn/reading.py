@@ -129,12 +129,11 @@ class Reading:
         """
         # A page of history may take its time, and others wait for the lock: it is taken only to mark what is unread.
         batch = None if query.unread_only else self.select(agent, query)
+        refused: Mapping[str, Refusal] = {}
         if batch is None or batch.names:
             with self.workspace.locks.held(self.workspace.mailbox(agent.id).lock):
                 batch = batch or self.select(agent, query)
                 refused = self._mark(batch, lease)
-        else:
-            refused = self._mark(batch, None)
         dashboard_updated = self.reports.follow_up(agent, batch.believed)
         return self._answer(batch, dashboard_updated=dashboard_updated) | self._not_followed(refused)
 

@@ -21,7 +21,7 @@ from multi_agent_mcp.config import NOT_YAML
 from multi_agent_mcp.domain.entity import ITEM, Entity, json_value, plain_value
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import Reason
-from multi_agent_mcp.store.codec.yaml_header import Loader, dump, load_quickly
+from multi_agent_mcp.store.codec.yaml_header import dump, load, load_quickly
 
 E = TypeVar("E", bound=Entity)
 
@@ -73,7 +73,7 @@ def _quick(text: str) -> Document | None:
 
 def _load(header_text: str) -> Mapping[str, Any]:
     try:
-        header = _handler.load(header_text, Loader=Loader)
+        header = load(header_text)
     except NOT_YAML as error:
         raise Unreadable("front_matter_yaml", problem=" ".join(str(error).split())[:200]) from error
     if not isinstance(header, dict):

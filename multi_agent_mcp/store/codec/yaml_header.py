@@ -1,9 +1,9 @@
-"""Headers in YAML 1.2's idea of a plain scalar: how they are loaded, and how they are dumped without delay."""
+"""Headers in YAML 1.2's idea of a plain scalar: how they are loaded and dumped without delay."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from sys import intern
 from typing import Any
 
@@ -61,38 +61,6 @@ _SIGNATURE = re.compile(r"v1:[0-9a-f]{64}|v2:[0-9a-f]{128}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
 
 
-_WORD = r"[\w./@+=,()-]*(?::[\w./@+=,()-]+)*"  # no colon before a blank, which would make a mapping of it
-_PLAIN_LINE = re.compile(
-    r"(?P<key>(?!(?i:null|true|false):)[A-Za-z][A-Za-z0-9_-]*): (?:"
-    r"(?P<null>null)|(?P<mapping>\{\})|(?P<list>\[\])|(?P<number>0|[1-9][0-9]{0,17})"
-    r"|'(?P<quoted>[\x20-\x26\x28-\x7e]*)'"
-    rf"|(?P<plain>(?!(?i:null|true|false)$)(?:[^\W\d_]{_WORD}(?: +(?=[^ ]){_WORD})*"
-    r"|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})))"
-)
-REPEATED_CHARACTERS = 20
-"""Texts of so many characters are names and kinds, which thousands of files repeat: each is kept once."""
-_VALUES: Mapping[str, Callable[[str], Any]] = {
-    "null": lambda _: None,
-    "mapping": lambda _: {},
-    "list": lambda _: [],
-    "number": int,
-    "quoted": str,
-    "plain": lambda text: intern(text) if len(text) <= REPEATED_CHARACTERS else text,
-}
-
-
-def load_quickly(text: str) -> Mapping[str, Any] | None:
-    """What `Loader` makes of a header of plain lines, which takes it ten times as long (the tests compare the two);
-    None for any other."""
-    header: dict[str, Any] = {}
-    for line in text.split("\n"):
-        found = _PLAIN_LINE.fullmatch(line)
-        if found is None or (kind := found.lastgroup) is None:
-            return None
-        header[found["key"]] = _VALUES[kind](found[kind])
-    return header
-
-
 def dump(header: Mapping[str, Any]) -> str:
     """The header's lines, as PyYAML would write them (the tests compare the two).
 
@@ -133,3 +101,53 @@ def _quick_mapping(key: str, value: Mapping[Any, Any]) -> str | None:
     if any(line is None or "\n" in line for line in lines):
         return None
     return "\n".join([f"{key}:", *(f"  {line}" for line in lines)])
+
+
+_LINE = re.compile(
+    r"(?P<key>(?!(?i:true|false|null):)[A-Za-z][A-Za-z0-9_]{0,60}):"
+    r"(?: (?:(?P<null>null)|(?P<empty>\{\})|(?P<number>0|[1-9][0-9]{0,17})"
+    r"|(?!(?i:true|false|null)\Z)(?P<words>[^\W\d_][\w-]*(?: [\w-]+)*)"
+    r"|(?P<code>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|v1:[0-9a-f]{64}|v2:[0-9a-f]{128})"
+    r"|'(?P<quoted>[\x20-&(-~]*)'))?"
+)
+"""A line that stands for itself, in any header; without a value it begins a mapping."""
+_LONGEST_QUICK = 4_000
+REPEATED_CHARACTERS = 20
+"""Texts of so many characters are names and kinds, which thousands of files repeat: each is kept in memory once."""
+
+
+def load(header: str) -> Any:
+    """What a header says. Raises what PyYAML raises."""
+    return yaml.load(header, Loader=Loader)  # noqa: S506 - it is a safe loader
+
+
+def load_quickly(header: str) -> dict[str, Any] | None:
+    """As `load` (the tests compare the two), where every line is one that `dump` writes without PyYAML, at most one
+    mapping deep; None for any other header. Nearly all of the time it took to read a file was PyYAML's."""
+    if len(header) > _LONGEST_QUICK:
+        return None
+    found: dict[str, Any] = {}
+    inner: dict[str, Any] | None = None
+    for line in header.strip("\n").split("\n"):
+        is_inner = inner is not None and line.startswith("  ")
+        match = _LINE.fullmatch(line, 2 if is_inner else 0)
+        if match is None or (inner == {} and not is_inner):
+            return None
+        value: Any = {} if match.lastgroup == "key" else _value(match)
+        if is_inner and inner is not None:
+            if match.lastgroup == "key":
+                return None
+            inner[match["key"]] = value
+        else:
+            found[match["key"]] = value
+            inner = value if match.lastgroup == "key" else None
+    return None if inner == {} else found
+
+
+def _value(match: re.Match[str]) -> Any:
+    kind = match.lastgroup or ""
+    if kind in ("null", "empty"):
+        return {} if kind == "empty" else None
+    if kind == "words" and len(match[kind]) <= REPEATED_CHARACTERS:
+        return intern(match[kind])
+    return int(match[kind]) if kind == "number" else match[kind]
