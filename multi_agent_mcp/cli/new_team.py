@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import string
+import unicodedata
 from pathlib import Path
 
 from multi_agent_mcp.cli.context import people_texts
@@ -46,8 +47,9 @@ def scripted_agents() -> list[Agent]:
 
 
 def name_of(directory: Path) -> str:
-    """A session's name for a directory: its own, as far as names may hold it."""
-    return re.sub("[^A-Za-z0-9_-]+", "-", directory.name).strip("-_")[:64] or "team"
+    """A session's name for a directory: its own, as far as names may hold it; letters lose their accents."""
+    plain = re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFKD", directory.name))
+    return re.sub("[^A-Za-z0-9_-]+", "-", plain).strip("-_")[:64] or "team"
 
 
 def _team(admin: str, workers: list[str]) -> list[Agent]:

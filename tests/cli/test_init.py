@@ -165,6 +165,17 @@ def test_a_team_yaml_that_is_there_is_never_written(run: Run, offer: Offer, sess
     assert (tmp_path / "team.yaml").read_text(encoding="utf-8") == TEAM
 
 
+@pytest.mark.parametrize(("directory", "name"), [("Ümläut", "Umlaut"), ("日本", "team"), ("-x.y", "x-y")])
+def test_a_session_is_called_as_its_directory_as_far_as_names_may_be(
+    run: Run, offer: Offer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directory: str, name: str
+) -> None:
+    offer("claude")
+    (tmp_path / directory).mkdir()
+    monkeypatch.chdir(tmp_path / directory)
+    assert run("init").exit_code == 0
+    assert read_team(Path("team.yaml")).session == name
+
+
 def test_below_a_project_the_projects_team_is_meant(
     run: Run, offer: Offer, session: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ from tests.hosts.copilot import Copilot
 from tests.hosts.gemini import Gemini
 from tests.hosts.opencode import OpenCode
 from tests.hosts.replies import Call, Reply, Request, Say
-from tests.hosts.scenarios import LONG_SECONDS, Measured
+from tests.hosts.scenarios import Measured
 from tests.hosts.scripted_model import WAITING, ScriptedModel, way_to_wait
 from tests.hosts.stage import Host, clear_away, environment
 
@@ -145,7 +145,7 @@ class AwakeTeam:
 
     def begins(self, agent_id: str, purpose: str) -> Request:
         """The request with which this session began: its prompt, sent to the model, which calls `get_next_action`."""
-        request = self.model.request_with(self.prompts[agent_id, purpose], seconds=LONG_SECONDS)
+        request = self.model.request_with(self.prompts[agent_id, purpose])
         assert isinstance(request.reply, Call)
         assert request.reply.tool.endswith(("get_next_action", *(call.tool for call in WAITING)))
         return request
