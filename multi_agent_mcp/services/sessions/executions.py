@@ -14,6 +14,7 @@ from multi_agent_mcp.domain.sanitize import one_line
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, InvalidId, Unauthorized
+from multi_agent_mcp.store.line_file import LineFile
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
@@ -103,13 +104,16 @@ class Executions:
         """An agent's executions, newest first, and how many there are."""
         if task_id is not None:
             entity_id("tsk", task_id)
+        executions = self.workspace.executions
         found = [
             execution
-            for execution in self.workspace.executions.all(agent_id)
+            for execution in executions.open(agent_id)
             if task_id in (None, execution.task_id) and status in (None, execution.status)
         ]
+        total = len(found) + executions.count(agent_id, label=status, group=task_id)
+        found += executions.closed(agent_id, label=status, group=task_id, limit=limit)
         found.sort(key=lambda execution: (execution.started_at, execution.id), reverse=True)
-        return found[:limit], len(found)
+        return found[:limit], total
 
     def page(self, agent_id: str | None, *, offset: int, limit: int) -> tuple[list[Execution], int]:
         """Executions of one agent or of all, running ones first, then the newest, and how many there are."""
@@ -136,12 +140,9 @@ class Executions:
         """The last `tail` lines (100 unless told), or those from line `offset` on; not both."""
         if tail is not None and offset is not None:
             raise InvalidArguments("tail_and_offset")
-        data = self.workspace.files.read(self.workspace.execution_log(execution)) or b""
-        lines = data.decode(errors="replace").splitlines()
-        if offset is not None:
-            return LogPage(execution, lines[offset:], len(lines))
-        wanted = 100 if tail is None else tail
-        return LogPage(execution, lines[-wanted:] if wanted else [], len(lines))
+        log = LineFile(self.workspace.files, self.workspace.execution_log(execution))
+        lines = log.last(100 if tail is None else tail) if offset is None else log.since(offset)
+        return LogPage(execution, lines, log.count())
 
     def has_log(self, execution: Execution) -> bool:
         return self.log_path(execution).is_file()
