@@ -29,7 +29,7 @@ LONGEST_PAUSE = 10
 """Seconds."""
 Never = Literal["always", "unless_registered"]
 _KEY = re.compile(r"[A-Za-z0-9-]{1,16}")
-_NOT_POSIX = re.compile(r"\\[A-Za-z0-9]|\(\?|[*+?}]\?")
+_NOT_POSIX = re.compile(r"(?<!\\)(\\\\)*(\\[A-Za-z0-9]|\(\?|[*+?}]\?)")
 
 
 @dataclass(frozen=True)
