@@ -9,6 +9,7 @@ from datetime import datetime
 from heapq import nsmallest
 from typing import Any
 
+from multi_agent_mcp.domain.entity import fields_of
 from multi_agent_mcp.domain.sanitize import one_line
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time
@@ -78,12 +79,7 @@ def _agent(row: AgentRow) -> dict[str, Any]:
 def _task(task: Task) -> dict[str, Any]:
     return {
         "task_id": task.id,
-        "title": task.title,
-        "status": task.status,
-        "priority": task.priority,
-        "assignee_id": task.assignee_id,
-        "progress": task.progress,
-        "checklist": [dict(item) for item in task.checklist],
+        **fields_of(task, "title", "status", "priority", "assignee_id", "progress", "checklist"),
         "summary": task.completion_summary,
         "blocked_reason": task.blocked_reason,
     }
