@@ -96,29 +96,27 @@ class Executions:
 
     def all(self, agent_id: str | None = None) -> list[Execution]:
         """Every execution (of one agent), oldest first."""
-        return sorted(self.workspace.executions.all(agent_id), key=lambda item: (item.started_at, item.id))
+        return sorted(self.workspace.executions.all(agent_id), key=_age)
 
     def history(
         self, agent_id: str, *, task_id: str | None = None, status: str | None = None, limit: int = 10
     ) -> tuple[list[Execution], int]:
         """An agent's executions, newest first, and how many there are."""
-        if task_id is not None:
-            entity_id("tsk", task_id)
+        group = None if task_id is None else entity_id("tsk", task_id)
         executions = self.workspace.executions
-        found = [
+        running = [
             execution
             for execution in executions.open(agent_id)
-            if task_id in (None, execution.task_id) and status in (None, execution.status)
+            if group in (None, execution.task_id) and status in (None, execution.status)
         ]
-        total = len(found) + executions.count(agent_id, label=status, group=task_id)
-        found += executions.closed(agent_id, label=status, group=task_id, limit=limit)
-        found.sort(key=lambda execution: (execution.started_at, execution.id), reverse=True)
-        return found[:limit], total
+        closed = executions.closed(agent_id, label=status, group=group, limit=limit)
+        total = len(running) + executions.count(agent_id, label=status, group=group)
+        return sorted(running + closed, key=_age, reverse=True)[:limit], total
 
     def page(self, agent_id: str | None, *, offset: int, limit: int) -> tuple[list[Execution], int]:
         """Executions of one agent or of all, running ones first, then the newest, and how many there are."""
         executions, end = self.workspace.executions, offset + limit
-        running = sorted(executions.open(agent_id), key=lambda item: (item.started_at, item.id), reverse=True)
+        running = sorted(executions.open(agent_id), key=_age, reverse=True)
         found = running + executions.closed(agent_id, limit=end)
         return found[offset:end], len(running) + executions.closed_counts(agent_id).total()
 
@@ -149,3 +147,7 @@ class Executions:
 
     def log_path(self, execution: Execution) -> Path:
         return self.workspace.execution_log(execution).absolute()
+
+
+def _age(execution: Execution) -> tuple[datetime, str]:
+    return execution.started_at, execution.id
