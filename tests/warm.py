@@ -31,7 +31,7 @@ from typing import Any
 PROGRAMS = ("multi_agent_mcp", "tests.services.forks", "tests.end_to_end.processes", "tests.conformance.sender")
 IMPORTED = (
     *("multi_agent_mcp.cli.serve", "multi_agent_mcp.cli.main", "multi_agent_mcp.server.app"),
-    *("multi_agent_mcp.notify.tmux.notifier", "multi_agent_mcp.server.tools"),
+    *("multi_agent_mcp.notify.tmux.notifier", "multi_agent_mcp.server.tools", "multi_agent_mcp.web.serving"),
     *("anyio._backends._asyncio", "cryptography.hazmat.primitives.asymmetric.ed25519", "mcp", "rich.table"),
     *("cryptography.hazmat.primitives.kdf.hkdf", "watchdog.observers"),
 )

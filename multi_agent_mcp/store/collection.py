@@ -207,7 +207,7 @@ class Collection(Generic[E]):
             self._partitions[partition] = Partition(home, self._archive(path, known), self._ended, self._lock)
         return self._partitions[partition]
 
-    def _archive(self, path: Path, known: Mapping[str, Any]) -> Archive[E] | None:
+    def _archive(self, path: Path, known: Mapping[str, Any]) -> Archive[ArchivedFiles[E]] | None:
         if self._archived is None:
             return None
         made = partial(ArchivedFiles, self.files, entity_type=self._entity_type, closed=self._archived, **known)

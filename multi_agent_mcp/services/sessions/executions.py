@@ -95,26 +95,32 @@ class Executions:
 
     def all(self, agent_id: str | None = None) -> list[Execution]:
         """Every execution (of one agent), oldest first."""
-        return sorted(self.workspace.executions.all(agent_id), key=lambda item: (item.started_at, item.id))
+        return sorted(self.workspace.executions.all(agent_id), key=_age)
 
     def history(
         self, agent_id: str, *, task_id: str | None = None, status: str | None = None, limit: int = 10
     ) -> tuple[list[Execution], int]:
         """An agent's executions, newest first, and how many there are."""
-        if task_id is not None:
-            entity_id("tsk", task_id)
-        found = [
+        group = None if task_id is None else entity_id("tsk", task_id)
+        executions = self.workspace.executions
+        running = [
             execution
-            for execution in self.workspace.executions.all(agent_id)
-            if task_id in (None, execution.task_id) and status in (None, execution.status)
+            for execution in executions.open(agent_id)
+            if group in (None, execution.task_id) and status in (None, execution.status)
         ]
-        found.sort(key=lambda execution: (execution.started_at, execution.id), reverse=True)
-        return found[:limit], len(found)
+        if group is not None:
+            closed = executions.closed(agent_id, label=status, group=group)
+            total = len(closed)
+        else:
+            closed = executions.closed(agent_id, label=status, limit=limit)
+            counts = executions.closed_counts(agent_id)
+            total = counts.total() if status is None else counts[status]
+        return sorted(running + closed, key=_age, reverse=True)[:limit], len(running) + total
 
     def page(self, agent_id: str | None, *, offset: int, limit: int) -> tuple[list[Execution], int]:
         """Executions of one agent or of all, running ones first, then the newest, and how many there are."""
         executions, end = self.workspace.executions, offset + limit
-        running = sorted(executions.open(agent_id), key=lambda item: (item.started_at, item.id), reverse=True)
+        running = sorted(executions.open(agent_id), key=_age, reverse=True)
         found = running + executions.closed(agent_id, limit=end)
         return found[offset:end], len(running) + executions.closed_counts(agent_id).total()
 
@@ -148,3 +154,7 @@ class Executions:
 
     def log_path(self, execution: Execution) -> Path:
         return self.workspace.execution_log(execution).absolute()
+
+
+def _age(execution: Execution) -> tuple[datetime, str]:
+    return execution.started_at, execution.id
