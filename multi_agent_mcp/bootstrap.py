@@ -74,11 +74,10 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.turn.report_effects import Reports
 
 SUPPLIED_BY = {
+    "after_sending": "loops.after_sending",
     "announce": "doorbell.announce",
-    "announcer": "doorbell",
     "budget": "answer_budget",
     "derived": "derived_notices",
-    "follower": "loops",
     "last_activity": "sessions.last_activity",
     "limits": "settings.limits",
     "panes": "pane_looks",
