@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
     from multi_agent_mcp.services.overview.pane_looks import LookAtPane, PaneLooks
     from multi_agent_mcp.services.overview.snapshot import Snapshots
+    from multi_agent_mcp.services.overview.statistics import StatisticsOfSession
     from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
     from multi_agent_mcp.services.overview.supervisor_lock import Supervision
     from multi_agent_mcp.services.overview.timeline import Timelines
@@ -146,6 +147,7 @@ class _Wired:
     dashboard: Dashboard = _service("services.overview.dashboard")
     snapshots: Snapshots = _service("services.overview.snapshot")
     timeline: Timelines = _service("services.overview.timeline")
+    statistics: StatisticsOfSession = _service("services.overview.statistics")
     missing_sessions: MissingSessions = _service("services.overview.missing_sessions")
     pane_looks: PaneLooks = _service("services.overview.pane_looks")
     stuck_agents: StuckAgents = _service("services.overview.stuck_agents")

@@ -114,6 +114,12 @@ class Directory(EntityFiles[E]):
             self._ids[key] = entity.id
         return None if entity is None else str(entity.id)
 
+    def names(self) -> list[str]:
+        """The names of the files, in no order; nothing else of them is looked at."""
+        with storage_errors(self.path, FileNotFoundError), contextlib.suppress(FileNotFoundError):
+            return [name for name in os.listdir(self.path) if self._is_ours(name)]  # noqa: PTH208 - only names
+        return []
+
     def each(self) -> Iterator[tuple[str, E]]:
         """Every entity with its file's name, one at a time, in no order; nothing is remembered."""
         return ((name, entity) for name, _ in self._listing() if (entity := self.load(name)) is not None)
