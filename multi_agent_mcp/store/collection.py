@@ -177,6 +177,13 @@ class Collection(Generic[E]):
         directories = chain.from_iterable(chosen.directories() for chosen in self._chosen(partition))
         return sum((directory.closed_counts() for directory in directories), Counter[str]())
 
+    def count(self, partition: str, *, label: str | None = None, group: str | None = None) -> int:
+        """How many closed entities of a partition `closed` would find."""
+        if group is not None:
+            return sum(1 for _ in self._newest_closed(partition, label, group))
+        counts = self.closed_counts(partition)
+        return counts.total() if label is None else counts[label]
+
     def group_counts(self) -> Counter[tuple[str, str]]:
         """How many closed entities belong to what, by what they were closed by."""
         directories = chain.from_iterable(chosen.directories() for chosen in self._chosen(None))

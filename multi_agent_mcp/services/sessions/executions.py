@@ -14,6 +14,7 @@ from multi_agent_mcp.domain.sanitize import one_line
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, InvalidId, Unauthorized
+from multi_agent_mcp.store.line_file import LineFile
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
@@ -108,14 +109,9 @@ class Executions:
             for execution in executions.open(agent_id)
             if group in (None, execution.task_id) and status in (None, execution.status)
         ]
-        if group is not None:
-            closed = executions.closed(agent_id, label=status, group=group)
-            total = len(closed)
-        else:
-            closed = executions.closed(agent_id, label=status, limit=limit)
-            counts = executions.closed_counts(agent_id)
-            total = counts.total() if status is None else counts[status]
-        return sorted(running + closed, key=_age, reverse=True)[:limit], len(running) + total
+        closed = executions.closed(agent_id, label=status, group=group, limit=limit)
+        total = len(running) + executions.count(agent_id, label=status, group=group)
+        return sorted(running + closed, key=_age, reverse=True)[:limit], total
 
     def page(self, agent_id: str | None, *, offset: int, limit: int) -> tuple[list[Execution], int]:
         """Executions of one agent or of all, running ones first, then the newest, and how many there are."""
@@ -142,12 +138,9 @@ class Executions:
         """The last `tail` lines (100 unless told), or those from line `offset` on; not both."""
         if tail is not None and offset is not None:
             raise InvalidArguments("tail_and_offset")
-        data = self.workspace.files.read(self.workspace.execution_log(execution)) or b""
-        lines = data.decode(errors="replace").splitlines()
-        if offset is not None:
-            return LogPage(execution, lines[offset:], len(lines))
-        wanted = 100 if tail is None else tail
-        return LogPage(execution, lines[-wanted:] if wanted else [], len(lines))
+        log = LineFile(self.workspace.files, self.workspace.execution_log(execution))
+        lines = log.last(100 if tail is None else tail) if offset is None else log.since(offset)
+        return LogPage(execution, lines, log.count())
 
     def has_log(self, execution: Execution) -> bool:
         return self.log_path(execution).is_file()
