@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.notify.people import PeopleDoorbells
     from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
     from multi_agent_mcp.services.answer_budget import AnswerBudget
+    from multi_agent_mcp.services.attention import Attention
     from multi_agent_mcp.services.chat.conversations import Conversations
     from multi_agent_mcp.services.chat.delegations import Delegations
     from multi_agent_mcp.services.chat.human import HumanConversations
@@ -81,6 +82,7 @@ SUPPLIED_BY = {
     "derived": "derived_notices",
     "last_activity": "sessions.last_activity",
     "limits": "settings.limits",
+    "look_at": "host_in_pane",
     "panes": "pane_looks",
     "services": "declaring_operations",
     "writer": "notice_writer",
@@ -156,6 +158,7 @@ class _Wired:
     reports: Reports = _service("services.turn.report_effects")
     chat_action: ChatAction = _service("services.turn.chat_action")
     reading: Reading = _service("services.turn.reading")
+    attention: Attention = _service("services.attention")
     pruning: Pruning = _service("services.doctor.pruning")
     doorbell: Doorbell = _service("notify.doorbell")
     hooks: Hooks = _service("hooks.answers")

@@ -52,6 +52,7 @@ SERVICES = (
     ("overview",),
     ("turn",),
     ("doctor",),
+    ("attention",),
 )
 """The same inside `services/`."""
 

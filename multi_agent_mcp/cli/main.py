@@ -46,6 +46,7 @@ COMMANDS = {
         "end": ("conversations:end", "End a conversation of yours."),
     },
     "Looking": {
+        "attention": ("attention:attention", "What waits for you, worst first, and what helps."),
         "watch": ("watch.command:watch", "Show agents, tasks and messages, live."),
         "web": ("web:web", "The same and more in a browser."),
         "timeline": ("timeline:timeline", "Tell what happened when, or draw it."),

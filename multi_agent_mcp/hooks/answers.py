@@ -145,7 +145,7 @@ class Hooks:
     def _loaded(self, mailbox: Mailbox, names: Sequence[str]) -> Mapping[str, Message | None]:
         try:
             return {name: mailbox.hot.load(name) for name in names}
-        except StorageError:  # a bad sector, which the index passes over
+        except (StorageError, ValueError):  # a bad sector, which the index passes over; a name that is none
             return dict(mailbox.unread())
 
     def _meant(self, agent_id: str, purpose: str, mail: Sequence[Message]) -> list[Message]:

@@ -109,8 +109,8 @@ class Inbox(Generic[R]):
     def any_unread(self, ids: frozenset[str]) -> bool:
         """Whether one of these is surely unread, looking at no other file. False may be wrong for a file that was put
         here under a name of its own."""
-        endings = tuple(f"_{id8(entity_id)}.md" for entity_id in ids)
-        likely = (self.hot.load(name) for name in file_names(self.path) if name.endswith(endings))
+        digits = set(map(id8, ids))
+        likely = (self.hot.load(name) for name in file_names(self.path) if name[-11:-3] in digits)  # `…_{id8}.md`
         return any(entity is not None and entity.id in ids and entity.read_at is None for entity in likely)
 
     def mark_read(self, names: list[str], at: datetime | None) -> None:
