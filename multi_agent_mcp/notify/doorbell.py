@@ -227,6 +227,8 @@ class Doorbell:
 
     def _announce(self, agent_id: str, item: DoorbellItem) -> Delivery:
         try:
+            if not self.workspace.is_here(self._agent(agent_id)):
+                return Delivery("stored", "other_machine")  # its home rings it
             served = served_purposes(self.workspace, agent_id)
             refused = _nobody_to_ring(item, served or {"task"})
             if refused is None and served:

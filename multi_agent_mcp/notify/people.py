@@ -51,7 +51,7 @@ class PeopleDoorbells:
 
     def _look(self) -> None:
         for agent in self._doorbell.workspace.registry.all().values():
-            if agent.may_be_human and not agent.removed:
+            if agent.may_be_human and not agent.removed and self._doorbell.workspace.is_here(agent):
                 waiting = self._doorbell.waiting_for(agent.id)
                 if waiting != self._waiting.get(agent.id, frozenset()):
                     self._waiting[agent.id] = waiting

@@ -11,13 +11,16 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from multi_agent_mcp.domain.entity import Identified
-from multi_agent_mcp.errors import InvalidId, Refusal, StorageError
+from multi_agent_mcp.errors import InvalidId, Reason, Refusal, StorageError
+from multi_agent_mcp.store.authority import ALONE, Authority, Shared, SharedKind, Superseded, revision_of
+from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.files.containment import is_own_directory
 from multi_agent_mcp.store.files.durable_files import Files
@@ -34,7 +37,8 @@ class Collection(Generic[E]):
 
     With `file_name` every entity has a directory of its own, named by its id, and that is the name of its file there.
     `partition_field` is the field whose value the partition's name decides. An entity's id is decided by its file's
-    name, whatever the file says: it is found by its name only.
+    name, whatever the file says: it is found by its name only. With a `kind` they are shared between machines, and the
+    `authority` decides which change comes first.
     """
 
     def __init__(
@@ -49,6 +53,8 @@ class Collection(Generic[E]):
         grouped: re.Pattern[bytes] | None = None,
         file_name: str | None = None,
         partition_field: str | None = None,
+        authority: Authority = ALONE,
+        kind: str = "",
     ) -> None:
         self.files = files
         self.base = base
@@ -60,16 +66,19 @@ class Collection(Generic[E]):
         self._file_name = file_name
         self._partition_field = partition_field
         self._directories: dict[str, Directory[E]] = {}
+        self.shared = SharedKind(authority, kind, entity_type) if kind and authority.here is not None else None
 
     def add(self, entity: E) -> E:
         """Exclusive and durable; raises `FileExistsError`."""
-        directory = self.directory(self._partition(entity))
-        try:
-            directory.create(self._name(entity.id), entity)
-        except StorageError:
-            self._drop_own_directory(directory)
-            raise
-        return entity
+        if self.shared is None:
+            return self._create(entity)
+        with self.files.locks.held(self._lock(entity.id)):  # else the relay, too, would write what the hub has taken
+            if self._locate(entity.id) is not None:
+                raise FileExistsError(entity.id)
+            try:
+                return self._create(self.shared.agreed(None, entity))
+            except Superseded as earlier:  # an attempt that died between the hub and the file
+                return self._create(self.shared.read(earlier.current, entity.id))
 
     def find(self, entity_id: str) -> E | None:
         """The entity, in whichever partition it lies."""
@@ -97,15 +106,53 @@ class Collection(Generic[E]):
         only follows.
         """
         with self.files.locks.held(self._lock(entity_id)):
+            while True:
+                located = self._locate(entity_id)
+                if located is None:
+                    raise self._missing(entity_id)
+                try:
+                    return self._write(located, self._agreed(located[1], change(located[1])))
+                except Superseded as newer:  # another machine was faster: its value first, then the change again
+                    self._take_over(entity_id, newer.current, located)
+
+    def accept(self, entity_id: str, shared: Shared, modified: int | None = None) -> bool:
+        """Takes over what the hub says of a shared entity, unless the file is as new; empty data takes it away. Returns
+        whether the file was written. `modified` is when it was changed, in nanoseconds since the epoch."""
+        with self.files.locks.held(self._lock(entity_id)):
             located = self._locate(entity_id)
-            if located is None:
-                raise self._missing(entity_id)
+            if located is not None and revision_of(located[1]) >= shared.revision:
+                return False
+            return self._take_over(entity_id, shared, located, modified)
+
+    def accept_copy(self, entity_id: str, data: bytes, partition: str, modified: int | None = None) -> None:
+        """The same for what only the machine of `partition` writes: the newest state replaces what is there. Raises
+        `Unreadable` for something of another partition."""
+        with self.files.locks.held(self._lock(entity_id)):
+            entity = replace(codec(self._entity_type).decode(data, id=entity_id), id=entity_id)  # type: ignore[call-arg]
+            if self._partition(entity) != partition:
+                raise Unreadable("misplaced", name="id", value=entity_id, owner=partition)
+            self._write(self._locate(entity_id), entity, modified)
+
+    def push(self, entity_id: str) -> Path | None:
+        """Brings a file that was made or edited by hand to the authority. Where that has a newer value, it stands, and
+        the edit is set aside: returns where it was."""
+        assert self.shared is not None, "only shared entities are pushed"  # noqa: S101
+        with self.files.locks.held(self._lock(entity_id)):
+            located = self._locate(entity_id)
+            if located is None or self.shared.is_as_marked(located[1]):
+                return None
             directory, entity = located
-            changed = change(entity)
-            if changed != entity:
-                directory.replace(self._name(entity_id), changed)
-            self._move_to_partition(entity_id, directory, changed)
-            return changed
+            try:
+                self._write(located, self.shared.agreed(entity, entity))
+            except Superseded as newer:
+                if newer.current.data == self.shared.payload(entity):
+                    self._take_over(entity_id, newer.current, located)
+                    return None
+                path = directory.path / self._name(entity_id)
+                directory.quarantine.set_aside(path, Reason("edited_elsewhere"))
+                self._take_over(entity_id, newer.current, None)
+                return path
+        return None
 
     def replace(self, entity: E, *, sync: bool = True) -> None:
         """Writes an entity whose newest state only the caller has: nothing is locked, read or moved. `sync` as in
@@ -155,6 +202,8 @@ class Collection(Generic[E]):
 
     def remove(self, entity: E) -> None:
         """Takes back what was added a moment ago and not acknowledged to anybody."""
+        if self.shared is not None:
+            self.shared.take_back(entity)
         directory = self.directory(self._partition(entity))
         directory.remove(self._name(entity.id))
         self._drop_own_directory(directory)
@@ -182,6 +231,42 @@ class Collection(Generic[E]):
                 identity=lambda stem: partition if alone else stem,
             )
         return self._directories[partition]
+
+    def _create(self, entity: E, modified: int | None = None) -> E:
+        directory = self.directory(self._partition(entity))
+        try:
+            directory.create(self._name(entity.id), entity, modified=modified)
+        except StorageError:
+            self._drop_own_directory(directory)
+            raise
+        return entity
+
+    def _write(self, located: tuple[Directory[E], E] | None, changed: E, modified: int | None = None) -> E:
+        """Writes a new value where the old one lies, and moves it then to where it belongs."""
+        if located is None:
+            return self._create(changed, modified)
+        directory, entity = located
+        if changed != entity:
+            directory.replace(self._name(entity.id), changed, modified=modified)
+        self._move_to_partition(entity.id, directory, changed)
+        return changed
+
+    def _agreed(self, entity: E, changed: E) -> E:
+        """The changed value as it may be written. Raises `Superseded` when another machine was faster."""
+        if self.shared is None or changed == entity:
+            return changed
+        return self.shared.agreed(entity, changed)
+
+    def _take_over(
+        self, entity_id: str, shared: Shared, located: tuple[Directory[E], E] | None, modified: int | None = None
+    ) -> bool:
+        assert self.shared is not None, "only shared entities are superseded"  # noqa: S101
+        if shared.data:
+            self._write(located, self.shared.read(shared, entity_id), modified)
+        elif located is not None:
+            located[0].remove(self._name(entity_id), sync=True)
+            self._drop_own_directory(located[0])
+        return bool(shared.data) or located is not None
 
     def _chosen(self, partition: str | None) -> list[Directory[E]]:
         return [self.directory(name) for name in (self.partitions() if partition is None else [partition])]

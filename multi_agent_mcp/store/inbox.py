@@ -80,6 +80,29 @@ class Inbox(Generic[R]):
         """Puts a new file in place, exclusively; raises `FileExistsError`."""
         self.hot.create(file_name(entity), entity)
 
+    def accept(self, name: str, data: bytes, modified: int) -> R | None:
+        """Puts a file of another machine in place under its name, as its bytes are; None when it is there, read and
+        archived ones included. An empty file is what a power cut has left of an earlier attempt (`Files.in_bulk`)."""
+        entity = self.hot.decode(data, name, modified)
+        places = [
+            self.path / name,
+            *(self.path / "archive" / f"{entity.created_at:%Y-%m}" / it for it in _names(name, entity)),
+        ]
+        if any(path.exists() and path.stat().st_size for path in places):
+            return None
+        self.files.replace(self.path / name, data, modified=modified)
+        return entity
+
+    def accept_read(self, name: str, at: datetime | None) -> None:
+        """Sets `read_at` as the agent's own machine says; unread again, a file comes back from the archive."""
+        with self.files.locks.held(self.lock):
+            archived = [item.path / name for item in self.directories() if item is not self.hot]
+            if at is None:
+                self.files.relocate([(path, self.path / name) for path in archived if path.exists()])
+            entity = self.hot.load(name)
+            if entity is not None and entity.read_at != at:
+                self.hot.replace(name, entity.mark_read(at))
+
     def remove(self, entity: R) -> None:
         """Takes back what was delivered a moment ago and not acknowledged to anybody."""
         self.hot.remove(file_name(entity))
@@ -237,6 +260,11 @@ def _inode(path: Path) -> int | None:
 def _is_path(held: str) -> bool:
     """Whether a session has noted a file and not, as earlier versions did, an id."""
     return "/" in held
+
+
+def _names(name: str, entity: Readable) -> set[str]:
+    """What a file may be called in the archive."""
+    return {name, file_name(entity)}
 
 
 def age(entity: Readable) -> tuple[datetime, str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 POLLING_SECONDS = 1.0
-PASSED_OVER = frozenset({".tmp", ".locks"})
+PASSED_OVER = frozenset({".tmp", ".locks", ".share"})
 
 
 class Watch:

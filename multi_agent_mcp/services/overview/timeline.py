@@ -167,7 +167,7 @@ def _life(session: AgentSession) -> Life:
         agent_id=session.agent_id,
         purpose=session.purpose,
         start=session.created_at,
-        end=None if is_running(session) else session.ended_at or session.last_activity_at,
+        end=None if is_running(session, self.workspace.authority) else session.ended_at or session.last_activity_at,
     )
 
 
