@@ -6,8 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from importlib import import_module
+from inspect import signature
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import RLock
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.config import Settings, read_environment, read_settings, session_names
 from multi_agent_mcp.domain import ids as names
@@ -18,23 +22,6 @@ from multi_agent_mcp.domain.stuck import Patience
 from multi_agent_mcp.errors import NoSuchSession
 from multi_agent_mcp.notify.channel import Notifier
 from multi_agent_mcp.notify.channels.chain import ChannelChain, default_chain, pane_notifier
-from multi_agent_mcp.notify.doorbell import Doorbell
-from multi_agent_mcp.services.answer_budget import AnswerBudget
-from multi_agent_mcp.services.mail.outbox import Outbox
-from multi_agent_mcp.services.notices.derived import DerivedNotices
-from multi_agent_mcp.services.notices.interrupts import Interrupts
-from multi_agent_mcp.services.notices.loops import Loops
-from multi_agent_mcp.services.notices.notifications import Notifications
-from multi_agent_mcp.services.notices.writing import NoticeWriter
-from multi_agent_mcp.services.operations import HasKinds, Operations
-from multi_agent_mcp.services.sessions.agent_sessions import ACTIVITY_WRITTEN_EVERY, Sessions
-from multi_agent_mcp.services.sessions.executions import Executions
-from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
-from multi_agent_mcp.services.tasks.board import Board
-from multi_agent_mcp.services.tasks.changes import TaskChanges
-from multi_agent_mcp.services.tasks.stopping import Stopping
-from multi_agent_mcp.services.team.agents import Agents
-from multi_agent_mcp.services.team.signatures import Signatures
 from multi_agent_mcp.store.files.locks import ORDER_CHECK
 from multi_agent_mcp.store.journal import Journal
 from multi_agent_mcp.store.keys import KeyFile
@@ -44,17 +31,26 @@ from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 if TYPE_CHECKING:
     from multi_agent_mcp.hooks.answers import Hooks
     from multi_agent_mcp.host_config import HostConfiguration
+    from multi_agent_mcp.notify.doorbell import Doorbell
     from multi_agent_mcp.notify.people import PeopleDoorbells
     from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
+    from multi_agent_mcp.services.answer_budget import AnswerBudget
     from multi_agent_mcp.services.chat.conversations import Conversations
     from multi_agent_mcp.services.chat.delegations import Delegations
     from multi_agent_mcp.services.chat.human import HumanConversations
     from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
     from multi_agent_mcp.services.doctor.doctor import Doctor
     from multi_agent_mcp.services.doctor.pruning import Pruning
+    from multi_agent_mcp.services.mail.outbox import Outbox
     from multi_agent_mcp.services.mail.search import MailSearch
     from multi_agent_mcp.services.mail.sending import Messages
     from multi_agent_mcp.services.mail.tracking import DeliveryTracking
+    from multi_agent_mcp.services.notices.derived import DerivedNotices
+    from multi_agent_mcp.services.notices.interrupts import Interrupts
+    from multi_agent_mcp.services.notices.loops import Loops
+    from multi_agent_mcp.services.notices.notifications import Notifications
+    from multi_agent_mcp.services.notices.writing import NoticeWriter
+    from multi_agent_mcp.services.operations import HasKinds, Operations
     from multi_agent_mcp.services.overview.dashboard import Dashboard
     from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
     from multi_agent_mcp.services.overview.pane_looks import LookAtPane, PaneLooks
@@ -62,17 +58,111 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
     from multi_agent_mcp.services.overview.supervisor_lock import Supervision
     from multi_agent_mcp.services.overview.timeline import Timelines
-    from multi_agent_mcp.services.tasks.approvals import Approvals
-    from multi_agent_mcp.services.tasks.assignment import Assignments
+    from multi_agent_mcp.services.search.search import Search
+    from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+    from multi_agent_mcp.services.sessions.executions import Executions
+    from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+    from multi_agent_mcp.services.tasks.board import Board
+    from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.services.tasks.creation import TaskCreation
+    from multi_agent_mcp.services.tasks.reports import TaskReports
+    from multi_agent_mcp.services.tasks.stopping import Stopping
+    from multi_agent_mcp.services.team.agents import Agents
+    from multi_agent_mcp.services.team.signatures import Signatures
     from multi_agent_mcp.services.turn.chat_action import ChatAction
     from multi_agent_mcp.services.turn.next_action import NextAction
     from multi_agent_mcp.services.turn.reading import Reading
     from multi_agent_mcp.services.turn.report_effects import Reports
 
+SUPPLIED_BY = {
+    "announce": "doorbell.announce",
+    "announcer": "doorbell",
+    "budget": "answer_budget",
+    "derived": "derived_notices",
+    "follower": "loops",
+    "last_activity": "sessions.last_activity",
+    "limits": "settings.limits",
+    "panes": "pane_looks",
+    "services": "declaring_operations",
+    "writer": "notice_writer",
+}
+"""Parameters of services that are not called as the attribute of `Services` that supplies them."""
+
+
+class _Service:
+    """An attribute made when it is first asked for, so that a process imports only what it uses: an instance of the
+    class that the annotation names, from `module`. Each of its parameters is the attribute of the same name, or the one
+    in `SUPPLIED_BY`."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+        self._mutex = RLock()
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+        self.class_name = owner.__annotations__[name]
+
+    def __get__(self, services: Any, owner: type | None = None) -> Any:
+        with self._mutex:
+            if self.name not in services.__dict__:
+                services.__dict__[self.name] = self._made(services)
+            return services.__dict__[self.name]
+
+    def _made(self, services: Services) -> Any:
+        service = getattr(import_module(f"multi_agent_mcp.{self.module}"), self.class_name)
+        parameters = signature(service).parameters
+        return service(**{name: attrgetter(SUPPLIED_BY.get(name, name))(services) for name in parameters})
+
+
+def _service(module: str) -> Any:
+    return _Service(module)
+
+
+class _Wired:
+    """What is made from other services alone."""
+
+    agents: Agents = _service("services.team.agents")
+    signatures: Signatures = _service("services.team.signatures")
+    operations: Operations = _service("services.operations")
+    outbox: Outbox = _service("services.mail.outbox")
+    messages: Messages = _service("services.mail.sending")
+    tracking: DeliveryTracking = _service("services.mail.tracking")
+    mail_search: MailSearch = _service("services.mail.search")
+    sessions: Sessions = _service("services.sessions.agent_sessions")
+    executions: Executions = _service("services.sessions.executions")
+    owner_waits: OwnerWaits = _service("services.sessions.owner_waits")
+    interrupts: Interrupts = _service("services.notices.interrupts")
+    derived_notices: DerivedNotices = _service("services.notices.derived")
+    loops: Loops = _service("services.notices.loops")
+    notifications: Notifications = _service("services.notices.notifications")
+    board: Board = _service("services.tasks.board")
+    task_changes: TaskChanges = _service("services.tasks.changes")
+    stopping: Stopping = _service("services.tasks.stopping")
+    task_creation: TaskCreation = _service("services.tasks.creation")
+    task_reports: TaskReports = _service("services.tasks.reports")
+    conversations: Conversations = _service("services.chat.conversations")
+    human_conversations: HumanConversations = _service("services.chat.human")
+    delegations: Delegations = _service("services.chat.delegations")
+    chat_task_operations: ChatTaskOperations = _service("services.chat.task_operations")
+    search: Search = _service("services.search.search")
+    dashboard: Dashboard = _service("services.overview.dashboard")
+    snapshots: Snapshots = _service("services.overview.snapshot")
+    timeline: Timelines = _service("services.overview.timeline")
+    missing_sessions: MissingSessions = _service("services.overview.missing_sessions")
+    pane_looks: PaneLooks = _service("services.overview.pane_looks")
+    stuck_agents: StuckAgents = _service("services.overview.stuck_agents")
+    supervision: Supervision = _service("services.overview.supervisor_lock")
+    next_action: NextAction = _service("services.turn.next_action")
+    reports: Reports = _service("services.turn.report_effects")
+    chat_action: ChatAction = _service("services.turn.chat_action")
+    reading: Reading = _service("services.turn.reading")
+    pruning: Pruning = _service("services.doctor.pruning")
+    doorbell: Doorbell = _service("notify.doorbell")
+    hooks: Hooks = _service("hooks.answers")
+
 
 @dataclass(frozen=True)
-class Services:
+class Services(_Wired):
     """Everything that works on one session directory. Made once per process."""
 
     workspace: Workspace
@@ -111,119 +201,16 @@ class Services:
 
     @cached_property
     def answer_budget(self) -> AnswerBudget:
+        from multi_agent_mcp.services.answer_budget import AnswerBudget
+
         return AnswerBudget(self.settings.limits.answer_characters, self.texts("more.list"))
 
     @cached_property
-    def agents(self) -> Agents:
-        return Agents(self.workspace, self.clock)
-
-    @cached_property
-    def sessions(self) -> Sessions:
-        activity_written_every = min(ACTIVITY_WRITTEN_EVERY, self.patience.silence / 4)
-        return Sessions(self.workspace, self.executions, self.owner_waits, self.clock, activity_written_every)
-
-    @cached_property
-    def executions(self) -> Executions:
-        return Executions(self.workspace, self.texts, self.clock)
-
-    @cached_property
     def notice_writer(self) -> NoticeWriter:
-        return NoticeWriter(
-            self.workspace, self.texts, announce=lambda notice: self.doorbell.announce_notification(notice)
-        )
+        from multi_agent_mcp.services.notices.writing import NoticeWriter
 
-    @cached_property
-    def interrupts(self) -> Interrupts:
-        return Interrupts(self.workspace, self.notice_writer, self.clock)
-
-    @cached_property
-    def derived_notices(self) -> DerivedNotices:
-        return DerivedNotices(
-            self.workspace, self.notice_writer, self.interrupts, self.sessions.last_activity, self.clock
-        )
-
-    @cached_property
-    def loops(self) -> Loops:
-        return Loops(self.workspace, self.sessions, self.notice_writer, self.clock)
-
-    @cached_property
-    def board(self) -> Board:
-        return Board(self.workspace)
-
-    @cached_property
-    def task_changes(self) -> TaskChanges:
-        return TaskChanges(
-            self.workspace, self.agents, self.interrupts, self.derived_notices, self.operations, self.clock
-        )
-
-    @cached_property
-    def stopping(self) -> Stopping:
-        return Stopping(self.task_changes, self.interrupts, self.operations)
-
-    @cached_property
-    def task_creation(self) -> TaskCreation:
-        from multi_agent_mcp.services.tasks.creation import TaskCreation
-
-        return TaskCreation(
-            self.workspace,
-            self.agents,
-            self.outbox,
-            self.owner_waits,
-            self.derived_notices,
-            self.operations,
-            self.clock,
-        )
-
-    @cached_property
-    def approvals(self) -> Approvals:
-        from multi_agent_mcp.services.tasks.approvals import Approvals
-
-        return Approvals(
-            self.workspace,
-            self.agents,
-            self.messages,
-            self.outbox,
-            self.derived_notices,
-            self.operations,
-            self.texts,
-            self.clock,
-        )
-
-    @cached_property
-    def next_action(self) -> NextAction:
-        from multi_agent_mcp.services.turn.next_action import NextAction
-
-        return NextAction(
-            self.workspace,
-            self.task_changes,
-            self.approvals,
-            self.assignments,
-            self.executions,
-            self.dashboard,
-            self.operations,
-            self.texts,
-            self.clock,
-        )
-
-    @cached_property
-    def owner_waits(self) -> OwnerWaits:
-        return OwnerWaits(self.workspace, self.clock, self.audit)
-
-    @cached_property
-    def dashboard(self) -> Dashboard:
-        from multi_agent_mcp.services.overview.dashboard import Dashboard
-
-        return Dashboard(self.workspace, self.snapshots, self.texts, self.clock)
-
-    @cached_property
-    def reports(self) -> Reports:
-        from multi_agent_mcp.services.turn.report_effects import Reports
-
-        return Reports(self.workspace, self.dashboard, self.derived_notices, self.clock)
-
-    @cached_property
-    def doorbell(self) -> Doorbell:
-        return Doorbell(self.workspace, self.notifications, self.notifier, self.settings, self.texts, self.clock)
+        # Asked for when it rings: the doorbell itself needs to know what there is to be told.
+        return NoticeWriter(self.workspace, self.texts, lambda notice: self.doorbell.announce_notification(notice))
 
     def people_doorbells(self) -> PeopleDoorbells:
         """To be run by a process that lives for long; see `notify/people.py`."""
@@ -231,118 +218,15 @@ class Services:
 
         return PeopleDoorbells(self.doorbell)
 
-    @cached_property
-    def messages(self) -> Messages:
-        from multi_agent_mcp.services.mail.sending import Messages
-
-        return Messages(
-            self.workspace,
-            self.agents,
-            self.settings.limits,
-            self.texts,
-            self.clock,
-            self.doorbell,
-            self.outbox,
-            self.operations,
-            self.loops,
-        )
-
-    @cached_property
-    def signatures(self) -> Signatures:
-        return Signatures(self.agents)
-
-    @cached_property
-    def tracking(self) -> DeliveryTracking:
-        from multi_agent_mcp.services.mail.tracking import DeliveryTracking
-
-        return DeliveryTracking(self.workspace, self.agents)
-
-    @cached_property
-    def mail_search(self) -> MailSearch:
-        from multi_agent_mcp.services.mail.search import MailSearch
-
-        return MailSearch(self.workspace)
-
-    @cached_property
-    def outbox(self) -> Outbox:
-        return Outbox(self.workspace, self.signatures, self.doorbell.announce)
-
-    @cached_property
-    def operations(self) -> Operations:
-        return Operations(self.workspace, self._with_operations)
-
-    def _with_operations(self) -> tuple[HasKinds, ...]:
+    def declaring_operations(self) -> tuple[HasKinds, ...]:
+        """The services whose operations another process may have to finish."""
         return (
             self.messages,
             self.task_creation,
-            self.approvals,
             self.task_changes,
             self.stopping,
             self.conversations,
             self.next_action,
-        )
-
-    @cached_property
-    def snapshots(self) -> Snapshots:
-        from multi_agent_mcp.services.overview.snapshot import Snapshots
-
-        return Snapshots(
-            self.workspace,
-            self.sessions,
-            self.owner_waits,
-            self.derived_notices,
-            self.mail_search,
-            self.tracking,
-            self.stuck_agents,
-            self.clock,
-        )
-
-    @cached_property
-    def timeline(self) -> Timelines:
-        from multi_agent_mcp.services.overview.timeline import Timelines
-
-        return Timelines(self.workspace, self.mail_search, self.clock)
-
-    @cached_property
-    def conversations(self) -> Conversations:
-        from multi_agent_mcp.services.chat.conversations import Conversations
-
-        return Conversations(self.workspace, self.agents, self.messages, self.outbox, self.operations, self.clock)
-
-    @cached_property
-    def human_conversations(self) -> HumanConversations:
-        from multi_agent_mcp.services.chat.human import HumanConversations
-
-        return HumanConversations(self.workspace, self.agents, self.conversations, self.messages, self.mail_search)
-
-    @cached_property
-    def delegations(self) -> Delegations:
-        from multi_agent_mcp.services.chat.delegations import Delegations
-
-        return Delegations(
-            self.workspace,
-            self.agents,
-            self.sessions,
-            self.conversations,
-            self.derived_notices,
-            self.texts,
-            self.clock,
-        )
-
-    @cached_property
-    def chat_task_operations(self) -> ChatTaskOperations:
-        from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
-
-        return ChatTaskOperations(
-            self.workspace, self.agents, self.task_changes, self.conversations, self.audit, self.clock
-        )
-
-    @cached_property
-    def missing_sessions(self) -> MissingSessions:
-        from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
-
-        return MissingSessions(
-            self.workspace, self.agents, self.sessions, self.task_changes, self.delegations, self.clock
         )
 
     @property
@@ -350,65 +234,10 @@ class Services:
         """How long an agent may be silent before it is stuck."""
         return Patience(timedelta(minutes=self.settings.limits.stuck_minutes))
 
-    @cached_property
-    def pane_looks(self) -> PaneLooks:
-        from multi_agent_mcp.services.overview.pane_looks import PaneLooks
-
-        return PaneLooks(self.workspace, self.sessions, self.clock)
-
-    @cached_property
-    def stuck_agents(self) -> StuckAgents:
-        from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
-
-        return StuckAgents(
-            self.workspace,
-            self.sessions,
-            self.derived_notices,
-            self.pane_looks,
-            self.texts,
-            self.patience,
-            self.clock,
-        )
-
-    @cached_property
-    def supervision(self) -> Supervision:
-        from multi_agent_mcp.services.overview.supervisor_lock import Supervision
-
-        return Supervision(self.workspace)
-
-    @cached_property
-    def pruning(self) -> Pruning:
-        from multi_agent_mcp.services.doctor.pruning import Pruning
-
-        return Pruning(self.workspace)
-
-    @cached_property
-    def chat_action(self) -> ChatAction:
-        from multi_agent_mcp.services.turn.chat_action import ChatAction
-
-        return ChatAction(self.workspace, self.delegations, self.conversations, self.texts)
-
-    @cached_property
-    def reading(self) -> Reading:
-        from multi_agent_mcp.services.turn.reading import Reading
-
-        return Reading(
-            self.workspace,
-            self.agents,
-            self.answer_budget,
-            self.texts,
-            self.clock,
-            self.reports,
-            self.conversations,
-            self.owner_waits,
-            self.signatures,
-        )
-
-    @cached_property
-    def assignments(self) -> Assignments:
-        from multi_agent_mcp.services.tasks.assignment import Assignments
-
-        return Assignments(self.workspace, self.agents, self.messages, self.operations, self.texts, self.clock)
+    @property
+    def activity_written_every(self) -> timedelta:
+        """So often that nobody takes an agent for stuck that works."""
+        return min(timedelta(seconds=60), self.patience.silence / 4)
 
     def channels(self, agent: Agent) -> tuple[ChannelReport, ...]:
         """The agent's channels, strongest first, and why each could not ring now; see `ChannelChain.explain`."""
@@ -445,7 +274,7 @@ class Services:
         from multi_agent_mcp.services.doctor.doctor import Doctor
         from multi_agent_mcp.services.doctor.finding import CheckContext
 
-        profiles = load_profiles(self.root / "hosts").named.values()
+        profiles = load_profiles(self.root / "hosts")
         return Doctor(
             CheckContext(
                 self.workspace,
@@ -460,7 +289,8 @@ class Services:
                 self.people,
                 probe,
                 look_at or self.host_in_pane,
-                [profile.name for profile in profiles if not profile.never],
+                [profile.name for profile in profiles.named.values() if not profile.never],
+                profiles.left_out,
                 self.settings.notify_command,
             )
         )
@@ -488,16 +318,6 @@ class Services:
         path = self.workspace.path / "audit" / f"{now:%Y%m%d}.jsonl"
         journal = Journal(self.workspace.files, path, durable=True)
         journal.append(at=times.format_time(now), tool=tool, **facts)
-
-    @cached_property
-    def notifications(self) -> Notifications:
-        return Notifications(self.workspace, self.derived_notices, self.notice_writer, self.clock)
-
-    @cached_property
-    def hooks(self) -> Hooks:
-        from multi_agent_mcp.hooks.answers import Hooks
-
-        return Hooks(self.workspace, self.notifications, self.sessions, self.doorbell, self.texts, self.clock)
 
 
 def open_session(

@@ -47,6 +47,7 @@ SERVICES = (
     ("notices",),
     ("tasks",),
     ("chat",),
+    ("search",),
     ("overview",),
     ("turn",),
     ("doctor",),
@@ -60,7 +61,6 @@ LIBRARIES = {
     "mcp": {"server"},
     "mcp_types": {"server"},
     "pydantic": {"server"},
-    "libtmux": {"notify"},
     "starlette": {"web"},
     "uvicorn": {"web"},
     "nats": {"hub"},
@@ -260,7 +260,6 @@ def test_a_command_waits_for_no_library_that_only_others_need() -> None:
     heavy = {
         "typer",
         "pydantic",
-        "libtmux",
         "watchdog",
         "starlette",
         "uvicorn",

@@ -168,7 +168,7 @@ def _pane_fields(pane: str | None, socket: str | None) -> dict[str, Any]:
     if pane is None:
         return {}
     from multi_agent_mcp.config import read_environment, tmux_socket
-    from multi_agent_mcp.notify.tmux.client import pane_place  # libtmux takes 70 ms to import
+    from multi_agent_mcp.notify.tmux.client import pane_place
 
     here = read_environment().pane
     socket_path = socket or (here.socket_path if here else tmux_socket())

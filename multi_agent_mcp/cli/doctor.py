@@ -33,7 +33,7 @@ def doctor(context: SessionContext, repair: bool, verify: bool) -> None:
 
     Exit code 1 when there is a problem, 0 when there is none (notes are none).
     """
-    from multi_agent_mcp.notify.tmux.profiles import load_profiles  # libtmux takes 70 ms to import
+    from multi_agent_mcp.notify.tmux.profiles import load_profiles
     from multi_agent_mcp.notify.tmux.snapshot import probe
     from multi_agent_mcp.services.doctor.finding import PROBLEM
 

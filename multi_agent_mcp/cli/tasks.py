@@ -133,7 +133,7 @@ def assign(context: SessionContext, task_id: str, assignee: str | None) -> None:
 @session_command(acting=True)
 def approve(context: SessionContext, task_id: str, reject: bool, reason: str | None) -> None:
     """Approve (or reject) a task that an agent requested for itself."""
-    task = context.services.approvals.decide(context.me, task_id, approve=not reject, reason=reason)
+    task = context.services.task_changes.decide(context.me, task_id, approve=not reject, reason=reason)
     context.answer(
         {"task_id": task.id, "approval_status": task.approval_status}, [f"{task.id}: {task.approval_status}"]
     )
@@ -149,7 +149,7 @@ def send_task(context: SessionContext, agent: str, title: str, content: str, pri
     """Give an agent a task by mail. An Owner who gives one to an Admin then waits for its answer."""
     services = context.services
     services.owner_waits.require_allowed(context.me, "send_task")
-    assigned = services.assignments.send(context.me, agent, title, text_of(content), priority)
+    assigned = services.task_creation.send(context.me, agent, title, text_of(content), priority)
     texts = context.services.people
     waits = [texts("task.waits", owner_id=context.me.id, agent_id=agent)] if assigned.waiting else []
     context.answer(assigned.as_answer(), [assigned.task.id, *delivery_lines(assigned.sent, texts), *waits])

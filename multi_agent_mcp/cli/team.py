@@ -51,7 +51,7 @@ def up(
     """
     from multi_agent_mcp.cli.team_lines import progress, summary, warnings
     from multi_agent_mcp.config import tmux_socket
-    from multi_agent_mcp.windows.startup import Startup  # libtmux takes 70 ms to import
+    from multi_agent_mcp.windows.startup import Startup
     from multi_agent_mcp.windows.window_registry import TeamWindows
 
     path = str(Path(socket).absolute()) if socket else tmux_socket()

@@ -166,7 +166,7 @@ class Binding:
         which then keeps the agent's registered pane."""
         if self._pane is None:
             return None
-        from multi_agent_mcp.notify.tmux.client import pane_place  # libtmux takes 70 ms to import
+        from multi_agent_mcp.notify.tmux.client import pane_place
 
         place = pane_place(self._pane.socket_path, self._pane.pane_id)
         if place is None:

@@ -60,7 +60,7 @@ class Readiness:
     def _look(self, item: AgentState) -> AgentState:
         if item.pane_id is None or item.socket_path is None:
             return item
-        snapshot = take_snapshot(Tmux(socket_path=item.socket_path), item.pane_id)
+        snapshot = take_snapshot(Tmux(item.socket_path), item.pane_id)
         if snapshot == "tmux_timeout":
             return item
         is_agent = item.agent_id in self.services.agents.all()

@@ -64,7 +64,7 @@ class Startup:
         asking = next((state.pane_id for state in self.states if state.asks), None)
         if self._is_here and self.windows.has_windows and (asking or self.is_fine):
             target = asking or f"={self.windows.tmux_session}"
-            Tmux(socket_path=self.windows.socket_path).cmd("switch-client", "-t", target)
+            Tmux(self.windows.socket_path).cmd("switch-client", "-t", target)
 
     def as_answer(self) -> dict[str, Any]:
         """For programs."""

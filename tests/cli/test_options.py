@@ -18,7 +18,7 @@ ACTING = {
     *("task add", "task status", "task assign", "task approve"),
     *("say", "end", "conversation start", "conversation say", "conversation end"),
 }
-WITHOUT_JSON = {"supervise"}
+WITHOUT_JSON = {"supervise", "host learn"}
 WITHOUT_SESSION = {"serve", "hook", "demo", "init", "help"}
 
 

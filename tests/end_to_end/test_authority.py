@@ -40,7 +40,7 @@ class Stage:
         talk, said = services.conversations.begin(admin, worker_b, SECRET, purpose=SECRET)
         execution = services.executions.begin(services.sessions.open("worker-b", "task").record, other.id)
         services.executions.log(execution, SECRET)
-        services.assignments.send(owner, "admin", "whole", SECRET)
+        services.task_creation.send(owner, "admin", "whole", SECRET)
         self.ids += [other.id, talk.id, said.message_id, execution.id]
         self.ids += [message.id for name in ("admin", "worker-b") for message in team.mailbox(name)]
         self.own_task = own.id

@@ -13,7 +13,7 @@ from multi_agent_mcp.services.turn.reading import Query
 from tests.end_to_end.support import COMMAND, INTERRUPTED, Ran, Team, line, run, wait_until
 
 EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop")
-HEAVY = {"mcp", "mcp_types", "pydantic", "click", "rich", "libtmux", "watchdog"}
+HEAVY = {"mcp", "mcp_types", "pydantic", "click", "rich", "watchdog"}
 READ_IT = "read_messages を呼び出して内容を確認してください。"
 DENIED = "割り込み通知があるため、このツールは実行されませんでした。"
 BLOCKED = "作業を中断し、report_completedをresult='blocked'で呼び出してください"

@@ -364,7 +364,7 @@ async def _prepared(team: Team) -> dict[tuple[str, str], list[tuple[str, dict[st
     admin, worker = (services.agents.get(name) for name in ("admin", "worker-a"))
     mine, other, free = (new_task(team, title, "admin", by="owner") for title in ("mine", "other", "free"))
     services.task_changes.start(admin, mine.id)
-    request, _ = services.approvals.request(worker, _request())
+    request, _ = services.task_creation.request(worker, _request())
     conversation, _ = services.conversations.begin(worker, admin, "hello")
     mail = team.send("admin", sender="owner")
     assert mail["success"]

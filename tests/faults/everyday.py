@@ -28,14 +28,14 @@ def deeds(services: Services) -> Mapping[str, Callable[[], object]]:
 
     def hand_over() -> None:
         services.owner_waits.release("owner")  # of an earlier round: while it stands there is no other
-        services.assignments.send(services.agents.owner(), "admin", "Build", PAYLOAD)
+        services.task_creation.send(services.agents.owner(), "admin", "Build", PAYLOAD)
 
     return {
         "send": lambda: services.messages.send(admin, Draft(content=PAYLOAD, receiver_id="worker-a")),
         "broadcast": lambda: services.messages.send(admin, Draft(content=PAYLOAD)),
         "send_task": hand_over,
         "batch": lambda: services.task_creation.create(admin, [NewTask(title=n, description=PAYLOAD) for n in "abc"]),
-        "request": lambda: services.approvals.request(worker, NewTask(title="Test", description=PAYLOAD)),
+        "request": lambda: services.task_creation.request(worker, NewTask(title="Test", description=PAYLOAD)),
         "conversation": converse,
         "read": lambda: services.reading.read(worker, Query(limit=1)),
         "session": lambda: services.sessions.open("worker-a", "task"),

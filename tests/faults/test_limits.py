@@ -78,7 +78,7 @@ def test_a_clock_that_jumps_back_an_hour_loses_nothing_and_ends_no_session(broke
     services = open_session(broken, "demo", clock=clock, notifier=Recorder())
     admin, worker = services.agents.get("admin"), services.agents.get("worker-a")
     session = services.sessions.open("worker-a", "task")
-    task = services.task_changes.start(worker, services.assignments.send(admin, "worker-a", "Build", "it").task.id)[0]
+    task = services.task_changes.start(worker, services.task_creation.send(admin, "worker-a", "Build", "it").task.id)[0]
     clock.advance(-3600)
     session.touch()
     services.messages.send(admin, Draft(content="earlier", receiver_id="worker-a"))

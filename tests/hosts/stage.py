@@ -173,7 +173,7 @@ class Stage:
     @property
     def sight(self) -> Classification:
         """What our classifier takes the real screen for."""
-        seen = take_snapshot(Tmux(socket_path=self.terminal.socket), self.pane.id)
+        seen = take_snapshot(Tmux(self.terminal.socket), self.pane.id)
         return (
             Classification(seen)
             if isinstance(seen, str)

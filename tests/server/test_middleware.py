@@ -33,7 +33,7 @@ def test_nobody_is_bound_until_authenticate_and_after_logout(services: Services)
 def test_the_checks_come_in_their_order(services: Services) -> None:
     """Each of these calls is wrong in every way that is left; what was mended is not complained of again."""
     owner, worker = Seat(services, "owner", purpose="chat"), Seat(services, "worker-a", purpose="chat")
-    services.assignments.send(services.agents.get("owner"), "admin", "Plan", "the house")  # now the Owner waits
+    services.task_creation.send(services.agents.get("owner"), "admin", "Plan", "the house")  # now the Owner waits
     wrong: dict[str, Any] = {"tasks": "none", "session_token": "wrong"}
     services.interrupts.stop("worker-a", "pause")
     assert worker.call("create_tasks_batch", **wrong)["error"] == "invalid_session"  # an interrupt is the task's

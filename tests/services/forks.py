@@ -136,7 +136,7 @@ def block_a_task(base: str) -> None:
     """`task status T blocked`, killed at every write."""
 
     def prepare(services: Services) -> str:
-        task = services.assignments.send(services.agents.get("admin"), "worker-a", "Build", "the house").task
+        task = services.task_creation.send(services.agents.get("admin"), "worker-a", "Build", "the house").task
         return services.task_changes.start(services.agents.get("worker-a"), task.id)[0].id
 
     def act(services: Services, task_id: str) -> None:
@@ -149,7 +149,7 @@ def block_ones_own(base: str) -> None:
     """`update_task_status` of an assignee, killed at every write; prints the task and what becomes of it."""
 
     def prepare(services: Services) -> str:
-        task = services.assignments.send(services.agents.get("admin"), "worker-a", "Build", "the house").task
+        task = services.task_creation.send(services.agents.get("admin"), "worker-a", "Build", "the house").task
         return f"{services.task_changes.start(services.agents.get('worker-a'), task.id)[0].id}:blocked"
 
     def act(services: Services, told: str) -> None:
@@ -162,7 +162,7 @@ def finish_a_dependency(base: str) -> None:
     """The same for a task that another one of worker-b's waits for."""
 
     def prepare(services: Services) -> str:
-        task = services.assignments.send(services.agents.get("admin"), "worker-a", "Build", "the house").task
+        task = services.task_creation.send(services.agents.get("admin"), "worker-a", "Build", "the house").task
         new = NewTask(title="Paint", assignee_id="worker-b", dependencies=[task.id])
         services.task_creation.create(services.agents.get("admin"), [new])
         return f"{services.task_changes.start(services.agents.get('worker-a'), task.id)[0].id}:done"
@@ -177,7 +177,7 @@ def assign_a_task(base: str) -> None:
     """`assign_task`, killed at every write; prints the task and its new assignee."""
 
     def prepare(services: Services) -> str:
-        task = services.assignments.send(services.agents.get("admin"), "worker-a", "Build", "the house").task
+        task = services.task_creation.send(services.agents.get("admin"), "worker-a", "Build", "the house").task
         return f"{task.id}:worker-b"
 
     def act(services: Services, told: str) -> None:
@@ -237,7 +237,7 @@ def hand_over(root: str, count: str) -> None:
     def act(_: int) -> Sequence[str]:
         services = context(Path(root))
         try:
-            return [services.assignments.send(services.agents.get("owner"), "admin", "Build", "x").task.id]
+            return [services.task_creation.send(services.agents.get("owner"), "admin", "Build", "x").task.id]
         except Refusal as refusal:
             return [refusal.code]
 
@@ -248,7 +248,7 @@ def hand_over_and_die(base: str) -> None:
     """An Owner's task for the Admin, killed at every write."""
 
     def act(services: Services, _: str) -> None:
-        services.assignments.send(services.agents.get("owner"), "admin", "Build", "x")
+        services.task_creation.send(services.agents.get("owner"), "admin", "Build", "x")
 
     dying(base, lambda _: "sent", act)
 

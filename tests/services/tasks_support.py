@@ -53,7 +53,7 @@ def running(services: Services, title: str = "Build", assignee_id: str = "worker
 
 def mailed(services: Services, assignee_id: str = "worker-a", *, by: str = "admin") -> Task:
     """A task that mail has brought to its assignee."""
-    return services.assignments.send(services.agents.get(by), assignee_id, "Build", "the house").task
+    return services.task_creation.send(services.agents.get(by), assignee_id, "Build", "the house").task
 
 
 def again(services: Services, task: Task) -> Task:

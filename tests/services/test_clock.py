@@ -71,10 +71,10 @@ def test_a_dead_readers_mail_comes_back(services: Services, clock: Clock, leap: 
 def test_the_owner_waits_again_though_an_earlier_wait_bears_a_later_time(
     services: Services, clock: Clock, owner: Agent
 ) -> None:
-    services.assignments.send(owner, "admin", "First", "x")
+    services.task_creation.send(owner, "admin", "First", "x")
     services.owner_waits.release("owner", by="some-earlier-message")
     clock.advance(-HOUR)
-    services.assignments.send(owner, "admin", "Second", "x")
+    services.task_creation.send(owner, "admin", "Second", "x")
     services.owner_waits.release("owner", by="the-answer")
     services.owner_waits.restore("owner", ["the-answer"])
     wait = services.owner_waits.of("owner")
@@ -121,7 +121,7 @@ def test_a_report_begins_a_task_that_was_made_by_a_clock_ahead(services: Service
     clock.advance(-YEAR)
     worker = services.agents.get("worker-a")
     for task in (waiting, stopped):
-        services.assignments.report_progress(worker, task.id, progress=50)
+        services.task_reports.report_progress(worker, task.id, progress=50)
     read(services, "admin")
     assert services.workspace.tasks.get(waiting.id).status == "in_progress"
     assert services.workspace.tasks.get(stopped.id).status == "blocked", "no report of any time takes an interrupt back"
@@ -173,7 +173,7 @@ def test_a_file_in_a_directory_dated_in_the_future_is_seen(services: Services) -
 
 @pytest.mark.parametrize("leap", LEAPS)
 def test_everything_can_be_looked_at(services: Services, clock: Clock, owner: Agent, leap: float) -> None:
-    services.assignments.send(owner, "admin", "Build", "x")
+    services.task_creation.send(owner, "admin", "Build", "x")
     session = open_session(services, "worker-a")
     moved(services, new(services), "in_progress")
     converse(services, session.record, "worker-b")

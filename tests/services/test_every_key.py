@@ -46,9 +46,9 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory, initialised: Path) -> Pat
     shutil.copytree(initialised, root)
     services = context(root)
     owner, admin, worker = (services.agents.get(name) for name in ("owner", "admin", "worker-a"))
-    services.assignments.send(owner, "admin", "Plan", "all of it")
+    services.task_creation.send(owner, "admin", "Plan", "all of it")
     services.conversations.begin(services.agents.get("worker-b"), worker, "hello")
-    task_id = services.assignments.send(admin, "worker-a", "Build", "the wall").task.id
+    task_id = services.task_creation.send(admin, "worker-a", "Build", "the wall").task.id
     seat = Seat(services, "worker-a")
     seat.call("get_next_action")
     seat.call("delegate_to_chat_session", target_agent_id="worker-b", purpose="ask", context="about the wall")

@@ -76,7 +76,7 @@ def test_a_subtask_that_was_reopened_after_its_cascade_stays_open(services: Serv
     change = {"by": "owner", "at": "2026-11-21T21:46:01.123456Z"}
     facts = {"task_id": top.id, "children": [part.id], "change": change, "fields": {}}
     intent = written(services, "block_family", facts)
-    services.task_changes.apply_block(intent)  # killed just before the intent was removed
+    services.task_changes.apply_move(intent)  # killed just before the intent was removed
     services.task_changes.set_status(owner, part.id, "in_progress")
     assert services.operations.finish() == 1
     assert again(services, part).status == "in_progress"
@@ -152,8 +152,8 @@ def test_a_change_the_disk_refuses_halfway_is_finished_once_it_allows_it(service
 
 
 def test_an_approval_that_was_cut_off_reaches_the_requester_once(services: Services) -> None:
-    task, _ = services.approvals.request(services.agents.get("worker-a"), NewTask(title="Test"))
-    services.approvals.decide(services.agents.get("admin"), task.id, approve=True)
+    task, _ = services.task_creation.request(services.agents.get("worker-a"), NewTask(title="Test"))
+    services.task_changes.decide(services.agents.get("admin"), task.id, approve=True)
     assert [kind for kind, _, _ in inbox(services, "worker-a")] == ["task_approved"]
     assert new(services, "other").status == "todo"
 

@@ -103,12 +103,12 @@ def an_ended_conversation(stage: Stage) -> Said:
 
 
 def a_waiting_owner(stage: Stage) -> Said:
-    stage.services.assignments.send(stage.agent("owner"), "admin", "x", "y")
+    stage.services.task_creation.send(stage.agent("owner"), "admin", "x", "y")
     return stage.call("owner", "list_agents")
 
 
 def an_impatient_owner(stage: Stage) -> Said:
-    stage.services.assignments.send(stage.agent("owner"), "admin", "x", "y")
+    stage.services.task_creation.send(stage.agent("owner"), "admin", "x", "y")
     Seat(stage.services, "owner").call("read_messages")
     return stage.call("owner", "read_messages")
 
@@ -214,7 +214,8 @@ def refused_commands(at: Stage) -> Iterator[Said]:
         "unread --as ghost", "task list --status wrong", "agent set admin", "agent set admin --here",
         "agent set admin --pane %9 --socket /nowhere", "interrupt admin --action wrong", "timeline --from yesterday",
         f"interrupt worker-a --task {at.task('worker-b')}", "conversations x", "host-config emacs --agent admin",
-        "supervise", f"timeline --svg {at.services.path}", "trace nothing",
+        "supervise", "host learn admin", "host learn admin --submit ;", "trace nothing",
+        f"timeline --svg {at.services.path}",
     ):  # fmt: skip
         yield at.command(*arguments.split())
     for text in (
@@ -318,7 +319,9 @@ def reasons_given() -> Iterator[str]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
                 first = node.args[0]
-                if node.func.id in {"Reason", "Unreadable", "Unmergeable"} and isinstance(first, ast.Constant):
+                if node.func.id in {"Reason", "Unreadable", "Unmergeable", "Unlearnable"} and isinstance(
+                    first, ast.Constant
+                ):
                     yield f"why.{first.value!s}"
 
 

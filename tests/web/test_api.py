@@ -144,7 +144,7 @@ def test_a_query_that_means_nothing_is_refused_in_words(visitor: Visitor, path: 
 def test_a_request_waits_on_the_board_until_it_is_approved(team: Team, visitor: Visitor) -> None:
     services = team.services
     worker = services.agents.get("worker-a")
-    task, _ = services.approvals.request(worker, NewTask(title="let me"))
+    task, _ = services.task_creation.request(worker, NewTask(title="let me"))
     assert [card["task_id"] for card in visitor.see("/tasks")["requests"]] == [task.id]
     assert visitor.see("/session")["requests"] == 1
     answer = visitor.act(f"/tasks/{task.id}/decision", {"approve": True})
@@ -155,7 +155,7 @@ def test_a_request_waits_on_the_board_until_it_is_approved(team: Team, visitor: 
 
 def test_a_rejection_reaches_the_requester_with_its_reason(team: Team, visitor: Visitor) -> None:
     services = team.services
-    task, _ = services.approvals.request(services.agents.get("worker-a"), NewTask(title="let me"))
+    task, _ = services.task_creation.request(services.agents.get("worker-a"), NewTask(title="let me"))
     visitor.act(f"/tasks/{task.id}/decision", {"approve": False, "reason": "not now"})
     assert team.mailbox("worker-a")[0].content == "not now"
 
@@ -232,7 +232,7 @@ async def test_a_living_agent_is_alive_with_its_session(team: Team, visitor: Vis
 
 def test_the_owners_wait_is_shown_and_released(team: Team, visitor: Visitor) -> None:
     services = team.services
-    services.assignments.send(services.agents.owner(), "admin", "wait for me", "please")
+    services.task_creation.send(services.agents.owner(), "admin", "wait for me", "please")
     assert visitor.see("/session")["waiting_for"] == "admin"
     assert visitor.see("/agents")["agents"][0]["wait"]["admin_id"] == "admin"
     answer = visitor.act("/agents/owner/release", {})
@@ -295,7 +295,7 @@ def test_anothers_mail_can_be_looked_at_but_not_read_for_them(team: Team, visito
 
 def test_reading_the_awaited_answer_ends_the_wait(team: Team, visitor: Visitor) -> None:
     services = team.services
-    services.assignments.send(services.agents.owner(), "admin", "wait for me", "please")
+    services.task_creation.send(services.agents.owner(), "admin", "wait for me", "please")
     team.post("owner", "done")
     (letter,) = visitor.see("/messages")["messages"]
     visitor.act(f"/messages/{letter['id']}/read", {})

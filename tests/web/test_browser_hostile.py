@@ -37,9 +37,9 @@ def write_everywhere(team: Team, text: str) -> None:
     execution = services.executions.running(session.record)
     assert execution is not None
     services.executions.log(execution, text)
-    services.assignments.report_progress(worker, parent.id, 50, text[:5000], [{"text": title, "completed": True}])
+    services.task_reports.report_progress(worker, parent.id, 50, text[:5000], [{"text": title, "completed": True}])
     services.task_changes.set_status(owner, blocked.id, "cancelled", text[:5000])
-    services.approvals.request(worker, NewTask(title=title))
+    services.task_creation.request(worker, NewTask(title=title))
     services.messages.send(worker, Draft(content=text, subject=title, receiver_id="owner"))
     talk, _ = services.conversations.begin(worker, other, text, purpose=title, task_id=parent.id)
     services.conversations.say(other, talk.id, Draft(content=text))

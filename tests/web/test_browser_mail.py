@@ -171,8 +171,8 @@ def test_somebody_elses_mail_is_looked_at_and_stays_unread(team: Team, person: P
 def test_requests_are_approved_and_rejected(team: Team, person: Person) -> None:
     services = team.services
     worker = services.agents.get("worker-a")
-    yes, _ = services.approvals.request(worker, NewTask(title="a good idea"))
-    no, _ = services.approvals.request(worker, NewTask(title="a bad idea"))
+    yes, _ = services.task_creation.request(worker, NewTask(title="a good idea"))
+    no, _ = services.task_creation.request(worker, NewTask(title="a bad idea"))
     waiting = person.page.locator("#requests")
     expect(waiting.locator("li")).to_have_count(2)
     waiting.locator(f"[data-key={yes.id}] [data-mark=approve]").click()

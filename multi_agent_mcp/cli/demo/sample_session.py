@@ -61,7 +61,7 @@ class Story:
         self._ids[step["task"]] = task.id
 
     def _request(self, services: Services, me: Agent, step: Step) -> None:
-        task, _ = services.approvals.request(me, NewTask(title=self.tasks[step["task"]]))
+        task, _ = services.task_creation.request(me, NewTask(title=self.tasks[step["task"]]))
         self._ids[step["task"]] = task.id
 
     def _start(self, services: Services, me: Agent, step: Step) -> None:
@@ -72,7 +72,7 @@ class Story:
     def _progress(self, services: Services, me: Agent, step: Step) -> None:
         items = [{"text": text, "completed": number < step["done"]} for number, text in enumerate(step["items"])]
         percent = 100 * step["done"] // len(items)
-        services.assignments.report_progress(me, self._ids[step["task"]], percent, checklist=items)
+        services.task_reports.report_progress(me, self._ids[step["task"]], percent, checklist=items)
         self._read(services, services.agents.get(str(me.parent_id)), step)
         running = services.executions.running(self._logged_in(services, me).record)
         if running is not None:

@@ -80,7 +80,7 @@ class Stage:
 
     @property
     def tmux(self) -> Tmux:
-        return Tmux(socket_path=str(self.socket), config_file="/dev/null")
+        return Tmux(str(self.socket), config_file="/dev/null")
 
     @property
     def actors(self) -> list[str]:

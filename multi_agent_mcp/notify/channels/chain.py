@@ -46,7 +46,7 @@ class ChannelChain(Notifier):
     name = "ladder"
 
     def __init__(self, channels: Mapping[str, Callable[[], Channel]]) -> None:
-        self._channels = channels  # made when needed: importing libtmux costs 70 ms
+        self._channels = channels  # made when needed: most calls ring nobody
 
     def ring(self, agent: Agent, line: str) -> Delivery:
         failed: list[Delivery] = []
@@ -147,7 +147,7 @@ def default_chain(workspace: Workspace, settings: Settings, texts: Texts) -> Cha
 
 def pane_notifier(workspace: Workspace, settings: Settings) -> TmuxNotifier:
     """The channel that types. Host profiles are in the package and, corrected by hand, in `{root}/hosts/*.yaml`."""
-    from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier  # libtmux takes 70 ms to import
+    from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
     from multi_agent_mcp.notify.tmux.profiles import load_profiles
     from multi_agent_mcp.notify.tmux.unknown_screens import UnknownScreens
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from libtmux import exc
-
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.notify.channel import Channel
@@ -33,24 +31,20 @@ class StatusLine(Channel):
         """`stored`, with the reason `status_line` when the option says it."""
         if agent.pane_id is None or agent.socket_path is None:
             return Delivery("stored", "no_pane")
-        try:
-            shown = _show(Tmux(socket_path=agent.socket_path), agent.pane_id, agent.id, self._unread(agent.id))
-        except exc.TmuxCommandNotFound:
-            return Delivery("stored", "no_tmux")
-        return Delivery("stored", "status_line" if shown else "tmux_gone")
+        failure = _show(Tmux(agent.socket_path), agent.pane_id, agent.id, self._unread(agent.id))
+        return Delivery("stored", failure or "status_line")
 
     def clear(self, agent: Agent) -> None:
         self.ring(agent, "")
 
 
-def _show(server: Tmux, pane: str, agent_id: str, unread: int) -> bool:
-    """Writes the count if it is another one. Several processes may speak for an agent, so tmux is asked each time."""
+def _show(server: Tmux, pane: str, agent_id: str, unread: int) -> str | None:
+    """Writes the count if it is another one. Several processes may speak for an agent, so tmux is asked each time.
+    None, or why it could not be written."""
     known = server.cmd("show-options", "-q", "-v", "-t", pane, OPTION)
-    if known.returncode:
-        return False
     counts = dict(word.rpartition(":")[::2] for word in " ".join(known.stdout).split() if ":" in word)
-    if counts.get(agent_id, "0") == str(unread):
-        return True
+    if known.failure or counts.get(agent_id, "0") == str(unread):
+        return known.failure
     counts[agent_id] = str(unread)
     text = " ".join(f"{name}:{count}" for name, count in sorted(counts.items()) if count != "0")
-    return server.cmd("set-option", "-t", pane, OPTION, text).returncode == 0
+    return server.cmd("set-option", "-t", pane, OPTION, text).failure

@@ -7,11 +7,8 @@ import re
 import subprocess
 import time
 from collections.abc import Collection, Sequence
-from typing import Any
-
-import libtmux
-from libtmux import exc
-from libtmux.common import tmux_cmd
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.system.foreground import Process, foreground
@@ -24,42 +21,58 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 _CONTROLS = "[\x01-\x1f\x7f]"
 
 
-class Tmux(libtmux.Server):
-    """libtmux's server with every call bounded: a hung tmux is killed after two seconds (Bounded calls)."""
+class Answer(NamedTuple):
+    """What a call of tmux came to: its exit code and the lines that it printed."""
 
+    returncode: int
+    stdout: list[str]
+    stderr: list[str]
+
+    @property
+    def failure(self) -> str | None:
+        """None when tmux did as told; `no_tmux` where there is none on PATH, `tmux_timeout`, else `tmux_gone`."""
+        known = {_MISSING: "no_tmux", _TIMEOUT: "tmux_timeout"}
+        return known.get(self.returncode, "tmux_gone") if self.returncode else None
+
+
+_MISSING, _TIMEOUT = 127, 124
+"""The exit codes that a shell and timeout(1) give for such calls."""
+
+
+@dataclass(frozen=True)
+class Tmux:
+    """A tmux server. Every call ends after two seconds (Bounded calls), and none raises.
+
+    `inside` is the pane whose clients `#{client_activity}` means: tmux asks the environment which pane a call comes
+    from.
+    """
+
+    socket_path: str
+    config_file: str | None = None
     inside: str | None = None
-    """The pane whose clients `#{client_activity}` means: tmux asks the environment which pane a call comes from."""
 
-    def cmd(self, cmd: str, *args: Any, target: str | int | None = None, stdin: str | None = None) -> tmux_cmd:
-        """As libtmux's, which can neither be bounded nor be given a standard input."""
-        options = [f"-S{self.socket_path}"] if self.socket_path else []
-        options += [f"-L{self.socket_name}"] if self.socket_name else []
-        options += [f"-f{self.config_file}"] if self.config_file else []
-        aim = [] if target is None else ["-t", str(target)]
+    def cmd(self, *words: str, stdin: str = "") -> Answer:
+        """Runs one command, or several with `;` between."""
+        configured = [f"-f{self.config_file}"] if self.config_file else []
         # -u: without it tmux turns what is not ASCII into underscores where the environment names no UTF-8 locale
-        call = [str(self.tmux_bin or "tmux"), "-u", *options, cmd, *aim, *(str(arg) for arg in args)]
-        result = tmux_cmd.__new__(tmux_cmd)
-        result.cmd = call
+        call = ["tmux", "-u", f"-S{self.socket_path}", *configured, *words]
         try:
             done = subprocess.run(
                 call,
                 env=self._environment(),
-                input=stdin if stdin is not None else "",
+                input=stdin,
                 capture_output=True,
                 encoding="utf-8",
                 errors="replace",
                 timeout=CALL_SECONDS,
                 check=False,
             )
-        except FileNotFoundError as error:
-            raise exc.TmuxCommandNotFound from error
+        except FileNotFoundError:
+            return Answer(_MISSING, [], [])
         except subprocess.TimeoutExpired:
-            result.returncode, result.stdout, result.stderr = 124, [], ["tmux did not answer within 2 s"]
-            return result
-        result.returncode = done.returncode
-        result.stdout = done.stdout.rstrip("\n").split("\n") if done.stdout else []
-        result.stderr = [line for line in done.stderr.split("\n") if line]
-        return result
+            return Answer(_TIMEOUT, [], ["tmux did not answer within 2 s"])
+        printed = done.stdout.rstrip("\n").split("\n") if done.stdout else []
+        return Answer(done.returncode, printed, [line for line in done.stderr.split("\n") if line])
 
     def _environment(self) -> dict[str, str] | None:
         if self.inside is None:
@@ -109,11 +122,7 @@ def pane_place(socket_path: str, pane_id: str) -> dict[str, Any] | None:
     if not PANE_ID.fullmatch(pane_id):
         return None
     wanted = ("-f", pane_filter(pane_id), "-F", columns_format(_PLACE.values()))
-    try:
-        found = Tmux(socket_path=socket_path).cmd("list-panes", "-a", *wanted)
-    except exc.TmuxCommandNotFound:
-        return None
-    for line in found.stdout:
+    for line in Tmux(socket_path).cmd("list-panes", "-a", *wanted).stdout:
         place = parse_columns(line, tuple(_PLACE), _PLACE.keys() - {"session_name", "pane_id"})
         if place is not None and place["pane_id"] == pane_id:
             return {**place, "socket_path": socket_path, "pane_program": _program(place["pane_pid"])}

@@ -14,8 +14,6 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from libtmux import exc
-
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.notify.channel import LINE_GONE, Channel
@@ -76,38 +74,26 @@ class TmuxNotifier(Channel):
         """`submitted` when the line was typed and entered, `rung` when it stands there but was not entered, or when an
         earlier one has just left the composer after a key of ours that nobody had seen working (a human may have
         cleared it), `stored` with the reason when nothing was typed."""
-        try:
-            for _ in range(ATTEMPTS - 1):
-                outcome = self._ring(agent, sanitized(line))
-                if outcome != Delivery("stored", CHANGED):
-                    return outcome
-            return self._ring(agent, sanitized(line))
-        except exc.TmuxCommandNotFound:
-            return Delivery("stored", "no_tmux")
+        for _ in range(ATTEMPTS - 1):
+            outcome = self._ring(agent, sanitized(line))
+            if outcome != Delivery("stored", CHANGED):
+                return outcome
+        return self._ring(agent, sanitized(line))
 
     def check(self, agent: Agent) -> str | None:
         """Why nothing would be typed at this moment, or None: tmux's own conditions, a human who types, and what the
         host shows. One call of tmux."""
-        try:
-            attempt = self._attempt(agent)
-        except exc.TmuxCommandNotFound:
-            return "no_tmux"
+        attempt = self._attempt(agent)
         return attempt if isinstance(attempt, str) else _untypeable(attempt)
 
     def screen(self, agent: Agent) -> str:
         """The host and what it shows (`claude: draft`), else why there is no snapshot; for `doctor`."""
-        try:
-            attempt = self._attempt(agent)
-        except exc.TmuxCommandNotFound:
-            return "no_tmux"
+        attempt = self._attempt(agent)
         return attempt if isinstance(attempt, str) else f"{attempt.profile.name}: {attempt.shown.state}"
 
     def host(self, agent: Agent) -> tuple[str, str] | None:
         """The host whose profile describes the pane, and the state of its screen; None for anything else."""
-        try:
-            attempt = self._attempt(agent)
-        except exc.TmuxCommandNotFound:
-            return None
+        attempt = self._attempt(agent)
         if isinstance(attempt, str) or attempt.profile.composer is None:
             return None
         return attempt.profile.name, attempt.shown.state
@@ -116,10 +102,7 @@ class TmuxNotifier(Channel):
         """Enters a line of ours that was left in the composer, because its echo came late or a human typed: `submitted`
         once it was entered; `stored` with `line_gone` when there is none (any more), else with what forbids the key
         now. Pastes nothing."""
-        try:
-            attempt = self._attempt(agent)
-        except exc.TmuxCommandNotFound:
-            return Delivery("stored", LINE_GONE)
+        attempt = self._attempt(agent)
         if isinstance(attempt, str):
             return Delivery("stored", LINE_GONE if attempt in (*GONE, *ENDED) else attempt)
         if attempt.shown.state == OURS:
@@ -234,9 +217,7 @@ def _has_draft(snapshot: PaneSnapshot) -> bool:
 
 def _server(agent: Agent) -> Tmux:
     """The agent's tmux server, asked from within its pane: the clients it then speaks of are those that show it."""
-    server = Tmux(socket_path=agent.socket_path)
-    server.inside = agent.pane_id
-    return server
+    return Tmux(str(agent.socket_path), inside=agent.pane_id)
 
 
 def _new_tag(screen: Screen) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from libtmux import exc
-
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.notify.tmux.client import Tmux
 
@@ -15,11 +13,10 @@ OLDEST = (3, 3)
 
 def require_tmux(socket_path: str) -> str:
     """The version of the tmux on PATH. Raises `InvalidArguments` when there is none, or one that is too old."""
-    try:
-        said = " ".join(Tmux(socket_path=socket_path).cmd("-V").stdout)
-    except exc.TmuxCommandNotFound as error:
-        raise InvalidArguments("no_tmux") from error
-    version = said.removeprefix("tmux ")
+    said = Tmux(socket_path).cmd("-V")
+    if said.failure == "no_tmux":
+        raise InvalidArguments("no_tmux")
+    version = " ".join(said.stdout).removeprefix("tmux ")
     found = re.search(r"(\d+)\.(\d+)", version)  # `3.5a`, `next-3.6`, `openbsd-7.4`; `master` is new enough
     if found is not None and (int(found[1]), int(found[2])) < OLDEST:
         raise InvalidArguments("old_tmux", version=version[:40], oldest=".".join(map(str, OLDEST)))
@@ -29,8 +26,8 @@ def require_tmux(socket_path: str) -> str:
 def withheld(socket_path: str, wanted: Mapping[str, str]) -> list[str] | None:
     """The names among `wanted` that a new window would get with another value, or not at all, because the server was
     started without them. None when no server runs: the one that is started then has them from us."""
-    shown = Tmux(socket_path=socket_path).cmd("show-environment", "-g")
-    if shown.returncode:
+    shown = Tmux(socket_path).cmd("show-environment", "-g")
+    if shown.failure:
         return None
     handed_on = "\n".join(["", *shown.stdout, ""])
     return [name for name, value in wanted.items() if f"\n{name}={value}\n" not in handed_on]

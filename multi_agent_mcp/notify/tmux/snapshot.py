@@ -6,8 +6,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from libtmux import exc
-
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.notify.tmux.client import Tmux, columns_format, number, pane_filter, parse_columns
 from multi_agent_mcp.notify.tmux.profiles import Profiles, load_profiles, recognise
@@ -130,12 +128,9 @@ def probe(agent: Agent, profiles: Profiles | None = None) -> str | None:
     if agent.pane_id is None or agent.socket_path is None:
         return "no_pane"
     wanted = pane_filter(agent.pane_id)
-    try:
-        found = Tmux(socket_path=agent.socket_path).cmd("list-panes", "-a", "-f", wanted, "-F", FACTS_FORMAT)
-    except exc.TmuxCommandNotFound:
-        return "no_tmux"
-    if found.returncode:
-        return "tmux_gone"
+    found = Tmux(agent.socket_path).cmd("list-panes", "-a", "-f", wanted, "-F", FACTS_FORMAT)
+    if found.failure:
+        return found.failure
     if (facts := parse_facts(found.stdout[0]) if found.stdout else None) is None:
         return "pane_gone"
     if (reason := facts.refusal(agent)) is not None:
@@ -163,11 +158,9 @@ def take_snapshot(server: Tmux, pane_id: str) -> PaneSnapshot | str:
         "display-message", "-p", "-t", pane_id, f"{_SCREEN}\t#{{client_activity}}", ";",
         "capture-pane", "-e", "-p", "-t", pane_id,
     )  # fmt: skip
-    if done.returncode == 124:
-        return "tmux_timeout"
     at = next((number for number, line in enumerate(done.stdout) if line.startswith(f"{_SCREEN}\t")), None)
     if at is None:
-        return "tmux_gone"
+        return done.failure or "tmux_gone"
     facts = parse_facts(done.stdout[0])
     if facts is None or done.returncode:
         return "pane_gone"

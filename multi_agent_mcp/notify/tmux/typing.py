@@ -258,10 +258,9 @@ def _guarded(
     """Runs the command if the condition holds, in one call of tmux. None when it did, else the reason it did not."""
     report = f"{otherwise}display-message -p -t {attempt.pane} '{FACTS_FORMAT}'"
     choice = ("if-shell", "-F", "-t", attempt.pane, condition, f"{command} ; display-message -p DONE", report)
-    call: list[str] = [*before, *choice]
-    done = attempt.server.cmd(call[0], *call[1:], stdin=stdin)
-    if done.returncode or done.stderr:
-        return "tmux_timeout" if done.returncode == 124 else "tmux_gone"
+    done = attempt.server.cmd(*before, *choice, stdin=stdin)
+    if done.failure or done.stderr:
+        return done.failure or "tmux_gone"
     if done.stdout == ["DONE"]:
         return None
     facts = parse_facts(done.stdout[-1] if done.stdout else "")

@@ -14,11 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from libtmux import exc
-from libtmux.common import tmux_cmd
-
 from multi_agent_mcp.errors import InvalidArguments, Reason
-from multi_agent_mcp.notify.tmux.client import Tmux
+from multi_agent_mcp.notify.tmux.client import Answer, Tmux
 from multi_agent_mcp.system.disk import storage_errors
 
 MARKER = "@multi_agent_mcp"
@@ -66,17 +63,13 @@ class Panes:
     def __init__(self, socket_path: str, project: str, config_file: str | None = None) -> None:
         self.socket_path = socket_path
         self.project = project
-        self._server = Tmux(socket_path=socket_path, config_file=config_file)
+        self._server = Tmux(socket_path, config_file)
 
     def all(self) -> list[OwnPane]:
         """Every pane of this team on this server. Raises `InvalidArguments` when tmux does not answer."""
-        try:
-            listed = self._server.cmd(
-                "list-panes", "-a", "-F", f"#{{pane_id}}\t#{{pane_pid}}\t#{{pane_dead}}\t#{{{MARKER}}}"
-            )
-        except exc.TmuxCommandNotFound:
-            return []
-        if listed.returncode and not any(map(_NO_SERVER.search, listed.stderr)):
+        columns = f"#{{pane_id}}\t#{{pane_pid}}\t#{{pane_dead}}\t#{{{MARKER}}}"
+        listed = self._server.cmd("list-panes", "-a", "-F", columns)
+        if listed.failure not in (None, "no_tmux") and not any(map(_NO_SERVER.search, listed.stderr)):
             raise _refused(listed)
         parsed = (self._parse(line) for line in listed.stdout)
         return list({pane.pane_id: pane for pane in parsed if pane is not None}.values())
@@ -138,17 +131,14 @@ class Panes:
         return OwnPane(label, self.socket_path, pane_id, int(pid), dead == "1")
 
     def _run(self, *arguments: str) -> None:
-        try:
-            done = self._server.cmd(*arguments)
-        except exc.TmuxCommandNotFound as error:
-            raise InvalidArguments("no_tmux") from error
-        if done.returncode:
+        done = self._server.cmd(*arguments)
+        if done.failure:
             raise _refused(done)
 
 
 def last_lines(socket_path: str, pane_id: str) -> tuple[str, ...]:
     """What a program has left on its screen, without blank rows; tmux adds how it ended, and scrolls up for that."""
-    captured = Tmux(socket_path=socket_path).cmd("capture-pane", "-p", "-J", "-S", "-", "-t", pane_id).stdout
+    captured = Tmux(socket_path).cmd("capture-pane", "-p", "-J", "-S", "-", "-t", pane_id).stdout
     return tuple(line for line in map(str.rstrip, captured) if line)[-LAST_LINES:]
 
 
@@ -185,6 +175,8 @@ def _quoted(word: str) -> str:
     return '"' + escaped.replace("\n", "\\n") + '"'  # tmux drops blanks after a line break in quotes
 
 
-def _refused(done: tmux_cmd) -> InvalidArguments:
+def _refused(done: Answer) -> InvalidArguments:
+    if done.failure == "no_tmux":
+        return InvalidArguments("no_tmux")
     reason = " ".join(" ".join(done.stderr).split())[:200]
     return InvalidArguments("tmux", reason=reason or Reason("exit_code", code=done.returncode))

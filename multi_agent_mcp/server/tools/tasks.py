@@ -32,7 +32,7 @@ def send_task(
 ) -> Answer:
     """Give a task to an agent below you. An Owner then waits: do not poll, an [IPC] line announces the answer."""
     wanted = "medium" if priority == "normal" else priority
-    return call.services.assignments.send(call.me, agent_id, title, content, wanted).as_answer()
+    return call.services.task_creation.send(call.me, agent_id, title, content, wanted).as_answer()
 
 
 def report_task_progress(
@@ -44,7 +44,7 @@ def report_task_progress(
 ) -> Answer:
     """Report progress (0-100) on one of your tasks to your Admin. No send_message is needed."""
     items = None if checklist is None else [item.model_dump() for item in checklist]
-    task, current = call.services.assignments.report_progress(call.me, task_id, progress, message, items)
+    task, current = call.services.task_reports.report_progress(call.me, task_id, progress, message, items)
     return {"task_id": task.id, "progress": current}
 
 
@@ -52,7 +52,7 @@ def report_task_completion(
     call: Call, task_id: str, status: ReportStatus, message: str, summary: str | None = None
 ) -> Answer:
     """Report one of your tasks as completed or failed to your Admin. No send_message is needed."""
-    task, sent = call.services.assignments.report_completion(call.me, task_id, status, message, summary)
+    task, sent = call.services.task_reports.report_completion(call.me, task_id, status, message, summary)
     return {"task_id": task.id, "message_id": sent.message_id}
 
 
@@ -140,13 +140,13 @@ def update_task_status(call: Call, task_id: str, status: TaskStatus, blocked_rea
 def request_task(call: Call, title: str, description: str = "", priority: TaskPriority = "medium") -> Answer:
     """Propose a task for yourself; your superior approves it before you may start."""
     new = NewTask(title=title, description=description, priority=priority)
-    task, approvers = call.services.approvals.request(call.me, new)
+    task, approvers = call.services.task_creation.request(call.me, new)
     return {"task_id": task.id, "approval_status": task.approval_status, "approvers": approvers}
 
 
 def approve_task_request(call: Call, task_id: str, approve: bool, reason: str | None = None) -> Answer:
     """Approve or reject a task that an agent below you requested."""
-    task = call.services.approvals.decide(call.me, task_id, approve=approve, reason=reason)
+    task = call.services.task_changes.decide(call.me, task_id, approve=approve, reason=reason)
     return {"task_id": task.id, "approval_status": task.approval_status}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,8 +42,8 @@ class Finding:
 @dataclass(frozen=True)
 class CheckContext:
     """The services that checks use, and the words for what they find. `probe` says why an agent's pane cannot be rung,
-    or None; `look_at` which host is there; `hosts` are the names of the profiles by which a pane can be looked at;
-    `notify_command` is that of `Settings`."""
+    or None; `look_at` which host is there; `hosts` are the names of the profiles by which a pane can be looked at,
+    `profiles_left_out` the files of others that cannot be used, and why; `notify_command` is that of `Settings`."""
 
     workspace: Workspace
     agents: Agents
@@ -58,6 +58,7 @@ class CheckContext:
     probe: Callable[[Agent], str | None]
     look_at: LookAtPane
     hosts: Collection[str]
+    profiles_left_out: Mapping[str, str]
     notify_command: Sequence[str] | None
 
     def found(

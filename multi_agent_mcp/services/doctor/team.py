@@ -67,7 +67,9 @@ def panes(context: CheckContext) -> Iterator[Finding]:
 
 
 def hosts(context: CheckContext) -> Iterator[Finding]:
-    """Agents whose `host` no profile describes: nothing is typed into their panes."""
+    """Profiles that cannot be used, and agents whose `host` none describes: nothing is typed into their panes."""
+    for file, reason in context.profiles_left_out.items():
+        yield context.found("hosts", PROBLEM, f"hosts/{file}", "profile_left_out", file=file, reason=f"«{reason}»")
     for agent in context.agents.all().values():
         if agent.host is not None and agent.host not in context.hosts:
             facts = {"agent_id": agent.id, "host": f"{agent.host!r:.60}", "known": ", ".join(sorted(context.hosts))}

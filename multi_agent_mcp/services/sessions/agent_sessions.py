@@ -30,8 +30,6 @@ from multi_agent_mcp.system.process import is_alive, own_start
 
 logger = logging.getLogger(__name__)
 
-ACTIVITY_WRITTEN_EVERY = timedelta(seconds=60)
-
 
 @dataclass(eq=False)
 class Sessions:
@@ -41,7 +39,7 @@ class Sessions:
     executions: Executions
     owner_waits: OwnerWaits
     clock: Callable[[], datetime]
-    activity_written_every: timedelta = ACTIVITY_WRITTEN_EVERY
+    activity_written_every: timedelta
     binding_mutex: Mutex = field(default_factory=partial(Mutex, "binding"), init=False)
     """Held while this process changes the agent it is bound to."""
 

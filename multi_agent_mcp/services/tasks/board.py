@@ -87,6 +87,21 @@ class Board:
         return [task for task in found if task is not None]
 
 
+def open_subtasks(tasks: Iterable[Task], parent_id: str) -> list[Task]:
+    """Those of these tasks that are in `todo` or in progress and stand below the parent, deepest first."""
+    children: defaultdict[str | None, list[Task]] = defaultdict(list)
+    for task in tasks:
+        if task.id != parent_id:  # somebody may have written a circle by hand
+            children[task.parent_task_id].append(task)
+    found: list[Task] = []
+    parents = [parent_id]
+    while parents:
+        level = [task for parent in parents for task in children.pop(parent, ())]
+        parents = [task.id for task in level]
+        found += reversed(level)
+    return [task for task in reversed(found) if task.status in ("todo", "in_progress")]
+
+
 def work_order(task: Task) -> tuple[int, datetime, str]:
     """Highest priority first, then oldest."""
     return -priority_rank(task.priority), task.created_at, task.id

@@ -1,4 +1,5 @@
-"""Changes of tasks: assigning, editing, moving, interrupting (docs/protocol.md, Tasks)."""
+"""Changes of tasks: assigning, editing, moving, interrupting, deciding on requests (docs/protocol.md, Tasks,
+Requests)."""
 
 from __future__ import annotations
 
@@ -7,35 +8,42 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.ids import entity_id, new_id
+from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task, old_value
-from multi_agent_mcp.errors import InvalidStatusTransition, Refusal
+from multi_agent_mcp.errors import InvalidStatusTransition, Refusal, Unauthorized
+from multi_agent_mcp.services.mail.sending import Messages
 from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.operations import Apply, Kind, Operations
-from multi_agent_mcp.services.tasks.board import work_order
+from multi_agent_mcp.services.tasks.board import open_subtasks, work_order
 from multi_agent_mcp.services.tasks.creation import require_sound
 from multi_agent_mcp.services.team.agents import Agents
-from multi_agent_mcp.services.validation import require_choice, require_text, words_or_none
+from multi_agent_mcp.services.validation import Draft, require_choice, require_text, words_or_none
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.texts import Texts
 
 ASSIGN_TASK = Kind("assign_task")
-BLOCK_FAMILY = Kind("block_family")
 MOVE_TASK = Kind("move_task")
+BLOCK_FAMILY = Kind("block_family")
+"""What earlier versions wrote for a task with subtasks."""
+DECIDE_REQUEST = Kind("decide_request")
 
 
 @dataclass(eq=False)
 class TaskChanges:
-    """Every change of an existing task that is neither a report nor an approval."""
+    """Every change of an existing task that is not a report."""
 
     workspace: Workspace
     agents: Agents
+    messages: Messages
     interrupts: Interrupts
     derived: DerivedNotices
     operations: Operations
+    texts: Texts
     clock: Callable[[], datetime]
 
     def get(self, task_id: object) -> Task:
@@ -59,7 +67,12 @@ class TaskChanges:
         return assigned, previous
 
     def kinds(self) -> Mapping[Kind, Apply]:
-        return {ASSIGN_TASK: self.apply_assignment, BLOCK_FAMILY: self.apply_block, MOVE_TASK: self.apply_move}
+        return {
+            ASSIGN_TASK: self.apply_assignment,
+            MOVE_TASK: self.apply_move,
+            BLOCK_FAMILY: self.apply_move,
+            DECIDE_REQUEST: self.apply_decision,
+        }
 
     def apply_assignment(self, intent: Intent) -> tuple[Task, str | None]:
         """Applies an intent: the new assignee, and a notification to the previous one if it was working on the task."""
@@ -90,13 +103,7 @@ class TaskChanges:
         reason = words_or_none("blocked_reason", reason)
         task = self.get(task_id)
         task.require_writer(actor.id, self.agents.all())
-        change = Change(by=actor.id, at=self.clock(), reason=reason)
-        children = self._open_subtasks(task.id) if status == "blocked" else []
-        if children:
-            return self._block_family(task, children, change, {}), task.status
-        if self._concerns_others(task, status, change):
-            return self._move_for_others(task, status, change, {})
-        return self._move(task.id, status, change)
+        return self._moved_with_family(task, status, Change(by=actor.id, at=self.clock(), reason=reason), {})
 
     def targets(self, actor: Agent, task: Task) -> dict[str, Refusal | None]:
         """Every other status → why `actor` could not move the task there now (None: it could). Changes nothing."""
@@ -138,35 +145,91 @@ class TaskChanges:
         if status is not None:
             require_choice("status", status, TASK_STATUSES)
         require_text("blocked_reason", change.reason)
-        before = self.get(task_id)
-        if status == "blocked" and before.status != "blocked" and (children := self._open_subtasks(before.id)):
-            return self._block_family(before, children, change, fields)
-        if status is not None and self._concerns_others(before, status, change):
-            return self._move_for_others(before, status, change, fields)[0]
+        task = self.get(task_id)
+        task.require_open()
+        if status not in (None, task.status):
+            return self._moved_with_family(task, status, change, fields)[0]
+        if change.reason is not None:
+            fields["blocked_reason"] = change.reason
 
-        def apply(task: Task) -> Task:
-            task.require_open()
-            if status is None or status == task.status:
-                reason = {} if change.reason is None else {"blocked_reason": change.reason}
-                return task.edited(change, **fields, **reason)
-            return self._moved(task.edited(change, **fields), status, change)
+        def edit(found: Task) -> Task:
+            found.require_open()
+            return found.edited(change, **fields)
 
-        task = self.workspace.tasks.update(task_id, apply)
-        self.derived.follow_up(task)
-        return task
+        edited = self.workspace.tasks.update(task_id, edit)
+        self.derived.follow_up(edited)
+        return edited
 
-    def apply_block(self, intent: Intent) -> Task:
-        """Applies an intent: blocks the subtasks that are still open, then their parent."""
-        change, fields = Change.of(intent.facts["change"], intent.id), intent.facts["fields"]
-        for child_id in intent.facts["children"]:
-            with suppress(InvalidStatusTransition):
-                self._move(child_id, "blocked", change)
-        return self._move(intent.facts["task_id"], "blocked", change, fields)[0]
+    def decide(self, actor: Agent, task_id: str, *, approve: bool, reason: str | None = None) -> Task:
+        """Approves or rejects a request, as a strict superior of the requester, who gets mail about it."""
+        require_text("reason", reason)
+        task = self.get(task_id)
+        requester = task.requester_id or task.created_by
+        if not is_superior(actor.id, requester, self.agents.all()):
+            raise Unauthorized("not_superior", agent_id=requester)
+        change = Change(by=actor.id, at=self.clock(), reason=reason, requester_id=requester)
+        letters = self.messages.compose(actor, self._decision(task.decided(change, approve=approve), requester, reason))
+        facts = {"task_id": task.id, "approve": approve, "change": change.facts, "letters": letters.facts}
+        decided: Task
+        decided, stored = self.operations.run(DECIDE_REQUEST, facts)
+        self.messages.announced(letters, stored)
+        return decided
+
+    def apply_decision(self, intent: Intent) -> tuple[Task, list[Message]]:
+        """Applies an intent: the decision, and the mail to the requester."""
+        change, approve = Change.of(intent.facts["change"], intent.id), intent.facts["approve"]
+        decided = self.workspace.tasks.update(
+            intent.facts["task_id"],
+            lambda found: found if found.has_taken(intent.id) else found.decided(change, approve=approve),
+        )
+        self.derived.follow_up(decided)
+        return decided, self.messages.outbox.put(intent.facts["letters"], again=intent.again)
+
+    def requests_for(self, approver_id: str) -> list[Task]:
+        """Requests that this agent may decide."""
+        agents = self.agents.all()
+        return [
+            task
+            for task in self.workspace.tasks.open()
+            if task.approval_status == "pending" and not task.final
+            if task.created_by in agents and is_superior(approver_id, task.created_by, agents)
+        ]
+
+    def _decision(self, task: Task, requester_id: str, reason: str | None) -> Draft:
+        approved = task.approval_status == "approved"
+        return Draft(
+            content=reason or task.title,
+            receiver_id=requester_id,
+            message_type="task_approved" if approved else "status_update",
+            subject=self.texts(f"subject.task_{task.approval_status}", title=task.title),
+            metadata={"task_id": task.id, "approval_status": task.approval_status},
+        )
 
     def apply_move(self, intent: Intent) -> tuple[Task, str]:
-        """Applies an intent: moves one task."""
-        facts = intent.facts
-        return self._move(facts["task_id"], facts["status"], Change.of(facts["change"], intent.id), facts["fields"])
+        """Applies an intent: blocks the subtasks that are still open, then moves the task itself."""
+        facts, change = intent.facts, Change.of(intent.facts["change"], intent.id)
+        for child_id in facts.get("children", ()):
+            with suppress(InvalidStatusTransition):
+                self._move(child_id, "blocked", change)
+        return self._move(facts["task_id"], facts.get("status", "blocked"), change, facts["fields"])
+
+    def _moved_with_family(
+        self, task: Task, status: str, change: Change, fields: Mapping[str, str]
+    ) -> tuple[Task, str]:
+        """Moves a task; blocks its open subtasks with it. What concerns several files or agents is one operation."""
+        children = open_subtasks(self.workspace.tasks.open(), task.id) if status == "blocked" else []
+        if not children and not self._concerns_others(task, status, change):
+            return self._move(task.id, status, change, fields)
+        self._moved(task, status, change)  # raises what is not allowed before anything is written down
+        facts = {
+            "task_id": task.id,
+            "status": status,
+            "children": [child.id for child in children],
+            "change": change.facts,
+            "fields": dict(fields),
+        }
+        moved: tuple[Task, str] = self.operations.run(MOVE_TASK, facts)
+        return moved
 
     def _concerns_others(self, task: Task, status: str, change: Change) -> bool:
         """Whether a move must be told to agents whose own files do not show it: then the next reader, whoever it is,
@@ -174,23 +237,6 @@ class TaskChanges:
         if task.final or status == task.status:
             return False
         return status == "done" or (status == "blocked" and change.by == task.assignee_id)
-
-    def _move_for_others(self, task: Task, status: str, change: Change, fields: Mapping[str, str]) -> tuple[Task, str]:
-        self._moved(task, status, change)  # raises what is not allowed before anything is written down
-        facts = {"task_id": task.id, "status": status, "change": change.facts, "fields": dict(fields)}
-        moved: tuple[Task, str] = self.operations.run(MOVE_TASK, facts)
-        return moved
-
-    def _block_family(self, parent: Task, children: list[Task], change: Change, fields: Mapping[str, str]) -> Task:
-        parent.move_to("blocked", change)  # raises for one that cannot be blocked
-        facts = {
-            "task_id": parent.id,
-            "children": [child.id for child in children],
-            "change": change.facts,
-            "fields": dict(fields),
-        }
-        blocked: Task = self.operations.run(BLOCK_FAMILY, facts)
-        return blocked
 
     def _move(
         self, task_id: str, status: str, change: Change, fields: Mapping[str, str] | None = None
@@ -221,18 +267,6 @@ class TaskChanges:
         except Refusal as refusal:
             return refusal
         return None
-
-    def _open_subtasks(self, parent_id: str) -> list[Task]:
-        """Open subtasks of a task, deepest first."""
-        found: list[Task] = []
-        level, seen = {parent_id}, {parent_id}
-        everything = self.workspace.tasks.open()
-        while level:
-            children = [task for task in everything if task.parent_task_id in level and task.id not in seen]
-            level = {task.id for task in children}
-            seen |= level
-            found = children + found
-        return [task for task in found if task.status in ("todo", "in_progress")]
 
     def _is_startable(self, task: Task) -> bool:
         with suppress(Refusal):

@@ -1,9 +1,10 @@
-"""New tasks: one, or a batch of which all are made or none (docs/protocol.md, Tasks)."""
+"""New tasks: made one by one or as a batch, sent to somebody with a message, requested for oneself
+(docs/protocol.md, Tasks, Requests)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -13,16 +14,17 @@ from multi_agent_mcp.domain.ids import entity_id, new_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, Task, require_no_cycle
-from multi_agent_mcp.errors import InvalidArguments, Refusal, TaskNotFound
-from multi_agent_mcp.services.mail.outbox import Outbox
+from multi_agent_mcp.errors import InvalidArguments, Refusal, TaskNotFound, Unauthorized
+from multi_agent_mcp.services.mail.sending import Messages, Sent
 from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.team.agents import Agents
-from multi_agent_mcp.services.validation import require_choice, require_text
+from multi_agent_mcp.services.validation import Draft, require_choice, require_text
 from multi_agent_mcp.store.codec.frontmatter import as_text, from_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.texts import Texts
 
 CREATE_TASKS = Kind("create_tasks", takes_itself_back=True)
 SEND_TASK = Kind("send_task", takes_itself_back=True)
@@ -31,6 +33,9 @@ REQUEST_TASK = Kind("request_task", takes_itself_back=True)
 TITLE_CHARACTERS = 500
 BATCH_MAX = 200
 LOCAL_IDS_CHARACTERS = 2_000  # of a batch together: the answer names every one of them
+
+LEADERS = ("owner", "admin")
+_MESSAGE_PRIORITY = {"low": "low", "medium": "normal", "high": "high", "urgent": "urgent"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,16 +50,31 @@ class NewTask:
     local_id: str | None = None
 
 
+@dataclass(frozen=True)
+class SentTask:
+    """A task with the message that brought it. `waiting`: an Owner waits for the answer."""
+
+    task: Task
+    sent: Sent
+    waiting: bool
+
+    def as_answer(self) -> dict[str, Any]:
+        sent = self.sent.as_answer()
+        del sent["receiver_ids"]
+        return {"task_id": self.task.id, **sent, "waiting": self.waiting}
+
+
 @dataclass(eq=False)
 class TaskCreation:
-    """Makes tasks, one or several at once."""
+    """Makes tasks, one or several at once, and the mail about them."""
 
     workspace: Workspace
     agents: Agents
-    outbox: Outbox
+    messages: Messages
     owner_waits: OwnerWaits
     derived: DerivedNotices
     operations: Operations
+    texts: Texts
     clock: Callable[[], datetime]
 
     def create(self, creator: Agent, items: Sequence[NewTask], parent_task_id: str | None = None) -> list[Task]:
@@ -87,6 +107,67 @@ class TaskCreation:
             self.operations.run(CREATE_TASKS, {"tasks": [as_text(task) for task in tasks]})
         return tasks
 
+    def send(self, sender: Agent, agent_id: str, title: str, content: str, priority: str = "medium") -> SentTask:
+        """`send_task`: a task in `todo` for the agent, a `task_assign` message, and, from an Owner to an Admin, the
+        wait-lock. Fails as a whole: when the message cannot be stored there is no task either."""
+        if sender.role not in LEADERS:
+            raise Unauthorized("role_not_allowed", tool="send_task", role=sender.role, allowed=", ".join(LEADERS))
+        assignee = self.agents.get(agent_id)
+        if assignee.id == sender.id:
+            raise InvalidArguments("to_oneself")
+        task = self._task(sender, NewTask(title=title, description=content, priority=priority, assignee_id=assignee.id))
+        letters = self.messages.compose(sender, self._assignment(task))
+        waits = sender.role == "owner" and assignee.role == "admin"
+        wait = OwnerWait(
+            owner_id=sender.id,
+            admin_id=assignee.id,
+            task_id=task.id,
+            message_id=letters.messages[0].id,
+            since=self.clock(),
+        )
+        brought = task.brought_by(letters.messages[0].id)
+        facts = {"tasks": [as_text(brought)], "letters": letters.facts, "wait": as_text(wait) if waits else None}
+        stored = self.operations.run(SEND_TASK, facts)
+        return SentTask(brought, self.messages.announced(letters, stored), waits)
+
+    def request(self, requester: Agent, new: NewTask) -> tuple[Task, list[str]]:
+        """`request_task`: a task for oneself that waits for approval; the nearest superior gets mail. An agent without
+        superiors needs no approval. Returns the task and the superiors' ids, nearest first."""
+        approvers = [superior.id for superior in self.agents.superiors(requester.id)]
+        task = self._task(
+            requester,
+            replace(new, assignee_id=requester.id),
+            status="backlog",
+            requester_id=requester.id,
+            approval_status="pending" if approvers else "approved",
+        )
+        if not approvers:
+            self.workspace.tasks.add(task)
+            return task, approvers
+        letters = self.messages.compose(requester, self._request(task, approvers[0]))
+        stored = self.operations.run(REQUEST_TASK, {"tasks": [as_text(task)], "letters": letters.facts})
+        self.messages.announced(letters, stored)
+        return task, approvers
+
+    def _assignment(self, task: Task) -> Draft:
+        return Draft(
+            content=task.description,
+            receiver_id=task.assignee_id,
+            message_type="task_assign",
+            subject=self.texts("subject.task_assign", title=task.title),
+            priority=_MESSAGE_PRIORITY[task.priority],
+            metadata={"task_id": task.id},
+        )
+
+    def _request(self, task: Task, approver_id: str) -> Draft:
+        return Draft(
+            content=task.description,
+            receiver_id=approver_id,
+            message_type="request",
+            subject=self.texts("subject.task_request", title=task.title),
+            metadata={"task_id": task.id, "approval_status": task.approval_status},
+        )
+
     def _ids(self, items: Sequence[NewTask]) -> dict[str, str]:
         """Local id (or a number) → fresh task id, in order."""
         ids: dict[str, str] = {}
@@ -108,10 +189,15 @@ class TaskCreation:
         except Refusal as refusal:
             raise TaskNotFound("dependency_not_found", task_id=f"{name:.60}") from refusal
 
-    def _task(self, creator: Agent, item: NewTask, **fields: Any) -> Task:
-        if item.assignee_id is not None:
-            self.agents.require_assignable(creator, self.agents.get(item.assignee_id))
-        return make_task(Change(by=creator.id, at=self.clock()), item, **fields)
+    def _task(self, creator: Agent, new: NewTask, **fields: Any) -> Task:
+        """A task that is not stored yet: with an assignee `todo`, else `backlog`, unless `fields` say otherwise."""
+        if new.assignee_id is not None:
+            self.agents.require_assignable(creator, self.agents.get(new.assignee_id))
+        about = {"title": new.title, "description": new.description, "priority": new.priority}
+        require_sound(about)
+        first = {"task_id": new_id("tsk"), "status": "todo" if new.assignee_id else "backlog"}
+        change = Change(by=creator.id, at=self.clock())
+        return Task.made(**{**first, **fields}, change=change, assignee_id=new.assignee_id, **about)
 
     def kinds(self) -> Mapping[Kind, Apply]:
         return dict.fromkeys((CREATE_TASKS, SEND_TASK, REQUEST_TASK), self.apply)
@@ -131,7 +217,7 @@ class TaskCreation:
                 if not (intent.again and self.workspace.tasks.find(task.id)):
                     self.workspace.tasks.add(task)
                     added.append(task)
-            stored = self.outbox.put(facts.get("letters"), again=intent.again)
+            stored = self.messages.outbox.put(facts.get("letters"), again=intent.again)
         except Refusal:
             if not intent.again:
                 self._take_back(added, wait)
@@ -144,24 +230,6 @@ class TaskCreation:
             self.workspace.tasks.remove(task)
         if wait is not None:
             self.owner_waits.take_back(wait)
-
-
-def make_task(
-    change: Change, new: NewTask, *, task_id: str | None = None, status: str | None = None, **fields: Any
-) -> Task:
-    """A task that is not stored yet: with an assignee `todo`, else `backlog`, unless `status` says otherwise. Raises
-    `InvalidArguments`."""
-    require_sound({"title": new.title, "description": new.description, "priority": new.priority})
-    return Task.made(
-        task_id or new_id("tsk"),
-        change,
-        status=status or ("todo" if new.assignee_id else "backlog"),
-        assignee_id=new.assignee_id,
-        title=new.title,
-        priority=new.priority,
-        description=new.description,
-        **fields,
-    )
 
 
 def require_sound(fields: Mapping[str, str]) -> None:

@@ -18,10 +18,9 @@ from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.overview.dashboard import Dashboard
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.services.sessions.executions import Executions
-from multi_agent_mcp.services.tasks.approvals import Approvals
-from multi_agent_mcp.services.tasks.assignment import Assignments
 from multi_agent_mcp.services.tasks.board import summary_of
 from multi_agent_mcp.services.tasks.changes import TaskChanges
+from multi_agent_mcp.services.tasks.reports import TaskReports
 from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
@@ -41,8 +40,7 @@ class NextAction:
 
     workspace: Workspace
     task_changes: TaskChanges
-    approvals: Approvals
-    assignments: Assignments
+    task_reports: TaskReports
     executions: Executions
     dashboard: Dashboard
     operations: Operations
@@ -56,7 +54,7 @@ class NextAction:
         if task is not None:
             self.begin(session, task.id)
             return self._action("work", task=full(task), task_file=self._file(task))
-        if agent.role != "worker" and (requests := self.approvals.waiting_for(agent.id)):
+        if agent.role != "worker" and (requests := self.task_changes.requests_for(agent.id)):
             return self._action("review", tasks=[summary_of(request) for request in requests[:REVIEWS_SHOWN]])
         if unread := self._unread(agent, session):
             return self._action("read_messages", unread_count=unread)
@@ -91,7 +89,7 @@ class NextAction:
     ) -> Task:
         """Ends the work on the session's task: the task takes the result, the execution is closed, the superior is
         notified once (also when `report_task_completion` was used)."""
-        self.assignments.require_sendable(summary)  # before anything is changed
+        self.task_reports.require_sendable(summary)  # before anything is changed
         require_text("next_steps", next_steps)
         task = self._reported_task(agent, session)
         change = Change(by=agent.id, at=self.clock(), reason=summary if result != "success" else None)
@@ -125,7 +123,7 @@ class NextAction:
         if intent.facts["execution_id"] is not None:
             execution = self.workspace.executions.get(intent.facts["execution_id"])
             self.executions.finish(execution, error_message=None if result == "success" else (summary or result))
-        self.assignments.announce_completion(self.task_changes.agents.get(change.by), done, result, summary)
+        self.task_reports.announce_completion(self.task_changes.agents.get(change.by), done, result, summary)
         return done
 
     def _unread(self, agent: Agent, session: LiveSession) -> int:

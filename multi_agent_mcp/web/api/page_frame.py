@@ -18,14 +18,14 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "version": __version__,
         "me": {"id": call.me.id, "role": call.me.role, "name": call.me.name},
         "unread": services.reading.unread_count(call.me.id),
-        "requests": len(services.approvals.waiting_for(call.me.id)),
+        "requests": len(services.task_changes.requests_for(call.me.id)),
         "waiting_for": wait.admin_id if wait else None,
     }
 
 
 def health(call: ApiRequest) -> dict[str, Any]:
     """The findings, problems first; quarantined files are among them with their reason."""
-    from multi_agent_mcp.notify.tmux.snapshot import probe  # libtmux takes 70 ms to import
+    from multi_agent_mcp.notify.tmux.snapshot import probe
 
     findings = call.services.doctor(probe).examine()
     return {

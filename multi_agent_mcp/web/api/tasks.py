@@ -29,7 +29,7 @@ def board(call: ApiRequest) -> dict[str, Any]:
         }
         for column in columns
     ]
-    requests = services.approvals.waiting_for(call.me.id) if status is None else []
+    requests = services.task_changes.requests_for(call.me.id) if status is None else []
     return {"columns": shown, "requests": [task_card(task) for task in requests]}
 
 
@@ -79,7 +79,7 @@ def assign(call: ApiRequest) -> dict[str, Any]:
 
 def decide(call: ApiRequest) -> dict[str, Any]:
     """Approves or rejects a task that an agent requested for itself."""
-    task = call.services.approvals.decide(
+    task = call.services.task_changes.decide(
         call.me, call.path["task_id"], approve=call.flag("approve"), reason=call.optional_text("reason")
     )
     return {"task": _with_targets(call, task, task_card(task))}

@@ -108,7 +108,7 @@ def requested(after: Aftermath) -> Iterator[str]:
 
 def with_a_request(services: Services) -> Facts:
     worker = services.agents.get("worker-a")
-    return {"task_id": services.approvals.request(worker, NewTask(title="Test"))[0].id}
+    return {"task_id": services.task_creation.request(worker, NewTask(title="Test"))[0].id}
 
 
 def approve(deed: Deed) -> None:

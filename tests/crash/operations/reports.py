@@ -14,7 +14,7 @@ from tests.crash.stage import Aftermath, Deed, Facts, Operation
 
 def with_work(services: Services) -> Facts:
     """A task that worker-a works on."""
-    task = services.assignments.send(services.agents.get("admin"), "worker-a", "Build", "the house").task
+    task = services.task_creation.send(services.agents.get("admin"), "worker-a", "Build", "the house").task
     services.task_changes.start(services.agents.get("worker-a"), task.id)
     services.reading.read(services.agents.get("worker-a"), Query())
     return {"task_id": task.id}
@@ -49,8 +49,8 @@ def completion_reported(after: Aftermath) -> Iterator[str]:
 def with_reports(services: Services) -> Facts:
     facts = with_work(services)
     worker = services.agents.get("worker-a")
-    services.assignments.report_progress(worker, facts["task_id"], 40)
-    services.assignments.report_completion(worker, facts["task_id"], "completed", "built")
+    services.task_reports.report_progress(worker, facts["task_id"], 40)
+    services.task_reports.report_completion(worker, facts["task_id"], "completed", "built")
     return facts
 
 
@@ -101,8 +101,8 @@ def handed_over(after: Aftermath) -> Iterator[str]:
 
 def with_an_answer(services: Services) -> Facts:
     owner, admin = services.agents.get("owner"), services.agents.get("admin")
-    task_id = services.assignments.send(owner, "admin", "Plan", "the house").task.id
-    services.assignments.report_progress(admin, task_id, 10)
+    task_id = services.task_creation.send(owner, "admin", "Plan", "the house").task.id
+    services.task_reports.report_progress(admin, task_id, 10)
     return {"task_id": task_id}
 
 

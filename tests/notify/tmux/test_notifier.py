@@ -13,10 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from libtmux.common import tmux_cmd
 
 from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain import times
@@ -25,7 +23,7 @@ from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.notify.channels.chain import ChannelChain
 from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.doorbell_thread import DoorbellThread
-from multi_agent_mcp.notify.tmux.client import Tmux
+from multi_agent_mcp.notify.tmux.client import Answer, Tmux
 from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
 from multi_agent_mcp.notify.tmux.profiles import Profiles, load_profiles
 from multi_agent_mcp.notify.tmux.screens import Screen, classify
@@ -81,7 +79,7 @@ def comes_to(stage: Stage, seat: Seat, state: str) -> None:
     """Waits until the pane shows this."""
     end, profile = time.monotonic() + 10, load_profiles().named[seat.host]
     while True:
-        seen = take_snapshot(Tmux(socket_path=stage.socket), seat.pane_id)
+        seen = take_snapshot(Tmux(stage.socket), seat.pane_id)
         if isinstance(seen, str) or seen.facts.command != seat.host:
             pass
         elif classify(profile, seen.screen).state == state:
@@ -171,7 +169,7 @@ def test_who_is_typing_is_not_disturbed(stage: Stage, seat: Seat) -> None:
 def test_a_clock_that_is_set_silences_no_doorbell(stage: Stage, seat: Seat, set_by: float, typing: bool) -> None:
     os.write(seat.keyboard, b"\x15")
     comes_to(stage, seat, "idle")
-    seen = take_snapshot(Tmux(socket_path=stage.socket), seat.pane_id)
+    seen = take_snapshot(Tmux(stage.socket), seat.pane_id)
     assert not isinstance(seen, str)
     assert abs(seen.last_key - time.time()) < 60
     ringing = TmuxNotifier(0.02, load_profiles(), quiet_seconds=3.0, clock=lambda: seen.last_key + set_by)
@@ -324,9 +322,9 @@ def test_the_decision_about_a_busy_pane_is_one_call_of_tmux(
     calls: list[str] = []
     plain = Tmux.cmd
 
-    def counted(self: Tmux, cmd: str, *args: Any, **rest: Any) -> tmux_cmd:
-        calls.append(cmd)
-        return plain(self, cmd, *args, **rest)
+    def counted(self: Tmux, *words: str, stdin: str = "") -> Answer:
+        calls.append(words[0])
+        return plain(self, *words, stdin=stdin)
 
     monkeypatch.setattr(Tmux, "cmd", counted)
     assert notifier().ring(agent(stage, seat), LINE) == Delivery("stored", state)

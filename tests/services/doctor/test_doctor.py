@@ -137,7 +137,7 @@ def test_a_registry_that_was_restored_is_worth_a_note_and_a_lost_one_is_a_proble
 def test_a_dead_session_and_a_waiting_owner_are_worth_a_note(services: Services, owner: Agent) -> None:
     session = services.sessions.open("worker-a")
     services.workspace.sessions.update(session.record.id, lambda found: replace(found, pid_started_at="earlier"))
-    services.assignments.send(owner, "admin", "Build", "x")
+    services.task_creation.send(owner, "admin", "Build", "x")
     assert {("sessions", "worker-a"), ("waiting", "owner")} <= notes(services)
 
 
@@ -177,7 +177,7 @@ def lived_in(services: Services, owner: Agent, clock: Clock) -> Services:
     read(services, "worker-a")
     clock.advance(1)
     send(services, "admin", "worker-a", "unread")
-    services.assignments.send(owner, "admin", "Build", "x")
+    services.task_creation.send(owner, "admin", "Build", "x")
     services.owner_waits.release("owner")
     services.sessions.open("worker-a").end()
     services.sessions.open("worker-b")

@@ -118,7 +118,7 @@ def test_leftovers_of_killed_writers_go_and_fresh_ones_stay(services: Services, 
 
 
 def test_a_wait_for_somebody_who_left_is_released(services: Services, owner: Agent, doctor: Doctor) -> None:
-    services.assignments.send(owner, "admin", "Build", "x")
+    services.task_creation.send(owner, "admin", "Build", "x")
     (waiting,) = found(doctor, "waiting")
     assert (waiting.level, waiting.mend) == ("note", None)  # a wait that can still end is nobody's to take away
     services.agents.remove("admin")
@@ -163,7 +163,7 @@ def test_a_lock_that_says_a_server_or_a_waiter_lives_is_no_finding(services: Ser
 
 def test_repairing_loses_nothing_that_can_be_read(services: Services, owner: Agent, doctor: Doctor) -> None:
     send(services, "admin", "worker-a")
-    services.assignments.send(owner, "admin", "Build", "x")
+    services.task_creation.send(owner, "admin", "Build", "x")
     by_hand(services, "worker-b", "bad.md", "no front matter")
     unread(services, "worker-b")
     (services.workspace.path / "ipc" / "ghost").mkdir()

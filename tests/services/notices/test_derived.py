@@ -42,7 +42,7 @@ def told(services: Services, agent_id: str = "worker-a") -> list[tuple[str | Non
 
 def finish(services: Services, task: Task) -> None:
     """A report that the admin reads."""
-    services.assignments.report_completion(agent(services, str(task.assignee_id)), task.id, "completed", "built")
+    services.task_reports.report_completion(agent(services, str(task.assignee_id)), task.id, "completed", "built")
     read(services, "admin")
 
 
@@ -78,8 +78,8 @@ def reopened(services: Services, status: str) -> Task:
 
 
 def approved(services: Services) -> Task:
-    task, _ = services.approvals.request(agent(services, "worker-a"), NewTask(title="mine"))
-    return services.approvals.decide(agent(services, "admin"), task.id, approve=True)
+    task, _ = services.task_creation.request(agent(services, "worker-a"), NewTask(title="mine"))
+    return services.task_changes.decide(agent(services, "admin"), task.id, approve=True)
 
 
 CAUSES: dict[str, Story] = {
@@ -136,7 +136,7 @@ def test_own_doings_mail_and_what_cannot_be_started_are_not_told(services: Servi
     assert told(services, "admin") == []
     mailed(services)
     new(services, "nobody's", None)
-    services.approvals.request(worker_a, NewTask(title="unapproved"))
+    services.task_creation.request(worker_a, NewTask(title="unapproved"))
     given = running(services)
     services.task_changes.set_status(worker_a, given.id, "todo")
     assert told(services) == []
@@ -305,7 +305,7 @@ class TestBlocking:
 
     def test_a_report_that_it_failed_is_mail_already(self, services: Services, worker_a: Agent) -> None:
         task = running(services)
-        services.assignments.report_completion(worker_a, task.id, "failed", "no key")
+        services.task_reports.report_completion(worker_a, task.id, "failed", "no key")
         read(services, "admin")
         assert told(services, "admin") == []
 

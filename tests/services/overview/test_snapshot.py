@@ -40,7 +40,7 @@ def test_an_interrupt_shows_until_it_is_read_or_its_task_goes_on(services: Servi
 
 
 def test_a_waiting_owner_is_seen(services: Services) -> None:
-    services.assignments.send(services.agents.get("owner"), "admin", "Plan", "Do it.")
+    services.task_creation.send(services.agents.get("owner"), "admin", "Plan", "Do it.")
     assert services.snapshots.look().agents[0].waiting_for == "admin"
 
 

@@ -18,7 +18,7 @@ from tests.services.tasks_support import forked, inbox, snapshot
 @pytest.fixture
 def waiting(services: Services, owner: Agent) -> Services:
     """The Owner has handed a task to the Admin."""
-    assert services.assignments.send(owner, "admin", "Build", "the house").waiting
+    assert services.task_creation.send(owner, "admin", "Build", "the house").waiting
     return services
 
 
@@ -31,8 +31,8 @@ def test_the_lock_names_whom_the_owner_waits_for(waiting: Services) -> None:
 
 
 def test_a_task_for_a_worker_or_from_an_admin_locks_nothing(services: Services, owner: Agent, admin: Agent) -> None:
-    assert not services.assignments.send(owner, "worker-a", "Build", "x").waiting
-    assert not services.assignments.send(admin, "worker-a", "Build", "x").waiting
+    assert not services.task_creation.send(owner, "worker-a", "Build", "x").waiting
+    assert not services.task_creation.send(admin, "worker-a", "Build", "x").waiting
     assert services.owner_waits.of("owner") is None
 
 
@@ -125,7 +125,7 @@ def test_a_message_that_is_not_marked_read_releases_nothing(waiting: Services, q
 def test_reading_an_old_message_again_releases_nothing(services: Services, owner: Agent) -> None:
     send(services, "admin", "owner")
     read(services, "owner")
-    services.assignments.send(owner, "admin", "Build", "x")
+    services.task_creation.send(owner, "admin", "Build", "x")
     assert read(services, "owner", unread_only=False)["count"] == 1
     assert services.owner_waits.of("owner") is not None
 
@@ -156,7 +156,7 @@ def test_a_second_task_that_was_sent_before_the_lock_was_seen_is_refused_and_lea
     before = snapshot(waiting)
     for admin_id in ("admin", "deputy"):
         with pytest.raises(OwnerWaiting) as refusal:
-            waiting.assignments.send(owner, admin_id, "More", "x")
+            waiting.task_creation.send(owner, admin_id, "More", "x")
         assert refusal.value.values == {"admin_id": "admin"}
     assert snapshot(waiting) == before
     assert waiting.operations.finish() == 0
@@ -187,7 +187,7 @@ def test_what_a_killed_owner_has_only_decided_gives_way_to_the_task_it_waits_for
     forked("hand_over_and_die", tmp_path)
     services = forks.context(tmp_path / "1")  # the intent is written, and nothing else
     assert services.owner_waits.of("owner") is None
-    sent = services.assignments.send(services.agents.get("owner"), "admin", "Later", "y").task
+    sent = services.task_creation.send(services.agents.get("owner"), "admin", "Later", "y").task
     assert services.operations.finish() == 1
     wait = services.owner_waits.of("owner")
     assert wait is not None
@@ -200,7 +200,7 @@ def test_a_task_whose_message_cannot_be_stored_leaves_no_task_and_no_lock(servic
     mailbox.rmdir()
     mailbox.write_text("in the way")
     with pytest.raises(StorageError):
-        services.assignments.send(owner, "admin", "Build", "x")
+        services.task_creation.send(owner, "admin", "Build", "x")
     assert services.workspace.tasks.all() == []
     assert services.owner_waits.of("owner") is None
     assert mail(services) == []

@@ -42,8 +42,8 @@ def test_a_notification_of_a_call_that_nobody_waits_for_any_more_is_unread_again
 
 def test_an_owner_waits_again_when_the_answer_was_not_delivered(services: Services) -> None:
     owner, admin = services.agents.get("owner"), services.agents.get("admin")
-    task = services.assignments.send(owner, "admin", "Plan", "the house").task
-    services.assignments.report_progress(admin, task.id, 10)
+    task = services.task_creation.send(owner, "admin", "Plan", "the house").task
+    services.task_reports.report_progress(admin, task.id, 10)
     session = open_session(services, "owner")
     services.reading.read(owner, Query(), session.lease)
     assert services.owner_waits.of("owner") is None
@@ -57,7 +57,7 @@ def test_an_owner_waits_again_when_the_answer_was_not_delivered(services: Servic
 
 def test_an_owners_wait_ended_by_another_message_stays_ended(services: Services) -> None:
     owner, admin = services.agents.get("owner"), services.agents.get("admin")
-    services.assignments.send(owner, "admin", "Plan", "the house")
+    services.task_creation.send(owner, "admin", "Plan", "the house")
     services.owner_waits.release("owner")
     services.messages.send(admin, Draft(content="late", receiver_id="owner"))
     session = open_session(services, "owner")

@@ -77,7 +77,7 @@ def test_an_id_of_no_task_is_refused_everywhere(
         lambda: board.get(task_id),
         lambda: board.set_status(owner, task_id, "blocked"),
         lambda: board.assign(owner, task_id, "worker-a"),
-        lambda: services.approvals.decide(owner, task_id, approve=True),
+        lambda: services.task_changes.decide(owner, task_id, approve=True),
         lambda: services.stopping.interrupt(owner, "worker-a", "cancel", task_id, None),
         lambda: services.task_creation.create(owner, [NewTask(title="child")], task_id),
     ]
@@ -150,7 +150,7 @@ class TestStarting:
         assert running(services, "second", dependencies=(first.id,)).status == "in_progress"
 
     def test_an_approved_request(self, services: Services, worker_a: Agent) -> None:
-        task, _ = services.approvals.request(worker_a, NewTask(title="mine"))
+        task, _ = services.task_creation.request(worker_a, NewTask(title="mine"))
         services.task_changes.set_status(worker_a, task.id, "todo")
         assert "not approved (pending)" in self.refusal(services, task)
 
@@ -275,7 +275,7 @@ class TestBlocking:
         assert [again(services, task).status for task in (top, part)] == ["blocked", "blocked"]
 
     def test_a_part_that_is_finished_meanwhile_does_not_keep_the_parent_from_being_blocked(
-        self, services: Services, clock: Clock, owner: Agent, worker_b: Agent
+        self, services: Services, owner: Agent, worker_b: Agent
     ) -> None:
         top = new(services, "top")
         part = running(services, "part", "worker-b", parent=top.id)
@@ -283,14 +283,11 @@ class TestBlocking:
         class Late(TaskChanges):
             """By the time the part is to be blocked, worker-b has finished it."""
 
-            def apply_block(self, intent: Intent) -> Task:
+            def apply_move(self, intent: Intent) -> tuple[Task, str]:
                 services.task_changes.set_status(worker_b, part.id, "done")
-                return super().apply_block(intent)
+                return super().apply_move(intent)
 
-        operations = Operations(services.workspace, lambda: [late])
-        late = Late(
-            services.workspace, services.agents, services.interrupts, services.derived_notices, operations, clock
-        )
+        late = Late(**{**vars(services.task_changes), "operations": Operations(services.workspace, lambda: [late])})
         assert late.set_status(owner, top.id, "blocked")[0].status == "blocked"
         assert again(services, part).status == "done"
         assert notices(services, "worker-b") == []

@@ -86,7 +86,7 @@ def taken(services: Services, forge: Forge, reader: str, letter: Message) -> dic
 
 @KINDS
 def test_it_ends_no_wait(services: Services, forge: Forge) -> None:
-    services.assignments.send(services.agents.get("owner"), "admin", "Build", "the house")
+    services.task_creation.send(services.agents.get("owner"), "admin", "Build", "the house")
     letter = drop(services, forge, "admin", "owner", message_type="response")
     taken(services, forge, "owner", letter)
     assert (services.owner_waits.of("owner") is None) == (forge is genuine)

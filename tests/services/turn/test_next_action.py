@@ -104,7 +104,7 @@ class TestNextAction:
     ) -> None:
         first = new(services, "first", "worker-b")
         second = new(services, "second", dependencies=(first.id,))
-        services.approvals.request(worker_a, NewTask(title="mine"))
+        services.task_creation.request(worker_a, NewTask(title="mine"))
         moved(services, new(services, "stuck"), "blocked")
         new(services, "nobody's", None)
         assert action(services, session)["action"] == "wait"
@@ -130,7 +130,7 @@ class TestNextAction:
 
     def test_an_admin_reviews_what_was_requested_but_works_first(self, services: Services, worker_a: Agent) -> None:
         admin = open_session(services, "admin")
-        request, _ = services.approvals.request(worker_a, NewTask(title="mine"))
+        request, _ = services.task_creation.request(worker_a, NewTask(title="mine"))
         answer = action(services, admin)
         assert (answer["action"], [item["task_id"] for item in answer["tasks"]]) == ("review", [request.id])
         new(services, "work", "admin", by="owner")
@@ -261,7 +261,7 @@ class TestReport:
         self, services: Services, session: LiveSession, status: str, result: str, read_between: bool
     ) -> None:
         task = bound(services, session)
-        services.assignments.report_completion(services.agents.get("worker-a"), task.id, status, "the walls stand")
+        services.task_reports.report_completion(services.agents.get("worker-a"), task.id, status, "the walls stand")
         if read_between:
             assert read(services, "admin")["dashboard_updated"]
         report(services, session, result, "the walls stand")

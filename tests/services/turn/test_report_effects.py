@@ -17,7 +17,7 @@ from tests.services.support import contents, read, send, size
 
 @pytest.fixture
 def task(services: Services, admin: Agent, clock: Clock) -> Task:
-    task = services.assignments.send(admin, "worker-a", "Build", "the house").task
+    task = services.task_creation.send(admin, "worker-a", "Build", "the house").task
     clock.advance(1)
     return task
 
@@ -155,7 +155,7 @@ def test_progress_written_before_a_task_was_blocked_leaves_it_blocked(
 @pytest.fixture
 def requested(services: Services) -> Task:
     """A request of worker-a's that nobody has decided yet."""
-    return services.approvals.request(services.agents.get("worker-a"), NewTask(title="Tidy up"))[0]
+    return services.task_creation.request(services.agents.get("worker-a"), NewTask(title="Tidy up"))[0]
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ class TestReportsThatMayNotBeFollowed:
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_of_a_rejected_request(self, services: Services, admin: Agent, requested: Task, kind: str) -> None:
-        services.approvals.decide(admin, requested.id, approve=False)
+        services.task_changes.decide(admin, requested.id, approve=False)
         reason = self.refused(
             services, requested, kind, "not_approved" if kind == "task_progress" else "request_rejected"
         )
@@ -239,21 +239,24 @@ class TestReportsThatMayNotBeFollowed:
     ) -> None:
         worker = services.agents.get("worker-a")
         for _ in range(2):  # the second is the same report: it was not read yet
-            services.assignments.report_completion(worker, later.id, "completed", "ready")
+            services.task_reports.report_completion(worker, later.id, "completed", "ready")
         assert read(services, "admin")["count"] == 1
-        services.assignments.report_completion(worker, task.id, "completed", "ready")
+        services.task_reports.report_completion(worker, task.id, "completed", "ready")
         clock.advance(1)
-        services.assignments.report_completion(worker, later.id, "completed", "ready")
+        services.task_reports.report_completion(worker, later.id, "completed", "ready")
         assert read(services, "admin")["count"] == 2
         assert [services.task_changes.get(item.id).status for item in (task, later)] == ["done", "done"]
 
-    def test_of_many_the_first_are_told_and_the_answer_keeps_its_size(self, services: Services, admin: Agent) -> None:
+    def test_of_many_the_first_are_told_and_the_answer_keeps_its_size(
+        self, services: Services, clock: Clock, admin: Agent
+    ) -> None:
         needed = services.task_creation.create(admin, [NewTask(title=f"t{number}") for number in range(40)])
         dependencies = [item.id for item in needed]
         new = NewTask(title="Roof", assignee_id="worker-a", dependencies=dependencies)
         (roof,) = services.task_creation.create(admin, [new])
         for _ in range(30):
             report(services, roof.id, "task_progress")
+        clock.advance(1)
         send(services, "worker-a", "admin", "x" * 9_000)
         answer = read(services, "admin")
         assert len(answer["reports_not_followed"]) == 3
@@ -284,7 +287,7 @@ def test_an_ordinary_message_leaves_the_dashboard_alone(services: Services) -> N
 
 
 def test_the_dashboard_counts_tasks_and_keeps_hostile_titles_in_their_cells(services: Services, admin: Agent) -> None:
-    services.assignments.send(admin, "worker-a", "| a |\n# b", "x")
+    services.task_creation.send(admin, "worker-a", "| a |\n# b", "x")
     data = services.dashboard.data()
     assert (data["counts"]["todo"], data["counts"]["total"]) == (1, 1)
     assert {agent["id"]: agent["unread"] for agent in data["agents"]}["worker-a"] == 1

@@ -138,7 +138,7 @@ def test_a_quarantine_that_leads_out_takes_nothing(services: Services, outside: 
 
 
 def test_a_shelf_of_tasks_that_is_a_link_hides_no_other_task(services: Services, owner: Agent, outside: Path) -> None:
-    services.assignments.send(owner, "admin", "Build", "x")
+    services.task_creation.send(owner, "admin", "Build", "x")
     (services.workspace.path / "tasks" / "worker-a").symlink_to(outside)
     assert [task.title for task in services.workspace.tasks.all()] == ["Build"]
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import yaml
-
+from multi_agent_mcp.config import NOT_YAML, load_yaml
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.system.foreground import Foreground, Process, foreground
 
@@ -26,6 +25,8 @@ UNKNOWN_HOST = "unknown_host"
 """The reason for a program that no profile describes, and for one that has taken the place of a registered one."""
 PROMPT = "{prompt}"
 """Where a command line takes the first prompt."""
+LONGEST_PAUSE = 10
+"""Seconds."""
 Never = Literal["always", "unless_registered"]
 _KEY = re.compile(r"[A-Za-z0-9-]{1,16}")
 _NOT_POSIX = re.compile(r"\\[A-Za-z0-9]|\(\?|[*+?}]\?")
@@ -100,6 +101,8 @@ class Profiles:
     """Every known host, by name, and the lists of programs that are never typed into."""
 
     named: Mapping[str, Profile]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """The files that cannot be used, and why."""
 
     def describing(self, agent: Agent, command: str, seen: Foreground) -> Profile | None:
         """The profile by which this agent's pane may be looked at: that of the host which the foreground command is,
@@ -124,6 +127,13 @@ class Profiles:
             if profile.never and not excused and self._covers(profile, process):
                 return profile
         return None
+
+    def program(self, process: Process) -> str | None:
+        """The name by which a profile can know this program: of an interpreter what it was given to run. None where it
+        was given a text or nothing."""
+        if self._interprets({process.executable, process.name}):
+            return process.program or None
+        return process.executable or None
 
     def _covers(self, profile: Profile, process: Process) -> bool:
         """Whether the process is one of these programs, whatever it calls itself."""
@@ -173,16 +183,17 @@ def load_profiles(extra: Path | None = None) -> Profiles:
     data: dict[str, dict[str, Any]] = {}
     for path in _files(Path(__file__).parent):
         data[path.stem] = _read(path)
-    named = {name: _profile(name, fields) for name, fields in data.items()}
-    plain = named[PLAIN]
+    named = {name: parse_profile(name, fields) for name, fields in data.items()}
+    plain, left_out = named[PLAIN], {}
     for path in _files(extra) if extra is not None else ():
         try:
             if named.get(path.stem, plain).never:
                 raise ValueError("what is never typed into can be added to by another file, not changed")
-            named[path.stem] = _profile(path.stem, {**data.get(path.stem, {}), **_read(path)})
-        except (OSError, yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, re.error) as error:
-            logger.warning("hosts/%s is left out: %s", path.name, " ".join(str(error).split())[:200])
-    return Profiles(named)
+            named[path.stem] = parse_profile(path.stem, {**data.get(path.stem, {}), **_read(path)})
+        except (OSError, re.error, *NOT_YAML) as error:
+            left_out[path.name] = " ".join(str(error).split())[:200] or type(error).__name__
+            logger.warning("hosts/%s is left out: %s", path.name, left_out[path.name])
+    return Profiles(named, left_out)
 
 
 def _files(directory: Path) -> Iterable[Path]:
@@ -190,25 +201,27 @@ def _files(directory: Path) -> Iterable[Path]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    data = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe loaders
+    if not path.is_file():
+        raise ValueError("not a regular file")  # a pipe would be waited for
+    data = load_yaml(path)
     if not isinstance(data, dict):
         raise ValueError("not a mapping")
     return data
 
 
-def _profile(name: str, data: Mapping[str, Any]) -> Profile:
+def parse_profile(name: str, data: Mapping[str, Any]) -> Profile:
+    """The profile that a file's fields describe. Raises what `load_profiles` catches."""
     busy = data.get("busy") or {}
-    pause = data.get("pause_seconds")
     return Profile(
         name=name,
         commands=tuple(_posix(text) for text in data.get("commands") or ()),
         interpreters=tuple(_posix(text) for text in data.get("interpreters") or ()),
         never=_never(data.get("never")),
         submit=_submit(data["submit"]) if data.get("submit") else Profile(name).submit,
-        pause_seconds=None if pause is None else float(pause),
-        composer=_composer(data["composer"]) if data.get("composer") else None,
+        pause_seconds=_pause(data.get("pause_seconds")),
+        composer=composer_shape(data["composer"]) if data.get("composer") else None,
         views=tuple(
-            View(str(view["state"]), *(_pattern(view.get(part)) for part in ("text", "title", "above")))
+            View(_untypeable(view["state"]), *(_pattern(view.get(part)) for part in ("text", "title", "above")))
             for view in data.get("views") or ()
         ),
         busy_title=_pattern(busy.get("title")),
@@ -220,7 +233,8 @@ def _profile(name: str, data: Mapping[str, Any]) -> Profile:
     )
 
 
-def _composer(data: Mapping[str, Any]) -> ComposerShape:
+def composer_shape(data: Mapping[str, Any]) -> ComposerShape:
+    """The composer that `composer:` describes."""
     return ComposerShape(
         prompt=re.compile(data["prompt"]),
         above=re.compile(data["above"]),
@@ -231,8 +245,23 @@ def _composer(data: Mapping[str, Any]) -> ComposerShape:
         placeholder_required=bool(data.get("placeholder_required")),
         placeholder_faint=bool(data.get("placeholder_faint", True)),
         placeholders=tuple(re.compile(text) for text in data.get("placeholders") or ()),
-        modes={state: re.compile(text) for state, text in (data.get("modes") or {}).items()},
+        modes={_untypeable(state): re.compile(text) for state, text in (data.get("modes") or {}).items()},
     )
+
+
+def _untypeable(state: Any) -> str:
+    """The state that a view or a mode stands for; only an empty composer may be typed into."""
+    if not isinstance(state, str) or state in ("idle", "busy", "our_line"):
+        raise ValueError(f"not the state of a view: {state!r}")
+    return state
+
+
+def _pause(value: Any) -> float | None:
+    if value is None:
+        return None
+    if not 0 <= (seconds := float(value)) <= LONGEST_PAUSE:
+        raise ValueError(f"pause_seconds: {value!r} is not between 0 and {LONGEST_PAUSE}")
+    return seconds
 
 
 def _frame(rows: Any) -> tuple[int, int] | None:

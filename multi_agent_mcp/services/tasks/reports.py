@@ -1,78 +1,30 @@
-"""Assigning tasks by mail and reporting on them. The messages about a task are mail like any other."""
+"""Reports of work on a task: mail like any other, whose reading changes the task (docs/protocol.md, Reports)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent, report_recipient
-from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.ids import entity_id
-from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, Unauthorized
+from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
 from multi_agent_mcp.services.mail.sending import Messages, Sent
-from multi_agent_mcp.services.operations import Operations
-from multi_agent_mcp.services.tasks.creation import SEND_TASK, NewTask, make_task
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_text
-from multi_agent_mcp.store.codec.frontmatter import as_text
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
-LEADERS = ("owner", "admin")
-_MESSAGE_PRIORITY = {"low": "low", "medium": "normal", "high": "high", "urgent": "urgent"}
-
-
-@dataclass(frozen=True)
-class Assigned:
-    task: Task
-    sent: Sent
-    waiting: bool
-
-    def as_answer(self) -> dict[str, Any]:
-        sent = self.sent.as_answer()
-        del sent["receiver_ids"]
-        return {"task_id": self.task.id, **sent, "waiting": self.waiting}
-
 
 @dataclass(eq=False)
-class Assignments:
-    """Assigns tasks with a message, and sends reports on them."""
+class TaskReports:
+    """Sends reports to whoever an agent reports to."""
 
     workspace: Workspace
     agents: Agents
     messages: Messages
-    operations: Operations
     texts: Texts
-    clock: Callable[[], datetime]
-
-    def send(self, sender: Agent, agent_id: str, title: str, content: str, priority: str = "medium") -> Assigned:
-        """`send_task`: a task in `todo` for the agent, a `task_assign` message, and, from an Owner to an Admin, the
-        wait-lock. Fails as a whole: when the message cannot be stored there is no task either."""
-        if sender.role not in LEADERS:
-            raise Unauthorized("role_not_allowed", tool="send_task", role=sender.role, allowed=", ".join(LEADERS))
-        assignee = self.agents.get(agent_id)
-        if assignee.id == sender.id:
-            raise InvalidArguments("to_oneself")
-        self.agents.require_assignable(sender, assignee)
-        new = NewTask(title=title, description=content, priority=priority, assignee_id=assignee.id)
-        task = make_task(Change(by=sender.id, at=self.clock()), new)
-        letters = self.messages.compose(sender, self._assignment(task))
-        waits = sender.role == "owner" and assignee.role == "admin"
-        wait = OwnerWait(
-            owner_id=sender.id,
-            admin_id=assignee.id,
-            task_id=task.id,
-            message_id=letters.messages[0].id,
-            since=self.clock(),
-        )
-        told = task.brought_by(letters.messages[0].id)
-        facts = {"tasks": [as_text(told)], "letters": letters.facts, "wait": as_text(wait) if waits else None}
-        stored = self.operations.run(SEND_TASK, facts)
-        return Assigned(told, self.messages.announced(letters, stored), waits)
 
     def report_progress(
         self,
@@ -149,13 +101,3 @@ class Assignments:
             idempotency_key=idempotency_key,
         )
         return self.messages.send(reporter, draft)
-
-    def _assignment(self, task: Task) -> Draft:
-        return Draft(
-            content=task.description,
-            receiver_id=task.assignee_id,
-            message_type="task_assign",
-            subject=self.texts("subject.task_assign", title=task.title),
-            priority=_MESSAGE_PRIORITY[task.priority],
-            metadata={"task_id": task.id},
-        )

@@ -1,0 +1,75 @@
+"""A program in an agent's pane that no profile describes: who it is, and what it shows. Types nothing."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from libtmux import exc
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.errors import InvalidArguments, Reason
+from multi_agent_mcp.notify.tmux.client import PANE_ID, Tmux
+from multi_agent_mcp.notify.tmux.profiles import PLAIN, Profiles, load_profiles
+from multi_agent_mcp.notify.tmux.screens import Screen
+from multi_agent_mcp.notify.tmux.snapshot import PaneSnapshot, take_snapshot
+from multi_agent_mcp.system.foreground import Foreground, foreground
+
+
+@dataclass(frozen=True)
+class UnknownProgram:
+    """`name` is what a profile's `commands` can know it by; `directory` is where that would be."""
+
+    agent: Agent
+    name: str
+    identities: tuple[str, ...]
+    profiles: Profiles
+    directory: Path
+
+    @classmethod
+    def in_pane_of(cls, agent: Agent, directory: Path) -> Self:
+        """Raises `InvalidArguments` for a pane that is not there, for what is never typed into, and for a host that
+        has a profile."""
+        profiles = load_profiles(directory)
+        snapshot, seen = _look(agent)
+        if os.getpid() in {process.pid for process in seen.readers}:
+            raise _refused(Reason("learn_here"))
+        for process in seen.readers:
+            if profiles.forbids(process, ()) is not None:
+                raise _refused(Reason("learn_never", program=process.name or process.executable))
+        described = profiles.describing(agent, snapshot.facts.command, seen)
+        if described is not None and described.name != PLAIN:
+            raise _refused(Reason("learn_described", host=described.name))
+        name = profiles.program(seen.leader)
+        if name is None:
+            raise _refused(Reason("learn_nameless"))
+        return cls(agent, name, tuple(seen.identities), profiles, directory)
+
+    def capture(self) -> Screen:
+        """One moment of it. Raises `InvalidArguments` when another program has its place, or the pane is gone."""
+        snapshot, seen = _look(self.agent)
+        if not set(self.identities) <= set(seen.identities):
+            raise _refused(Reason("learn_changed"))
+        return snapshot.screen
+
+
+def _look(agent: Agent) -> tuple[PaneSnapshot, Foreground]:
+    if agent.pane_id is None or agent.socket_path is None or not PANE_ID.fullmatch(agent.pane_id):
+        raise _refused(Reason("learn_pane", reason="no_pane"))
+    try:
+        snapshot = take_snapshot(Tmux(socket_path=agent.socket_path), agent.pane_id)
+    except exc.TmuxCommandNotFound:
+        raise _refused(Reason("learn_pane", reason="no_tmux")) from None
+    if isinstance(snapshot, str):
+        raise _refused(Reason("learn_pane", reason=snapshot))
+    if (reason := snapshot.facts.refusal(agent)) is not None:
+        raise _refused(Reason("learn_pane", reason=reason))
+    if (seen := foreground(snapshot.facts.pane_pid)) is None:
+        raise _refused(Reason("learn_nameless"))
+    return snapshot, seen
+
+
+def _refused(reason: Reason) -> InvalidArguments:
+    return InvalidArguments("not_learned", reason=reason)

@@ -1,0 +1,1 @@
+"""Tasks: creating, changing, approving, handing over."""

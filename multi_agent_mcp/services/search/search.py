@@ -1,0 +1,164 @@
+"""Finding words in everything a session holds, archived things too (docs/protocol.md, Search). The index says where to
+look; what is answered stands in the files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from multi_agent_mcp.domain.conversation import Conversation
+from multi_agent_mcp.domain.execution import Execution
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.sanitize import one_line
+from multi_agent_mcp.domain.times import json_values
+from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.services.search.sources import LOGS, TOPS, Source, Sources
+from multi_agent_mcp.store.search_index import Hit, SearchIndex, folded
+from multi_agent_mcp.store.workspace import Workspace
+
+EXCERPT_BEFORE, EXCERPT_LENGTH = 40, 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchQuery:
+    """All the words, in any order, and what else is asked for. `since` and `until` are of the time of a message, of a
+    task's or conversation's beginning, of a line in a log."""
+
+    words: tuple[str, ...] = ()
+    sender_id: str | None = None
+    receiver_id: str | None = None
+    task_id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def require_something(self) -> None:
+        """Raises `InvalidArguments`."""
+        if not self.facts and not self.folded_words:
+            raise InvalidArguments("search_for_nothing")
+
+    @property
+    def folded_words(self) -> list[str]:
+        return [folded(word) for word in self.words if word.strip()]
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What a `Source` must say of itself."""
+        wanted = {"from": self.sender_id, "to": self.receiver_id, "task": self.task_id}
+        return {name: value for name, value in wanted.items() if value is not None}
+
+    def fits(self, source: Source) -> bool:
+        """Whether it is what is asked for, its time aside."""
+        text = folded(source.document.text)
+        return self.facts.items() <= source.facts.items() and all(word in text for word in self.folded_words)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What has all the words. `kind` is `message`, `task`, `conversation` or `log`; `id` that of the message, the task,
+    the conversation or the execution. `path` is relative to the session's directory; `line` is the line of a log,
+    counted from 1, in which the first of the words stands."""
+
+    kind: str
+    id: str
+    at: datetime
+    title: str
+    sender_id: str | None
+    receiver_id: str | None
+    task_id: str | None
+    excerpt: str
+    path: str
+    line: int | None
+
+    def as_answer(self) -> dict[str, Any]:
+        """As JSON knows it."""
+        return asdict(self, dict_factory=json_values)
+
+
+@dataclass(frozen=True)
+class Results:
+    """What was found, newest first; `more` says that older ones follow."""
+
+    found: list[Found]
+    more: bool
+
+
+class Search:
+    """Searches one session. Marks nothing read."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.sources = Sources(workspace)
+        path = workspace.path / ".search" / "index.sqlite"
+        self.index = SearchIndex(workspace.path, path, TOPS, self.sources.documents, grows=lambda name: name == LOGS)
+
+    def find(self, query: SearchQuery, limit: int = 20, told: Callable[[], None] = lambda: None) -> Results:
+        """The newest `limit` things that have all the words. The first search reads every file: `told` hears of each.
+
+        Raises `InvalidArguments` for a query that asks for nothing, `StorageError` where no index can be kept.
+        """
+        query.require_something()
+        with self.index.opened() as database:
+            self.index.refresh(database, told)
+            facts = [f"{name}={value}" for name, value in query.facts.items()]
+            hits = self.index.find(database, query.folded_words, facts, query.since, query.until)
+            return self._confirmed(hits, query, limit)
+
+    def _confirmed(self, hits: Iterable[Hit], query: SearchQuery, limit: int) -> Results:
+        """What of the hits stands in the files, each thing once."""
+        found: dict[tuple[str, ...], Found] = {}
+        for hit in hits:
+            source = next(self.sources.read(hit.path, hit.start), None)
+            if source is None or not query.fits(source) or source.key in found:
+                continue
+            if len(found) == limit:
+                return Results([*found.values()], more=True)
+            found[source.key] = self._found(hit, source, query)
+        return Results([*found.values()], more=False)
+
+    def rebuild(self) -> None:
+        """Forgets the index; the next search makes it anew."""
+        self.index.delete()
+
+    def _found(self, hit: Hit, source: Source, query: SearchQuery) -> Found:
+        document, facts = source.document, source.facts
+        return Found(
+            kind=source.kind,
+            id=source.entity.id,
+            at=document.at,
+            title=self._title(source),
+            sender_id=facts.get("from"),
+            receiver_id=facts.get("to"),
+            task_id=facts.get("task"),
+            excerpt=excerpt(document.text, query.folded_words),
+            path=str(hit.path),
+            line=self._line(hit, document.text, query.folded_words) if source.kind == "log" else None,
+        )
+
+    def _title(self, source: Source) -> str:
+        match source.entity:
+            case Message(subject=subject):
+                return subject
+            case Conversation(purpose=purpose):
+                return purpose or ""
+            case Execution(task_id=task_id):
+                task = self.workspace.tasks.find(task_id)
+                return task.title if task else ""
+            case task:
+                return task.title
+
+    def _line(self, hit: Hit, text: str, words: list[str]) -> int:
+        data = self.workspace.files.read(self.workspace.path / hit.path) or b""
+        lines = enumerate(text.split("\n"))
+        first = next((number for number, line in lines if any(word in folded(line) for word in words)), 0)
+        return data.count(b"\n", 0, hit.start) + first + 1
+
+
+def excerpt(text: str, words: list[str]) -> str:
+    """The text around the first of the words, on one line."""
+    low = text.casefold()  # of the same length nearly always: an excerpt need not be exact
+    places = [place for place in map(low.find, words) if place >= 0]
+    start = max(min(places, default=0) - EXCERPT_BEFORE, 0)
+    shown = one_line(text[start : start + EXCERPT_LENGTH])
+    return f"{'…' if start else ''}{shown}{'…' if start + EXCERPT_LENGTH < len(text) else ''}"

@@ -1,0 +1,293 @@
+"""A full-text index of text files: SQLite's FTS5 with trigrams, so that any substring is found, Japanese too.
+
+Derived, in one file, and deletable at any time: it says where to look, and whoever answers looks there. It is brought
+up to date before each search; a directory whose modification time is as it was costs one stat(2). An edit in place
+leaves that time alone: what it adds is found once the directory changes, or after `delete`.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import time
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.system.disk import FILE_MODE, make_directory, storage_errors
+from multi_agent_mcp.system.file_status import is_settled, modified_at, signature
+
+TRIGRAM = 3
+SAME_TIME = 1_000
+"""How many documents of one microsecond have keys of their own."""
+LAST_KEY = 2**63 - 1
+BUSY_SECONDS = 60
+
+_SCHEMA = """
+CREATE TABLE directories (path TEXT PRIMARY KEY, modified INTEGER NOT NULL);
+CREATE TABLE files (id INTEGER PRIMARY KEY, directory TEXT NOT NULL, name TEXT NOT NULL, signature TEXT NOT NULL,
+                    UNIQUE (directory, name));
+CREATE TABLE documents (id INTEGER PRIMARY KEY, file INTEGER NOT NULL, start INTEGER NOT NULL);
+CREATE INDEX documents_of_file ON documents (file, start);
+CREATE VIRTUAL TABLE words USING fts5(text, facts, tokenize = 'trigram case_sensitive 1');
+CREATE VIRTUAL TABLE trigrams USING fts5vocab(words, col);
+PRAGMA user_version = 1;
+"""
+_VERSION = 1
+
+
+class Document(NamedTuple):
+    """What is found: a text of a file, from byte `start` on. `facts` are found as a whole only (`from=admin`)."""
+
+    text: str
+    at: datetime
+    facts: tuple[str, ...] = ()
+    start: int = 0
+
+
+class Hit(NamedTuple):
+    """Where a document lies: its file, relative to the base, and the byte it starts at."""
+
+    path: Path
+    start: int
+
+
+Reader = Callable[[Path, int], Iterable[Document]]
+"""Reads the documents of a file (relative to the base) from a byte on; none of a file of no interest."""
+
+
+class SearchIndex:
+    """Of the files below `tops`, directories in `base`; what begins with a dot and what is a link is left out.
+
+    `grows` says of a directory's name that its files are added to, which its own modification time does not tell.
+    """
+
+    def __init__(
+        self, base: Path, path: Path, tops: Sequence[str], read: Reader, grows: Callable[[str], bool] = lambda _: False
+    ) -> None:
+        self.base = base
+        self.path = path
+        self._tops = tops
+        self._read = read
+        self._grows = grows
+
+    @contextmanager
+    def opened(self) -> Iterator[sqlite3.Connection]:
+        """The database, made if it is not there, not ours or damaged. Raises `StorageError`."""
+        try:
+            database = self._open()
+        except sqlite3.OperationalError as error:
+            raise StorageError("search_index", path=self.path.name, error=error) from error
+        except sqlite3.DatabaseError:
+            self.delete()
+            database = self._open()
+        try:
+            with closing(database):
+                yield database
+        except sqlite3.DatabaseError as error:
+            if not isinstance(error, sqlite3.OperationalError):
+                self.delete()  # damaged: the next search makes it anew
+            raise StorageError("search_index", path=self.path.name, error=error) from error
+
+    def delete(self) -> None:
+        """The next search makes it anew. Nothing is lost with it."""
+        for suffix in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                self.path.with_name(self.path.name + suffix).unlink()
+
+    def refresh(self, database: sqlite3.Connection, told: Callable[[], None] = lambda: None) -> None:
+        """Takes in what has changed. `told` hears of each file that is read."""
+        known = dict(database.execute("SELECT path, modified FROM directories"))
+        waiting, seen = list(self._tops), set()
+        while waiting:
+            directory = waiting.pop()
+            seen.add(directory)
+            modified = modified_at(self.base / directory)
+            if known.get(directory) != modified or self._grows(Path(directory).name):
+                waiting += self._take_in(database, directory, modified, told)
+            else:
+                prefix = f"{directory}/"
+                waiting += [path for path in known if path.rpartition("/")[0] == directory and path.startswith(prefix)]
+        for gone in known.keys() - seen:
+            with database:
+                self._drop(database, "directory = ?", gone)
+                database.execute("DELETE FROM directories WHERE path = ?", (gone,))
+
+    def find(
+        self,
+        database: sqlite3.Connection,
+        words: Sequence[str],
+        facts: Sequence[str] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> Iterator[Hit]:
+        """Where all the words and facts may stand, newest first. The words are compared as `folded`."""
+        terms = [
+            *(_text_query(database, folded(word)) for word in words),
+            *(f"facts : {_quoted(_fact(f))}" for f in facts),
+        ]
+        if None in terms:
+            return
+        rows = database.execute(
+            "SELECT directory, name, start FROM words JOIN documents ON documents.id = words.rowid"
+            " JOIN files ON files.id = documents.file"
+            " WHERE words MATCH ? AND words.rowid BETWEEN ? AND ? ORDER BY words.rowid DESC",
+            (
+                " AND ".join(f"({term})" for term in terms),
+                0 if since is None else _key(since),
+                LAST_KEY if until is None else _key(until) + SAME_TIME - 1,
+            ),
+        )
+        for directory, name, start in rows:
+            yield Hit(Path(directory, name), start)
+
+    def _open(self) -> sqlite3.Connection:
+        with storage_errors(self.path):
+            make_directory(self.path.parent)
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, FILE_MODE))
+        database = sqlite3.connect(self.path, timeout=BUSY_SECONDS)
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = OFF")  # derived: a power cut may cost it
+            with _writing(database):
+                if (version := database.execute("PRAGMA user_version").fetchone()[0]) == 0:
+                    for statement in _SCHEMA.strip().split(";\n"):
+                        database.execute(statement)
+                elif version != _VERSION:
+                    raise sqlite3.DatabaseError("of another version")
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _take_in(
+        self, database: sqlite3.Connection, directory: str, modified: int, told: Callable[[], None]
+    ) -> list[str]:
+        """Compares a directory with what is known of it, in one transaction. Returns the directories in it."""
+        began = time.time_ns()
+        with _writing(database):
+            known = {
+                name: (file, known)
+                for file, name, known in database.execute(
+                    "SELECT id, name, signature FROM files WHERE directory = ?", (directory,)
+                )
+            }
+            below = []
+            for name, status in _listing(self.base / directory):
+                if stat.S_ISDIR(status.st_mode):
+                    below.append(f"{directory}/{name}")
+                    continue
+                file, before = known.pop(name, (None, ""))
+                now = "{} {} {}".format(*signature(status))
+                if before != now:
+                    self._index(database, (file, directory, name, now), before)
+                    told()
+            for file, _ in known.values():
+                self._drop(database, "id = ?", file)
+            settled = modified if is_settled(modified, began) else -1
+            database.execute("INSERT OR REPLACE INTO directories VALUES (?, ?)", (directory, settled))
+        return below
+
+    def _index(self, database: sqlite3.Connection, row: tuple[int | None, str, str, str], before: str) -> None:
+        """Reads a file that is new or has changed. Of one that has only grown, what was last is read again."""
+        file, directory, name, now = row
+        start = self._grown_from(database, file, before, now) if self._grows(Path(directory).name) else 0
+        if file is not None:
+            database.execute(
+                "DELETE FROM words WHERE rowid IN (SELECT id FROM documents WHERE file = ? AND start >= ?)",
+                (file, start),
+            )
+            database.execute("DELETE FROM documents WHERE file = ? AND start >= ?", (file, start))
+        file = database.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", row).lastrowid
+        for document in self._read(Path(directory, name), start):
+            key = _free_key(database, document.at)
+            database.execute("INSERT INTO documents VALUES (?, ?, ?)", (key, file, document.start))
+            # The end, so that a word of one or two letters at the very end begins a trigram, too.
+            text = folded(document.text) + "\n" * (TRIGRAM - 1)
+            facts = "".join(map(_fact, document.facts))
+            database.execute("INSERT INTO words (rowid, text, facts) VALUES (?, ?, ?)", (key, text, facts))
+
+    @staticmethod
+    def _grown_from(database: sqlite3.Connection, file: int | None, before: str, now: str) -> int:
+        if file is None or before.split()[2:] != now.split()[2:] or int(before.split()[1]) > int(now.split()[1]):
+            return 0
+        last = database.execute("SELECT max(start) FROM documents WHERE file = ?", (file,)).fetchone()[0]
+        return int(last or 0)
+
+    @staticmethod
+    def _drop(database: sqlite3.Connection, which: str, *values: object) -> None:
+        """Files and all that was read in them. `which` is a condition of ours."""
+        files = f"SELECT id FROM files WHERE {which}"  # noqa: S608
+        documents = f"SELECT id FROM documents WHERE file IN ({files})"  # noqa: S608
+        database.execute(f"DELETE FROM words WHERE rowid IN ({documents})", values)  # noqa: S608
+        database.execute(f"DELETE FROM documents WHERE file IN ({files})", values)  # noqa: S608
+        database.execute(f"DELETE FROM files WHERE {which}", values)  # noqa: S608
+
+
+def folded(text: str) -> str:
+    """As it is compared: without the difference of case and of width (`ﾛｸﾞｲﾝ` is `ログイン`)."""
+    whole = text.encode(errors="replace").decode()  # SQLite takes no lone surrogates
+    return unicodedata.normalize("NFKC", whole).casefold().replace("\0", "\n")
+
+
+@contextmanager
+def _writing(database: sqlite3.Connection) -> Iterator[None]:
+    """A transaction that sees what others have written before it begins."""
+    with database:
+        database.execute("BEGIN IMMEDIATE")
+        yield
+
+
+def _listing(directory: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """The directories and regular files in it; none when it is gone or a link."""
+    if directory.is_symlink():
+        return
+    with storage_errors(directory), suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as found:
+        for item in found:
+            with suppress(FileNotFoundError):
+                status = item.stat(follow_symlinks=False)
+                if not item.name.startswith(".") and (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+                    yield item.name, status
+
+
+def _text_query(database: sqlite3.Connection, word: str) -> str | None:
+    """FTS5's query for a text that contains the word; None when there is none. What is shorter than a trigram stands at
+    the beginning of some."""
+    if len(word) >= TRIGRAM:
+        return f"text : {_quoted(word)}"
+    rows = database.execute(
+        "SELECT term FROM trigrams WHERE col = 'text' AND term >= ? AND term < ?", (word, word + chr(0x10FFFF))
+    )
+    begun = " OR ".join(_quoted(term) for (term,) in rows)
+    return f"text : ({begun})" if begun else None
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _fact(fact: str) -> str:
+    """A fact between line ends, so that no part of it is found."""
+    return f"\n{' '.join(fact.split())}\n"
+
+
+def _key(at: datetime) -> int:
+    """Documents are numbered by their time: newest first is then the order of the index itself."""
+    microseconds = int(at.timestamp() * 1_000_000)
+    return min(max(microseconds, 0), LAST_KEY // SAME_TIME - 1) * SAME_TIME
+
+
+def _free_key(database: sqlite3.Connection, at: datetime) -> int:
+    first = _key(at)
+    while True:
+        last = database.execute(
+            "SELECT max(id) FROM documents WHERE id BETWEEN ? AND ?", (first, first + SAME_TIME - 1)
+        ).fetchone()[0]
+        if last is None or last < first + SAME_TIME - 1:
+            return first if last is None else int(last) + 1
+        first += SAME_TIME  # so many of one time: it stands among those of the next microsecond

@@ -1,0 +1,34 @@
+"""The wiring: every service can be made, and is handed what its parameters are annotated with."""
+
+from __future__ import annotations
+
+import sys
+from operator import attrgetter
+from typing import Any, get_type_hints
+
+import pytest
+
+from multi_agent_mcp.bootstrap import SUPPLIED_BY, Services
+
+WIRED = sorted(Services.__mro__[1].__annotations__)
+
+
+def fits(value: object, wanted: Any) -> bool:
+    """Whether a value is of the class, or has all that the protocol names; other annotations say nothing here."""
+    if not isinstance(wanted, type):
+        return True
+    if getattr(wanted, "_is_protocol", False):
+        return all(hasattr(value, name) for name in vars(wanted) if not name.startswith("_"))
+    return isinstance(value, wanted)
+
+
+@pytest.mark.parametrize("name", WIRED)
+def test_a_service_is_made_of_what_its_parameters_ask_for(services: Services, name: str) -> None:
+    service = getattr(services, name)
+    assert type(service).__name__ == Services.__mro__[1].__annotations__[name]
+    assert getattr(services, name) is service
+    wanted = get_type_hints(type(service).__init__, vars(sys.modules[type(service).__module__]))
+    for parameter, annotation in wanted.items():
+        if parameter != "return":
+            supplied = attrgetter(SUPPLIED_BY.get(parameter, parameter))(services)
+            assert fits(supplied, annotation), f"{parameter} is a {type(supplied).__name__}"
