@@ -19,8 +19,8 @@ DeliveryState = Literal["queued", "stored", "rung", "submitted", "read"]
 @dataclass(frozen=True)
 class Delivery:
     """What came of one attempt to ring. `rung`: the line stands in the pane (or a desktop notice was shown).
-    `submitted`: it was also entered. `queued`: it is to go to another machine, and the hub does not have it yet. Only the recipient's own reading proves `read`. `reason` says why it got no
-    further."""
+    `submitted`: it was also entered. `queued`: it is for another machine, and the hub does not have it yet. Only the
+    recipient's own reading proves `read`. `reason` says why it got no further."""
 
     state: DeliveryState = "stored"
     reason: str | None = None

@@ -25,7 +25,7 @@ from multi_agent_mcp.domain.times import format_time, is_recent, now, parse_time
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId, Refusal
 from multi_agent_mcp.hub.nkey import new_seed, public_of
 from multi_agent_mcp.hub.server import Server
-from multi_agent_mcp.hub.stream import connected_once, make_streams
+from multi_agent_mcp.hub.stream import connected_once
 from multi_agent_mcp.hub.subjects import Names
 
 logger = logging.getLogger(__name__)
@@ -102,10 +102,9 @@ class Reception:
     client: Client | None = None
 
     async def open(self) -> None:
-        """Makes the streams at the first time, and answers questions from then on."""
+        """Answers questions from now on. Raises `HubUnreachable`."""
         url = [self.server.local_url]
         self.client = await connected_once(url, self.server.admin_seed, self.server.certificate, "reception")
-        await make_streams(self.client, self.server.names, self.server.read("settings")["identity"])
         await self.client.subscribe(self.server.names.joins, cb=self._asked)
 
     @property

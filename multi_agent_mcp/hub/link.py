@@ -15,6 +15,7 @@ from typing import Any
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, StorageError
 from multi_agent_mcp.hub.share import Membership, Share, socket_path
 from multi_agent_mcp.store.authority import Shared, Superseded
+from multi_agent_mcp.store.files.durable_files import Files
 
 ANSWER_SECONDS = 6.0
 """Longer than the relay waits for the hub."""
@@ -82,6 +83,13 @@ class Link:
         if (current := _shared(answer.get("superseded"))) is not None:
             raise Superseded(current)
         return int(answer["revision"])
+
+
+def link_of(session: Path) -> Link | None:
+    """The authority of a session directory; None for one that is not shared."""
+    share = Share(Files(session))
+    membership = share.membership()
+    return None if membership is None else Link(share, membership)
 
 
 def _shared(value: Any) -> Shared | None:

@@ -68,11 +68,13 @@ class Publishing:
 
     def waiting(self) -> list[Path]:
         """What the hub does not have yet."""
-        return [path for path in self._due if path.parts[0] in ("ipc", "notifications")]
+        mail = [path for path in self._due if path.parts[0] in ("ipc", "notifications")]
+        return [path for path in mail if str(Path(path.parts[0], path.parts[1], path.name)) not in self._known]
 
     @property
-    def is_idle(self) -> bool:
-        return not self._due
+    def pending(self) -> int:
+        """How many files there are still to look at."""
+        return len(self._due)
 
     async def send(self, paths: Iterable[Path]) -> None:
         """Mail that was just written, at once. Raises `HubUnreachable`: then it goes later."""
@@ -83,10 +85,12 @@ class Publishing:
         for path in paths:
             self._due.pop(path, None)
 
-    def scan(self, since: float) -> None:
-        """Notes every file that was changed after `since` (seconds since the epoch). Run in a thread."""
-        for path in changed_since(self.workspace.path, since):
+    async def scan(self, since: float) -> None:
+        """Notes every file that was changed after `since` (seconds since the epoch)."""
+        found = await asyncio.to_thread(lambda: list(changed_since(self.workspace.path, since)))
+        for path in found:
             self._due.setdefault(path, 0.0)
+        self._asked.set()
 
     async def run(self) -> None:
         """Publishes what is due, for ever."""

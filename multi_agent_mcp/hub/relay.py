@@ -18,16 +18,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from filelock import Timeout
 from nats.aio.msg import Msg
 
 from multi_agent_mcp.domain.times import format_time, now
-from multi_agent_mcp.errors import HubReplaced, HubUnreachable, StorageError
+from multi_agent_mcp.errors import AlreadyExists, HubReplaced, HubUnreachable, StorageError
 from multi_agent_mcp.hub.applying import Applying, Consequences
+from multi_agent_mcp.hub.joining import Reception
 from multi_agent_mcp.hub.publishing import Publishing
+from multi_agent_mcp.hub.server import Server
+from multi_agent_mcp.hub.settings import shared_settings
 from multi_agent_mcp.hub.share import Membership, Share, socket_path
 from multi_agent_mcp.hub.stream import TIME, Hub, Stored, StreamState
 from multi_agent_mcp.hub.subjects import MESSAGE, NOTIFICATION, Names, Own
 from multi_agent_mcp.store.authority import Shared, Superseded
+from multi_agent_mcp.store.files.locks import RELAY
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.file_events import TreeWatch
 
@@ -36,6 +41,9 @@ logger = logging.getLogger(__name__)
 BEAT_SECONDS = 5.0
 DEAD_SECONDS = 15.0
 NOTE_SECONDS = 0.5
+TAKE_SECONDS = 0.2
+HUB_SECONDS = 1.0
+"""How soon a hub that has died is started again."""
 MARGIN_SECONDS = 2.0
 """Change times and our clock need not agree to the tick."""
 LINE_BYTES = 16 << 20
@@ -94,12 +102,23 @@ class Peer:
 class Relay:
     """Made once per process; `run` until a signal comes."""
 
-    def __init__(self, workspace: Workspace, share: Share, membership: Membership, consequences: Consequences) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        share: Share,
+        membership: Membership,
+        authority: RelayAuthority,
+        consequences: Consequences,
+    ) -> None:
         self.workspace = workspace
+        self.authority = authority
+        authority.relay = self
         self.share = share
         self.membership = membership
         self.names = Names(membership.uuid)
         self.machine = membership.machine
+        self.server = Server(share, self.names) if membership.serves else None
+        self.reception = None if self.server is None else Reception(self.server, partial(shared_settings, workspace))
         self.hub = Hub(self.names, self.machine, self._connection_changed)
         self.applying = Applying(workspace, self.names, self.machine, consequences)
         self.publishing = Publishing(workspace, self.names, self.machine, self.hub, self._sent)
@@ -159,13 +178,23 @@ class Relay:
         peer = self.peers.get(machine)
         return machine == self.machine or (peer is not None and peer.up)
 
+    def work(self) -> None:
+        """Works until SIGTERM or SIGINT. Raises `AlreadyExists` when another relay of this session does."""
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+        lock = self.workspace.locks.lock(RELAY)
+        try:
+            lock.acquire(timeout=TAKE_SECONDS)
+        except Timeout:
+            raise AlreadyExists("relay_runs") from None
+        with lock:
+            asyncio.run(self.run())
+
     async def run(self) -> None:
-        """Works until SIGTERM or SIGINT."""
         stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
+        loop = self.authority.loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        work = (self._connect(), self._follow(), self._beat(), self._note(), self.publishing.run())
+        work = (self._keep_hub(), self._connect(), self._follow(), self._beat(), self._note(), self.publishing.run())
         tasks = [asyncio.create_task(item) for item in work]
         server = await self._listen()
         waiting = asyncio.create_task(stop.wait())
@@ -185,6 +214,18 @@ class Relay:
 
     # The hub
 
+    async def _keep_hub(self) -> None:
+        """Keeps the hub running, if it is this machine's, and lets others join."""
+        while self.server is not None and self.reception is not None:
+            try:
+                await asyncio.to_thread(self.server.start)
+                if not self.reception.is_open:
+                    await self.reception.open()
+            except HubUnreachable as refusal:
+                logger.warning("the hub does not run: %s", refusal)
+            await asyncio.sleep(HUB_SECONDS)
+        await asyncio.Event().wait()
+
     async def _connect(self) -> None:
         if self.position:  # else everything comes from the hub first
             await self._look_at_files()
@@ -202,7 +243,7 @@ class Relay:
                 loop.call_soon_threadsafe(self.publishing.noticed, path)
 
             self._watch.enter_context(TreeWatch(self.workspace.path, noticed))
-        await asyncio.to_thread(self.publishing.scan, self._scanned - MARGIN_SECONDS)
+        await self.publishing.scan(self._scanned - MARGIN_SECONDS)
 
     def _connection_changed(self) -> None:
         self._synchronised = False
@@ -328,6 +369,7 @@ class Relay:
         known = self.peers.get(machine)
         if known is None or not known.up:
             known = self.peers[machine] = Peer(time.monotonic(), True, format_time(now()))
+            self._beat_soon.set()  # it does not know of this one yet
             self._news.set()
         known.seen, known.position, known.clock_offset = time.monotonic(), position, sent_at - time.time()
         if max(last, position) > self.position:
@@ -343,7 +385,7 @@ class Relay:
         """Writes down how things stand, for those who look: at every change, and now and then."""
         while True:
             self._news.clear()
-            if self._synchronised and self.hub.connected and self.publishing.is_idle:
+            if self._synchronised and self.hub.connected and not self.publishing.pending:
                 self._scanned = time.time()
             self.share.record("state").write(self.status(), durable=False)
             await asyncio.sleep(NOTE_SECONDS)
@@ -372,6 +414,7 @@ class Relay:
             "replaced": self.replaced,
             "position": self.position,
             "queued": len(waiting),
+            "pending": self.publishing.pending,
             "conflicts": self.publishing.conflicts,
             "version": self.hub.version if self.hub.connected else None,
             "urls": list(self.membership.urls),

@@ -127,10 +127,33 @@ class Agents:
         public = public_key(key)
         former = [*agent.extra.get("former_public_keys", ()), *filter(None, [agent.public_key])]
         self.workspace.make_inboxes(agent_id)
-        changed = {"public_key": public, "passkey_hash": passkey_hash(key), "machine": self.workspace.authority.here}
+        changed: dict[str, Any] = {
+            "public_key": public,
+            "passkey_hash": passkey_hash(key),
+            "machines": self._homes(agent),
+        }
         if agent.public_key != public:
             changed["former_public_keys"] = list(dict.fromkeys(former))
-        return self.registry.update(agent_id, **changed, machines=self._homes(agent))
+        return self.registry.update(agent_id, machine=self.workspace.authority.here, **changed)
+
+    def settle_at(self, machine: str) -> None:
+        """Makes this machine the home of everybody who has none: the session begins to be shared."""
+        for agent in self.registry.all().values():
+            if agent.machine is None:
+                self.registry.update(agent.id, machine=machine, machines=[machine])
+
+    def by_machine(self) -> dict[str, list[str]]:
+        """Machine → the agents that are at home there."""
+        found: dict[str, list[str]] = {}
+        for agent in self.all().values():
+            if agent.machine is not None:
+                found.setdefault(agent.machine, []).append(agent.id)
+        return found
+
+    def require_here(self, agent: Agent) -> None:
+        """Raises `Unauthorized` for an agent of another machine: its key is there, so nobody here can sign for it."""
+        if not self.workspace.is_here(agent):
+            raise Unauthorized("other_home", agent_id=agent.id, machine=agent.machine)
 
     def move(self, agent_id: str, machine: str) -> Agent:
         """Another machine is the agent's home from now on; its relay takes it in."""
@@ -170,6 +193,7 @@ class Agents:
         """The agent, if the passkey is its own: this process signs with it from now on, also where the key file is not
         to be read. Raises `InvalidId`, `AgentNotFound`, `InvalidSession`."""
         agent = self.registry.get(parse_agent_id(agent_id))
+        self.require_here(agent)
         if not isinstance(passkey, str) or not is_passkey_of(agent, passkey):
             raise InvalidSession("wrong_passkey", agent_id=agent.id)
         self._proven[agent.id] = passkey
