@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--quick] [--json] [ROW ...]`: measures the rows and prints one table."""
+"""`python -m benchmarks [--scale] [--quick] [--json] [ROW ...]`: measures the rows and prints one table."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from pathlib import Path
 
 from benchmarks.bench import FULL, QUICK, Bench
 from benchmarks.rows import ROWS
+from benchmarks.scale.rows import ROWS as SCALE_ROWS
 from benchmarks.table import Finding, Line, Row, markdown
 
 
 def main() -> int:
     """Exit code 1 when a bound was missed, so that a release script can ask."""
     arguments = _arguments()
-    chosen = [row for row in ROWS if not arguments.rows or row.name in arguments.rows]
+    rows = SCALE_ROWS if arguments.scale else ROWS
+    chosen = [row for row in rows if not arguments.rows or row.name in arguments.rows]
     with tempfile.TemporaryDirectory(prefix="mam-bench-", dir=arguments.directory) as directory:
         bench = Bench(Path(directory), QUICK if arguments.quick else FULL)
         lines = [_measured(row, bench) for row in chosen]
@@ -45,12 +47,14 @@ def _measured(row: Row, bench: Bench) -> Line:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions, a smaller history; under a minute")
+    parser.add_argument("--scale", action="store_true", help="processor time of small sessions and of large ones")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions, nothing larger than 10 000")
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
     parser.add_argument("--directory", metavar="DIR", help="the disk to measure (default: the temporary directory's)")
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(row.name for row in ROWS))
+    named = "; with --scale: ".join(", ".join(row.name for row in rows) for rows in (ROWS, SCALE_ROWS))
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=named)
     arguments = parser.parse_args()
-    if unknown := set(arguments.rows) - {row.name for row in ROWS}:
+    if unknown := set(arguments.rows) - {row.name for row in (SCALE_ROWS if arguments.scale else ROWS)}:
         parser.error(f"no such row: {', '.join(sorted(unknown))}")
     return arguments
 

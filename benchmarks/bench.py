@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from benchmarks.past import Past
 from benchmarks.team import Team
 
 
@@ -25,10 +29,12 @@ class Scale:
     tasks: int = 5_000
     letters: int = 20_000
     cards: int = 1_000
+    largest: int = 1_000_000
+    """`--scale` makes nothing larger."""
 
 
 FULL = Scale()
-QUICK = Scale(calls=40, spawns=3, rings=6, rounds=1, read=2_000, tasks=600, letters=2_000, cards=300)
+QUICK = Scale(calls=40, spawns=3, rings=6, rounds=1, read=2_000, tasks=600, letters=2_000, cards=300, largest=10_000)
 
 
 class Bench:
@@ -38,6 +44,7 @@ class Bench:
         self.directory = directory
         self.scale = scale
         self._numbers = itertools.count()
+        self._lived: dict[tuple[str, int], Team] = {}
 
     def place(self) -> Path:
         """A fresh directory on the disk that is measured."""
@@ -48,6 +55,17 @@ class Bench:
     def team(self) -> Team:
         """A fresh team with empty mailboxes."""
         return Team.made(self.place())
+
+    def lived(self, name: str, size: int, live: Callable[[Past, int], object], *, signed: bool = False) -> Team:
+        """The team whose past of this name `live` has made up in this size, once a run: rows that only look share it.
+        What `live` returns is the team's `known`."""
+        if (name, size) not in self._lived:
+            team, began = self.team(), time.monotonic()
+            sign = team.services.signatures.sign if signed else None
+            team.known = live(Past(team.services.workspace, sign=sign), size)
+            print(f"    made {size} {name} in {time.monotonic() - began:.0f} s", file=sys.stderr)
+            self._lived[name, size] = team
+        return self._lived[name, size]
 
     @cached_property
     def crowded(self) -> Team:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from benchmarks.wire import Server
@@ -40,6 +41,8 @@ class Team:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.known: Any = None
+        """What whoever made up its past has to tell of it; see `Bench.lived`."""
         self.services = open_session(root, SESSION, notifier=Recorder(Delivery("stored", "no_pane")))
 
     @classmethod
@@ -55,6 +58,10 @@ class Team:
         command = [sys.executable, "-m", "multi_agent_mcp", "serve"]
         command += ["--root", str(self.root), "--session", SESSION, "--agent", agent_id]
         return Server(command, environment)
+
+    def command(self, *words: str) -> list[str]:
+        """A command of a person about this team."""
+        return [sys.executable, "-m", "multi_agent_mcp", *words, "--root", str(self.root), "--session", SESSION]
 
     def send(self, content: str = KILOBYTE) -> Message:
         """The worker writes to the admin. Returns the message as it lies in the mailbox."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
 
 
@@ -22,6 +25,30 @@ def seconds(action: Callable[[], object]) -> float:
     began = time.perf_counter()
     action()
     return time.perf_counter() - began
+
+
+def clean() -> dict[str, str]:
+    """This process's environment without what says that it runs in a pane, or as an agent."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(("TMUX", "MULTI_AGENT_MCP_"))}
+
+
+def cost_of(command: Sequence[str], given: bytes = b"") -> resource.struct_rusage:
+    """What a command costs as a whole, its children included (wait4(2)). Raises when it fails."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=clean()) as process:
+        assert process.stdin is not None
+        process.stdin.write(given)
+        process.stdin.close()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"exit code {process.returncode}: {command}")
+    return usage
+
+
+def command_seconds(command: Sequence[str], given: bytes = b"") -> float:
+    """Processor time of a whole command, user and system."""
+    usage = cost_of(command, given)
+    return usage.ru_utime + usage.ru_stime
 
 
 def ms(value: float) -> str:

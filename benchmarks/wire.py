@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,21 +10,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from benchmarks.timing import wait_until
+from benchmarks.timing import clean, wait_until
 
 PROTOCOL = "2025-06-18"
-NOT_INHERITED = ("TMUX", "MULTI_AGENT_MCP_")
+RESTING_SECONDS = 0.005
 
 
 class Server:
     """Starts the process and shakes hands. Use as a context manager; ends it by closing its input, as hosts do."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith(NOT_INHERITED)}
         self._identity = 0
         self._started = time.perf_counter()
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**inherited, **(environment or {})}
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**clean(), **(environment or {})}
         )
         self.request(
             "initialize",
@@ -87,10 +85,23 @@ class Server:
         wait_until(lambda: "inotify" in " ".join(self._open_files()))
         time.sleep(0.3)
 
-    def resident_megabytes(self) -> float:
-        """VmRSS of the process, proc(5)."""
+    def rest(self) -> None:
+        """Waits until it is settled and has used no processor time to speak of for a while: what it does in the
+        background when it starts is done."""
+        self.settle()
+        used = -RESTING_SECONDS
+        while (now := self.processor_seconds()) - used >= RESTING_SECONDS:
+            used = now
+            time.sleep(0.3)
+
+    def processor_seconds(self) -> float:
+        """What it has used so far, user and system, all its threads: clock_getcpuclockid(3)."""
+        return time.clock_gettime(~self._process.pid << 3 | 2)
+
+    def resident_megabytes(self, *, peak: bool = False) -> float:
+        """VmRSS of the process, proc(5), or the most it has been (VmHWM)."""
         status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
-        (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
+        (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:" if peak else "VmRSS:")]
         return int(line.split()[1]) / 1024
 
     def _open_files(self) -> Iterator[str]:

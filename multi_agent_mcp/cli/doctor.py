@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from math import isnan
@@ -11,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from multi_agent_mcp.cli.context import WRONG_USE, SessionContext, refuse, session_command
-from multi_agent_mcp.cli.output import titled_table
+from multi_agent_mcp.cli.output import print_line, titled_table
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 
 if TYPE_CHECKING:
     from multi_agent_mcp.bootstrap import Services
-    from multi_agent_mcp.services.doctor.finding import Finding
+    from multi_agent_mcp.services.doctor.finding import Finding, Track
+    from multi_agent_mcp.services.doctor.pruning import Prunable, Pruning
     from multi_agent_mcp.texts import Texts
 
 Answer = dict[str, Any]
@@ -40,19 +45,37 @@ def doctor(context: SessionContext, repair: bool, verify: bool) -> None:
     services = context.services
     profiles = load_profiles(services.root / "hosts")
     examined = services.doctor(partial(probe, profiles=profiles))
-    findings = examined.examine(verify=verify)
-    repaired = examined.repair(findings) if repair else []
-    left = examined.examine(verify=verify) if repaired else findings
+    with _tracked(context) as track:
+        findings = examined.examine(verify=verify, track=track)
+        repaired = examined.repair(findings) if repair else []
+        left = examined.examine(verify=verify, track=track) if repaired else findings
     problems = sum(finding.level == PROBLEM for finding in left)
     answer: Answer = {
         "findings": [finding.as_answer() for finding in left],
         "problems": problems,
         "repaired": [finding.as_answer() for finding in repaired],
         "doorbells": _doorbells(services),
+        "usage": examined.usage.as_answer(),
     }
-    context.answer(answer, _lines(services, left, repaired, answer["doorbells"]))
+    context.answer(answer, _lines(services.people, left, repaired, answer))
     if problems:
         raise click.exceptions.Exit(1)
+
+
+@contextmanager
+def _tracked(context: SessionContext) -> Iterator[Track]:
+    """Shows how far the checks have got, if somebody is looking."""
+    from multi_agent_mcp.services.doctor.finding import untracked
+
+    if context.as_json or not sys.stdout.isatty():
+        yield untracked
+        return
+    from rich.progress import BarColumn, Progress, TextColumn  # rich takes 40 ms to import
+
+    texts = context.services.people
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}"))
+    with Progress(*columns, transient=True) as progress:
+        yield lambda items, name, total: progress.track(items, total, description=texts(f"doctor.{name}"))
 
 
 def _doorbells(services: Services) -> list[Answer]:
@@ -72,8 +95,7 @@ def _doorbells(services: Services) -> list[Answer]:
     ]
 
 
-def _lines(services: Services, left: list[Finding], repaired: list[Finding], doorbells: list[Answer]) -> Iterator[str]:
-    texts = services.people
+def _lines(texts: Texts, left: list[Finding], repaired: list[Finding], answer: Answer) -> Iterator[str]:
     for finding in repaired:
         facts = {name: getattr(finding, name) for name in ("check", "subject", "finding", "repair")}
         yield texts("doctor.done", **facts)
@@ -86,12 +108,15 @@ def _lines(services: Services, left: list[Finding], repaired: list[Finding], doo
         yield texts("doctor.clean")
     channels = [
         (doorbell["agent_id"], doorbell["screen"], rung["rung"], _now(texts, rung["reason"]))
-        for doorbell in doorbells
+        for doorbell in answer["doorbells"]
         for rung in doorbell["rungs"]
     ]
     if channels:
         yield ""
         yield from titled_table(texts, ("recipient", "screen", "rung", "now"), channels)
+    yield ""
+    used = [(item["kind"], item["files"], f"{item['bytes'] / 1e6:.1f} MB") for item in answer["usage"]]
+    yield from titled_table(texts, ("directory", "files", "size"), used)
 
 
 def _now(texts: Texts, reason: str | None) -> str:
@@ -105,19 +130,38 @@ def _now(texts: Texts, reason: str | None) -> str:
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @session_command()
 def prune(context: SessionContext, older_than: float, dry_run: bool) -> None:
-    """Delete archived mail, ended agent sessions and other finished things. Unread mail and tasks always stay."""
+    """Delete what is over: archived mail and tasks, ended sessions, executions, conversations, old logs.
+
+    Unread mail and unfinished tasks always stay.
+    """
     if isnan(older_than):  # no range excludes it
         wrong = InvalidArguments("bad_number", name="--older-than", limits="≥ 0")
         refuse(wrong, context.services.people, as_json=context.as_json, code=WRONG_USE)
-    services = context.services
-    age = timedelta(days=min(older_than, LONGEST_AGE_DAYS))
-    items = services.pruning.prunable(services.clock(), age)
-    if not dry_run:
-        services.pruning.delete(items)
-    files = [str(item.path.relative_to(services.path)) for item in items]
-    size = sum(item.size for item in items)
-    done = services.people("prune.would" if dry_run else "prune.deleted", count=len(items), size=size)
-    context.answer(
-        {"deleted": not dry_run, "files": files, "bytes": size},
-        [*files, done],
-    )
+    services, age = context.services, timedelta(days=min(older_than, LONGEST_AGE_DAYS))
+    gone: Counter[str] = Counter()
+    names = _deleted(services.pruning, services.pruning.prunable(services.clock(), age), gone, dry_run=dry_run)
+    context.has_answered = True
+    if context.as_json:
+        _print_json(names, gone, dry_run=dry_run)
+        return
+    for name in names:
+        print_line(name)
+    print_line(services.people("prune.would" if dry_run else "prune.deleted", count=gone["files"], size=gone["bytes"]))
+
+
+def _deleted(pruning: Pruning, items: Iterable[Prunable], gone: Counter[str], *, dry_run: bool) -> Iterator[str]:
+    """Deletes the items one by one, unless it is a dry run, counts them in `gone`, and tells of each."""
+    for item in items:
+        if not dry_run:
+            pruning.delete(item)
+        gone.update(files=1, bytes=item.size)
+        yield item.name
+
+
+def _print_json(names: Iterable[str], gone: Counter[str], *, dry_run: bool) -> None:
+    """The answer as it comes: there may be millions of files."""
+    write = sys.stdout.write
+    write(f'{{\n  "success": true,\n  "deleted": {json.dumps(not dry_run)},\n  "files": [')
+    for number, name in enumerate(names):
+        write(f"{',' if number else ''}\n    {json.dumps(name)}")
+    write(f'\n  ],\n  "bytes": {gone["bytes"]}\n}}\n')

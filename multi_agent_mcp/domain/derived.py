@@ -14,8 +14,9 @@ from hashlib import sha256
 from typing import Any
 
 from multi_agent_mcp.domain.conversation import Delegation
+from multi_agent_mcp.domain.history import new_value, old_value
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.task import BROUGHT_BY, FINAL, INTERRUPT_ACTIONS, Task, new_value, old_value
+from multi_agent_mcp.domain.task import BROUGHT_BY, FINAL, INTERRUPT_ACTIONS, Task
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import InvalidStatusTransition
 
@@ -67,7 +68,7 @@ def arrival_of(task: Task) -> Arrival | None:
     if task.status == "in_progress" and by == task.assignee_id:
         return None
     if task.status == "in_progress" and old_value(entry, "status") == "todo":
-        return arrival_of(replace(task, status="todo", history=task.history[:index]))  # somebody else started it
+        return arrival_of(replace(task, status="todo", history=task.history.before(index)))  # somebody else started it
     at = parse_time(entry.get("at")) or task.created_at
     notice_id = derived_id(TASK_ASSIGNED, task.id, index, parse_time(entry.get("at")), task.assignee_id)
     return Arrival(notice_id, at, by, BROUGHT_BY in entry)
@@ -141,7 +142,7 @@ def was_reopened(task: Task, since: datetime) -> bool:
     """Whether the task was blocked and taken up again since then."""
     reopenings = (
         entry
-        for entry in task.history
+        for entry in task.history.having("status")
         if old_value(entry, "status") == "blocked" and new_value(entry, "status") not in FINAL
     )
     return any((parse_time(entry.get("at")) or since) > since for entry in reopenings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, date, datetime
 from typing import Any, ClassVar, Self
@@ -59,7 +59,7 @@ def plain_value(value: Any) -> Any:
         return format_time(value)
     if isinstance(value, Mapping):
         return {key: plain_value(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         return [plain_value(item) for item in value]
     return value
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, get_args
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.entity import EPOCH, ITEM, Identified
+from multi_agent_mcp.domain.history import History, Line, new_value, old_value
 from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Unauthorized
 
 TaskStatus = Literal["backlog", "todo", "in_progress", "blocked", "done", "cancelled"]
@@ -53,18 +54,6 @@ def history_entry(written: Any) -> Mapping[str, Any]:
     return written if isinstance(written, Mapping) else {"text": str(written)}
 
 
-def old_value(entry: Mapping[str, Any], key: str) -> Any:
-    """The old value in `[old, new]` of a line of the history; None where it says no such thing."""
-    change = entry.get(key)
-    return change[0] if isinstance(change, (list, tuple)) and len(change) == 2 else None
-
-
-def new_value(entry: Mapping[str, Any], key: str) -> Any:
-    """The new one."""
-    change = entry.get(key)
-    return change[1] if isinstance(change, (list, tuple)) and len(change) == 2 else None
-
-
 @dataclass(frozen=True, kw_only=True)
 class Task(Identified):
     BODY: ClassVar[str | None] = "description"
@@ -94,8 +83,12 @@ class Task(Identified):
     updated_at: datetime = EPOCH
     started_at: datetime | None = None
     completed_at: datetime | None = None
-    history: tuple[Mapping[str, Any], ...] = field(default=(), metadata={ITEM: history_entry})
+    history: History = field(default_factory=History, metadata={ITEM: history_entry})
     description: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.history, History):  # as it is read from a file
+            object.__setattr__(self, "history", History(self.history))
 
     @classmethod
     def made(cls, task_id: str, change: Change, *, status: str, assignee_id: str | None, **fields: Any) -> Task:
@@ -109,7 +102,7 @@ class Task(Identified):
             status_changed_at=change.at,
             created_at=change.at,
             updated_at=change.at,
-            history=(change.entry(status=[None, status], assignee_id=[None, assignee_id]),),
+            history=History([change.entry(status=[None, status], assignee_id=[None, assignee_id])]),
             **fields,
         )
 
@@ -120,25 +113,25 @@ class Task(Identified):
     def brought_by(self, message_id: str) -> Task:
         """A new task that this message hands to its assignee, who needs no notification beside it."""
         first, *rest = self.history
-        return replace(self, history=({**first, BROUGHT_BY: message_id}, *rest))
+        return replace(self, history=History([{**first, BROUGHT_BY: message_id}, *rest]))
 
     def has_applied(self, message_id: str) -> bool:
         """Whether the report in that message already went into this task: applying is idempotent."""
-        return any(entry.get("message_id") == message_id and REFUSED not in entry for entry in self.history)
+        return any(REFUSED not in entry for entry in self.history.naming("message_id", message_id))
 
     def refused_report(self, change: Change, message_type: str, why: str) -> Task:
         """A report that the task may not follow leaves a line in its history, once, and nothing else."""
-        if any(entry.get("message_id") == change.message_id for entry in self.history):
+        if change.message_id is not None and self.history.naming("message_id", change.message_id):
             return self
         return self.recorded(change, report=message_type, **{REFUSED: why})
 
     def has_taken(self, intent_id: str | None) -> bool:
         """Whether this task has been changed by that intent already."""
-        return any(entry.get("intent_id") == intent_id for entry in self.history if intent_id is not None)
+        return intent_id is not None and bool(self.history.naming("intent_id", intent_id))
 
     def recorded(self, change: Change, **changed: Any) -> Task:
         """The task with a line more in its history."""
-        return replace(self, updated_at=change.at, history=(*self.history, change.entry(**changed)))
+        return replace(self, updated_at=change.at, history=self.history.with_line(change.entry(**changed)))
 
     def require_assignee(self, agent_id: str) -> None:
         """Only the assignee reports on a task."""
@@ -229,14 +222,13 @@ class Task(Identified):
         task = task.recorded(change, approval_status=["pending", status])
         return task.move_to("todo", change) if approve and task.status == "backlog" and task.assignee_id else task
 
-    def latest(self, *keys: str) -> tuple[int, Mapping[str, Any]] | None:
+    def latest(self, *keys: str) -> tuple[int, Line] | None:
         """The last line of the history that says where the task now stands in one of these respects (`status`,
-        `assignee_id`, `approval_status`), and its place."""
+        `assignee_id`, `approval_status`), and its number."""
         now = {"status": self.status, "assignee_id": self.assignee_id, "approval_status": "approved"}
-        for index in reversed(range(len(self.history))):
-            entry = self.history[index]
+        for number, entry in self.history.at_hand():
             if any(key in entry and new_value(entry, key) == now[key] for key in keys):
-                return index, entry
+                return number, entry
         return None
 
     @property
@@ -250,7 +242,8 @@ class Task(Identified):
     def reopened(self) -> int:
         """How often the task was taken up again after it had been blocked, or a report of its end was not followed;
         each time its end is news again."""
-        return sum(old_value(entry, "status") == "blocked" or REFUSED in entry for entry in self.history)
+        lines = self.history.having("status", REFUSED)
+        return sum(old_value(entry, "status") == "blocked" or REFUSED in entry for entry in lines)
 
 
 def require_no_cycle(dependencies: Mapping[str, Sequence[str]]) -> None:

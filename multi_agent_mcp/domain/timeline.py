@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from multi_agent_mcp.domain.history import new_value
 from multi_agent_mcp.domain.task import FINAL, Task
 from multi_agent_mcp.domain.times import json_values, parse_time
 
@@ -169,18 +169,10 @@ def _turns(task: Task) -> list[_Turn]:
     """The changes of status or assignee. History lines without either, or without a time, are skipped."""
     status, assignee = "backlog", None
     turns: list[_Turn] = []
-    for entry in task.history:
-        if not isinstance(entry, Mapping):
-            continue
-        status, assignee = _new(entry, "status", status), _new(entry, "assignee_id", assignee)
+    for entry in reversed(task.history.having("status", "assignee_id")):
+        status, assignee = new_value(entry, "status", status), new_value(entry, "assignee_id", assignee)
         at = parse_time(entry.get("at"))
         was = turns[-1][1:] if turns else None
         if at is not None and was != (status, assignee or OTHERS):
             turns.append(_Turn(at, str(status), str(assignee or OTHERS)))
     return sorted(turns, key=lambda turn: turn.at)
-
-
-def _new(entry: Mapping[str, Any], key: str, known: Any) -> Any:
-    """The new value in `[old, new]`."""
-    change = entry.get(key)
-    return change[1] if isinstance(change, (list, tuple)) and len(change) == 2 else known

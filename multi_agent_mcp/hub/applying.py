@@ -25,10 +25,11 @@ from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
 from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.settings import accept_settings
-from multi_agent_mcp.hub.stream import OFFSET, TIME, Stored
+from multi_agent_mcp.hub.stream import OFFSET, TIME, WAS, Stored
 from multi_agent_mcp.hub.subjects import Names, Own
 from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
 from multi_agent_mcp.store.inbox import file_name
+from multi_agent_mcp.store.tasks import LINE
 from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
@@ -122,6 +123,8 @@ class Applying:
                 self.workspace.make_inboxes(agent.id)
                 if agent.machine == self.machine:
                     return [lambda: self.consequences.moved_in(agent)]
+        elif kind == LINE:
+            self.workspace.tasks.accept_line(name, stored.data)
         else:
             return self._entity(kind, name, stored)
         return []
@@ -132,7 +135,10 @@ class Applying:
             subjects.CONVERSATION: self.workspace.conversations,
             subjects.DELEGATION: self.workspace.delegations,
         }
-        written = known[kind].accept(entity_id(kind, name), stored.shared, _time(stored))
+        was = stored.headers.get(WAS)
+        written = known[kind].accept(
+            entity_id(kind, name), stored.shared, _time(stored), was=int(was) if was is not None else None
+        )
         if not written or kind != subjects.TASK or not stored.data:
             return []
         task = self.workspace.tasks.find(name)

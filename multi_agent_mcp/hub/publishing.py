@@ -269,7 +269,8 @@ def _travels(path: Path) -> bool:
     """Whether a path, relative to the session's directory, is of a file that other machines have, too."""
     if not path.parts or path.parts[0] not in TRAVELLING or path.name.startswith(".") or _ASIDE & set(path.parts):
         return False
-    return len(path.parts) == 1 or path.suffix in (".md", ".log", ".jsonl")
+    logs = (".log",) if path.parts[0] == "executions" else (".jsonl",) if path.parts[0] == "audit" else ()
+    return len(path.parts) == 1 or path.suffix in (".md", *logs)
 
 
 def changed_since(base: Path, since: float) -> Iterator[Path]:

@@ -25,6 +25,7 @@ from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArgumen
 from multi_agent_mcp.hub.joining import Token, ask_to_join, let_go, new_token
 from multi_agent_mcp.hub.link import Link
 from multi_agent_mcp.hub.nkey import new_seed, public_of
+from multi_agent_mcp.hub.reseeding import reseed
 from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.share import Membership, Share
 from multi_agent_mcp.hub.stream import connected_once, make_streams
@@ -129,6 +130,18 @@ class Sharing:
             server.stop()
             ended = True
         return ended
+
+    def reseed(self) -> None:
+        """Makes the hub, which must run here, anew from this machine's files. Raises `InvalidArguments`."""
+        server, membership = self.server, self.membership
+        if server is None:
+            raise InvalidArguments("hub_elsewhere")
+        self.stop_relay()
+        server.start()
+        noted = self.share.record("position").read() or {}
+        workspace = Workspace(self.path.parent, session_name(self.path.name), Link(self.share, membership))
+        position, identity = int(noted.get("sequence", 0)), str(noted.get("identity", ""))
+        asyncio.run(reseed(server, workspace, membership.machine, position, identity))
 
     def status(self) -> dict[str, Any]:
         """How things stand: what the relay says, else what it last noted, with `relay` false."""

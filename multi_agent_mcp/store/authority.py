@@ -98,9 +98,10 @@ class SharedKind(Generic[E]):
         self.kind = kind
         self._codec = codec(entity_type)
 
-    def agreed(self, before: E | None, after: E) -> E:
-        """`after` with its revision, once the authority has taken it in place of `before`. Raises `Superseded`."""
-        key, data = f"{self.kind}.{after.id}", self.payload(after)
+    def agreed(self, before: E | None, after: E, data: bytes) -> E:
+        """`after`, whose file is `data`, with its revision, once the authority has taken it in place of `before`.
+        Raises `Superseded`."""
+        key = f"{self.kind}.{after.id}"
         if before is None:
             revision = self.authority.create(key, data)
         else:
@@ -121,10 +122,6 @@ class SharedKind(Generic[E]):
         """Whether it is what the hub has under its revision; else somebody has edited the file, or made it by hand."""
         _, _, digest = str(entity.extra.get(HUB, "")).partition(" ")
         return digest == digest8(self.payload(entity))
-
-    def read(self, shared: Shared, entity_id: str) -> E:
-        """The entity of a value. Raises `Unreadable`."""
-        return replace(marked(self._codec.decode(shared.data, id=entity_id), shared), id=entity_id)  # type: ignore[call-arg]
 
 
 def marked(entity: E, shared: Shared) -> E:

@@ -6,29 +6,36 @@ atomic replace. Two agents finishing the same task at once: one wins, the other'
 
 from __future__ import annotations
 
+import heapq
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import datetime
-from operator import itemgetter
+from functools import partial
+from itertools import chain, islice, takewhile
+from operator import attrgetter
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from multi_agent_mcp.domain.entity import Identified
 from multi_agent_mcp.errors import InvalidId, Reason, Refusal, StorageError
-from multi_agent_mcp.store.authority import ALONE, Authority, Shared, SharedKind, Superseded, revision_of
+from multi_agent_mcp.store.archive import Archive, ArchivedFiles
+from multi_agent_mcp.store.authority import ALONE, Authority, Shared, SharedKind, Superseded, marked, revision_of
 from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.files.containment import is_own_directory
 from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.partition import Partition, Place
 from multi_agent_mcp.system.disk import storage_errors
 
 E = TypeVar("E", bound=Identified)
 
 LOCK_STRIPES = 256
+REMEMBERED = 10_000
+"""Of so many entities a process remembers where it found them last."""
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 
 
@@ -37,8 +44,13 @@ class Collection(Generic[E]):
 
     With `file_name` every entity has a directory of its own, named by its id, and that is the name of its file there.
     `partition_field` is the field whose value the partition's name decides. An entity's id is decided by its file's
-    name, whatever the file says: it is found by its name only. With a `kind` they are shared between machines, and the
-    `authority` decides which change comes first.
+    name, whatever the file says: it is found by its name only.
+
+    `closed` tells in a directory what is done with (see `Directory`). With `archived`, which tells it in an archive,
+    what is done with, or has `ended` otherwise, moves on to `{partition}/archive/{YYYY-MM}/` by the month of its last
+    change, so that a directory stays small; it is found as before, and comes back when it has not `ended` any more.
+
+    With a `kind` they are shared between machines, and the `authority` decides which change comes first.
     """
 
     def __init__(
@@ -50,9 +62,11 @@ class Collection(Generic[E]):
         partition: Callable[[E], str],
         missing: Callable[[str], Refusal],
         closed: re.Pattern[bytes] | None = None,
+        archived: re.Pattern[bytes] | None = None,
         grouped: re.Pattern[bytes] | None = None,
         file_name: str | None = None,
         partition_field: str | None = None,
+        ended: Callable[[E], bool] = lambda _: False,
         authority: Authority = ALONE,
         kind: str = "",
     ) -> None:
@@ -62,29 +76,32 @@ class Collection(Generic[E]):
         self._partition = partition
         self._missing = missing
         self._closed = closed
+        self._archived = archived
         self._grouped = grouped
         self._file_name = file_name
         self._partition_field = partition_field
-        self._directories: dict[str, Directory[E]] = {}
+        self._ended = ended
         self.shared = SharedKind(authority, kind, entity_type) if kind and authority.here is not None else None
+        self._partitions: dict[str, Partition[E]] = {}
+        self._last_seen: dict[str, tuple[Partition[E], Directory[E]]] = {}
 
     def add(self, entity: E) -> E:
         """Exclusive and durable; raises `FileExistsError`."""
         if self.shared is None:
             return self._create(entity)
-        with self.files.locks.held(self._lock(entity.id)):  # else the relay, too, would write what the hub has taken
+        with self._locked(entity.id):  # else the relay, too, would write what the hub has taken
             if self._locate(entity.id) is not None:
                 raise FileExistsError(entity.id)
             try:
-                return self._create(self.shared.agreed(None, entity))
+                return self._create(self._agreed(None, entity))
             except Superseded as earlier:  # an attempt that died between the hub and the file
-                return self._create(self.shared.read(earlier.current, entity.id))
+                return self._create(self._received(entity.id, earlier.current))
 
     def find(self, entity_id: str) -> E | None:
         """The entity, in whichever partition it lies."""
         # Twice: it may have moved from a partition not yet looked at to one already looked at.
         located = self._locate(entity_id) or self._locate(entity_id)
-        return located[1] if located else None
+        return located[2] if located else None
 
     def indexed(self, entity_id: str, partition: str) -> E | None:
         """The entity as the index of this partition knows it: no file is read while its directory does not change.
@@ -105,47 +122,56 @@ class Collection(Generic[E]):
         An entity whose partition changes is rewritten where it lies and then moved: its content decides, and its place
         only follows.
         """
-        with self.files.locks.held(self._lock(entity_id)):
+        with self._locked(entity_id):
             while True:
                 located = self._locate(entity_id)
                 if located is None:
                     raise self._missing(entity_id)
                 try:
-                    return self._write(located, self._agreed(located[1], change(located[1])))
+                    partition, changed = self._write(located, self._agreed(located[2], change(located[2])))
+                    break
                 except Superseded as newer:  # another machine was faster: its value first, then the change again
                     self._take_over(entity_id, newer.current, located)
+        if self._archived is not None and self._ended(changed):
+            partition.has_grown(self._ended, self._locked)
+        return changed
 
-    def accept(self, entity_id: str, shared: Shared, modified: int | None = None) -> bool:
+    def accept(self, entity_id: str, shared: Shared, modified: int | None = None, *, was: int | None = None) -> bool:
         """Takes over what the hub says of a shared entity, unless the file is as new; empty data takes it away. Returns
-        whether the file was written. `modified` is when it was changed, in nanoseconds since the epoch."""
-        with self.files.locks.held(self._lock(entity_id)):
+        whether a file was written. `modified` is when it was changed, in nanoseconds since the epoch. A value that was
+        brought to a hub made anew `was` of this revision before: a file that is newer than that is brought there."""
+        with self._locked(entity_id):
             located = self._locate(entity_id)
-            if located is not None and revision_of(located[1]) >= shared.revision:
+            if located is not None and revision_of(located[2]) >= shared.revision:
                 return False
-            return self._take_over(entity_id, shared, located, modified)
+            if located is not None and was is not None and revision_of(located[2]) > was:
+                self._write(located, self._agreed(marked(located[2], shared), located[2], is_edited=True))
+                return False
+            self._take_over(entity_id, shared, located, modified)
+            return bool(shared.data)
 
     def accept_copy(self, entity_id: str, data: bytes, partition: str, modified: int | None = None) -> None:
         """The same for what only the machine of `partition` writes: the newest state replaces what is there. Raises
         `Unreadable` for something of another partition."""
-        with self.files.locks.held(self._lock(entity_id)):
-            entity = replace(codec(self._entity_type).decode(data, id=entity_id), id=entity_id)  # type: ignore[call-arg]
+        with self._locked(entity_id):
+            entity = self._adopted(codec(self._entity_type).decode(data, id=entity_id), entity_id)
             if self._partition(entity) != partition:
                 raise Unreadable("misplaced", name="id", value=entity_id, owner=partition)
-            self._write(self._locate(entity_id), entity, modified)
+            self._put(self._locate(entity_id), entity, modified)
 
     def push(self, entity_id: str) -> Path | None:
         """Brings a file that was made or edited by hand to the authority. Where that has a newer value, it stands, and
         the edit is set aside: returns where it was."""
         assert self.shared is not None, "only shared entities are pushed"  # noqa: S101
-        with self.files.locks.held(self._lock(entity_id)):
+        with self._locked(entity_id):
             located = self._locate(entity_id)
-            if located is None or self.shared.is_as_marked(located[1]):
+            if located is None or self.shared.is_as_marked(self._shortened(located[2])):
                 return None
-            directory, entity = located
+            _, directory, entity = located
             try:
-                self._write(located, self.shared.agreed(entity, entity))
+                self._write(located, self._agreed(entity, entity, is_edited=True))
             except Superseded as newer:
-                if newer.current.data == self.shared.payload(entity):
+                if newer.current.data == self.shared.payload(self._shortened(entity)):
                     self._take_over(entity_id, newer.current, located)
                     return None
                 path = directory.path / self._name(entity_id)
@@ -153,6 +179,10 @@ class Collection(Generic[E]):
                 self._take_over(entity_id, newer.current, None)
                 return path
         return None
+
+    def tidy(self, partition: str) -> None:
+        """Archives what is over in a partition, once there is much of it. Never raises."""
+        self._of(partition).tidy(self._ended, self._locked)
 
     def replace(self, entity: E, *, sync: bool = True) -> None:
         """Writes an entity whose newest state only the caller has: nothing is locked, read or moved. `sync` as in
@@ -165,7 +195,7 @@ class Collection(Generic[E]):
 
     def open(self, partition: str | None = None) -> list[E]:
         """The entities that are not closed; the others are not even parsed."""
-        return [entity for directory in self._chosen(partition) for _, entity in directory.open_entities()]
+        return [entity for chosen in self._chosen(partition) for _, entity in chosen.home.open_entities()]
 
     def closed(
         self,
@@ -180,25 +210,26 @@ class Collection(Generic[E]):
         """Closed entities, the most recently changed first; parsed anew, so ask for few of many: `limit` of them, after
         the first `offset`. With `since`, only those changed since then, the least recently changed first; with `group`,
         only those that belong to it."""
-        names = [
-            item
-            for item in self._closed_names(partition, label, group)
-            if since is None or item[0] >= since.timestamp()
-        ]
-        names.sort(key=itemgetter(0), reverse=since is None)
-        return [entity for _, directory, name in names[offset:][:limit] if (entity := directory.load(name)) is not None]
+        found: Iterable[Place[E]] = self._newest_closed(partition, label, group)
+        if since is not None:
+            found = reversed(list(takewhile(lambda place: place.changed_at >= since.timestamp(), found)))
+        loaded = (place.directory.load(place.name) for place in islice(found, offset, None))
+        return list(islice((entity for entity in loaded if entity is not None), limit))
 
     def count_closed(self, since: datetime, until: datetime) -> int:
         """How many closed entities were last changed in this period."""
-        return sum(since.timestamp() <= changed <= until.timestamp() for changed, _, _ in self._closed_names())
+        recent = takewhile(lambda place: place.changed_at >= since.timestamp(), self._newest_closed())
+        return sum(place.changed_at <= until.timestamp() for place in recent)
 
     def closed_counts(self, partition: str | None = None) -> Counter[str]:
         """How many entities were closed by what."""
-        return sum((directory.closed_counts() for directory in self._chosen(partition)), Counter[str]())
+        directories = chain.from_iterable(chosen.directories() for chosen in self._chosen(partition))
+        return sum((directory.closed_counts() for directory in directories), Counter[str]())
 
     def group_counts(self) -> Counter[tuple[str, str]]:
         """How many closed entities belong to what, by what they were closed by."""
-        return sum((directory.group_counts() for directory in self._chosen(None)), Counter[tuple[str, str]]())
+        directories = chain.from_iterable(chosen.directories() for chosen in self._chosen(None))
+        return sum((directory.group_counts() for directory in directories), Counter[tuple[str, str]]())
 
     def remove(self, entity: E) -> None:
         """Takes back what was added a moment ago and not acknowledged to anybody."""
@@ -216,78 +247,131 @@ class Collection(Generic[E]):
     def directory(self, partition: str) -> Directory[E]:
         """Where a partition's entities lie. Raises `InvalidId` for what is no plain name: a hand-written file may name
         anything as its agent."""
-        if partition not in self._directories:
+        return self._of(partition).home
+
+    def _of(self, partition: str) -> Partition[E]:
+        if partition not in self._partitions:
             if not _is_plain(partition):
                 raise InvalidId(value=repr(partition)[:80])
-            alone = self._file_name is not None
-            self._directories[partition] = Directory(
-                self.files,
-                self.base / partition,
-                self._entity_type,
-                closed=self._closed,
-                grouped=self._grouped,
-                named=re.compile(re.escape(self._file_name)) if self._file_name is not None else None,
-                place={self._partition_field: partition} if self._partition_field is not None else None,
-                identity=lambda stem: partition if alone else stem,
-            )
-        return self._directories[partition]
+            path = self.base / partition
+            month = partial(self._directory, ArchivedFiles, partition=partition, closed=self._archived)
+            archive = Archive(path, self._archived, month) if self._archived is not None else None
+            home = self._directory(Directory, path, partition, self._closed)
+            self._partitions[partition] = Partition(home, archive)
+        return self._partitions[partition]
+
+    def _directory(
+        self, kind: type[Directory[E]], path: Path, partition: str, closed: re.Pattern[bytes] | None
+    ) -> Directory[E]:
+        return kind(
+            self.files,
+            path,
+            self._entity_type,
+            closed=closed,
+            grouped=self._grouped,
+            named=re.compile(re.escape(self._file_name)) if self._file_name is not None else None,
+            place={self._partition_field: partition} if self._partition_field is not None else None,
+            adopt=lambda entity, stem: self._adopted(entity, stem if self._file_name is None else partition),
+        )
+
+    def _adopted(self, entity: E, entity_id: str) -> E:
+        """An entity as it was read, with the id that its file's name gives it."""
+        return replace(entity, id=entity_id)  # type: ignore[call-arg]  # it is a field of every subclass
+
+    def _shortened(self, entity: E) -> E:
+        """An entity as it is written; what of it belongs elsewhere is there, durably, when this returns."""
+        return entity
+
+    def shared_values(self) -> Iterator[tuple[str, bytes, int]]:
+        """Every entity as it travels: its key, its bytes, the revision that its file says it is."""
+        if self.shared is not None:
+            for entity in self.all():
+                data = self.shared.payload(self._shortened(entity))
+                yield f"{self.shared.kind}.{entity.id}", data, revision_of(entity)
 
     def _create(self, entity: E, modified: int | None = None) -> E:
-        directory = self.directory(self._partition(entity))
+        partition = self._of(self._partition(entity))
         try:
-            directory.create(self._name(entity.id), entity, modified=modified)
+            partition.home.create(self._name(entity.id), self._shortened(entity), modified=modified)
         except StorageError:
-            self._drop_own_directory(directory)
+            self._drop_own_directory(partition.home)
             raise
         return entity
 
-    def _write(self, located: tuple[Directory[E], E] | None, changed: E, modified: int | None = None) -> E:
+    def _write(
+        self, located: tuple[Partition[E], Directory[E], E], changed: E, modified: int | None = None
+    ) -> tuple[Partition[E], E]:
         """Writes a new value where the old one lies, and moves it then to where it belongs."""
-        if located is None:
-            return self._create(changed, modified)
-        directory, entity = located
+        partition, directory, entity = located
+        name = self._name(entity.id)
+        if directory is not partition.home and not self._ended(changed):
+            partition.bring_back(directory, name)  # before anything says that it is not over
+            directory = partition.home
         if changed != entity:
-            directory.replace(self._name(entity.id), changed, modified=modified)
-        self._move_to_partition(entity.id, directory, changed)
-        return changed
+            directory.replace(name, self._shortened(changed), modified=modified)
+        if directory is partition.home:
+            partition = self._moved_to_partition(partition, changed, name)
+        return partition, changed
 
-    def _agreed(self, entity: E, changed: E) -> E:
+    def _put(
+        self, located: tuple[Partition[E], Directory[E], E] | None, entity: E, modified: int | None = None
+    ) -> None:
+        if located is None:
+            self._create(entity, modified)
+        else:
+            self._write(located, entity, modified)
+
+    def _agreed(self, before: E | None, after: E, *, is_edited: bool = False) -> E:
         """The changed value as it may be written. Raises `Superseded` when another machine was faster."""
-        if self.shared is None or changed == entity:
-            return changed
-        return self.shared.agreed(entity, changed)
+        if self.shared is None or (after == before and not is_edited):
+            return after
+        return self.shared.agreed(before, after, self.shared.payload(self._shortened(after)))
+
+    def _received(self, entity_id: str, shared: Shared) -> E:
+        """The entity of a value of the hub."""
+        return self._adopted(marked(codec(self._entity_type).decode(shared.data, id=entity_id), shared), entity_id)
 
     def _take_over(
-        self, entity_id: str, shared: Shared, located: tuple[Directory[E], E] | None, modified: int | None = None
-    ) -> bool:
-        assert self.shared is not None, "only shared entities are superseded"  # noqa: S101
+        self,
+        entity_id: str,
+        shared: Shared,
+        located: tuple[Partition[E], Directory[E], E] | None,
+        modified: int | None = None,
+    ) -> None:
         if shared.data:
-            self._write(located, self.shared.read(shared, entity_id), modified)
+            self._put(located, self._received(entity_id, shared), modified)
         elif located is not None:
-            located[0].remove(self._name(entity_id), sync=True)
-            self._drop_own_directory(located[0])
-        return bool(shared.data) or located is not None
+            located[1].remove(self._name(entity_id), sync=True)
+            self._drop_own_directory(located[1])
 
-    def _chosen(self, partition: str | None) -> list[Directory[E]]:
-        return [self.directory(name) for name in (self.partitions() if partition is None else [partition])]
+    def _chosen(self, partition: str | None) -> list[Partition[E]]:
+        return [self._of(name) for name in (self.partitions() if partition is None else [partition])]
 
-    def _closed_names(
+    def _newest_closed(
         self, partition: str | None = None, label: str | None = None, group: str | None = None
-    ) -> Iterator[tuple[float, Directory[E], str]]:
-        """When each was last changed (seconds since the epoch), and where it lies."""
-        for directory in self._chosen(partition):
-            for name, entry in directory.entries().items():
-                if entry.closed and label in (None, entry.closed) and group in (None, entry.group):
-                    yield entry.signature[0] / 1e9, directory, name
+    ) -> Iterator[Place[E]]:
+        found = (chosen.newest_closed(label, group) for chosen in self._chosen(partition))
+        return heapq.merge(*found, key=attrgetter("changed_at"), reverse=True)
 
-    def _locate(self, entity_id: str) -> tuple[Directory[E], E] | None:
+    def _locate(self, entity_id: str) -> tuple[Partition[E], Directory[E], E] | None:
         if not _is_plain(entity_id):
             return None  # a hand-written file may name anything as an id
-        for partition in self.partitions() if self._file_name is None else [entity_id]:
-            entity = self.directory(partition).load(self._name(entity_id))
+        for partition, directory in self._places(entity_id):
+            entity = directory.load(self._name(entity_id))
             if entity is not None:
-                return self.directory(partition), entity
+                if len(self._last_seen) > REMEMBERED:
+                    self._last_seen.clear()
+                self._last_seen[entity_id] = partition, directory
+                return partition, directory, entity
         return None
+
+    def _places(self, entity_id: str) -> Iterator[tuple[Partition[E], Directory[E]]]:
+        """Where an entity may lie, the likeliest place first."""
+        if entity_id in self._last_seen:
+            yield self._last_seen[entity_id]
+        partitions = self._chosen(None if self._file_name is None else entity_id)
+        yield from ((partition, partition.home) for partition in partitions)
+        yield from ((partition, month) for partition in partitions for month in partition.months())
 
     def _drop_own_directory(self, directory: Directory[E]) -> None:
         """An entity that could not be made leaves no directory of its own, unless something else lies in it."""
@@ -295,18 +379,21 @@ class Collection(Generic[E]):
             with suppress(OSError):
                 directory.path.rmdir()
 
-    def _move_to_partition(self, entity_id: str, directory: Directory[E], entity: E) -> None:
-        partition = self._partition(entity)
-        target = self.directory(partition) if _is_plain(partition) else directory  # else it stays where it lies
-        if target.path != directory.path:
-            self.files.move(directory.path / self._name(entity_id), target.path / self._name(entity_id))
+    def _moved_to_partition(self, found: Partition[E], entity: E, name: str) -> Partition[E]:
+        """Where the entity belongs now, and lies then."""
+        wanted = self._partition(entity)
+        target = self._of(wanted) if _is_plain(wanted) else found  # else it stays where it lies
+        if target is not found:
+            self.files.move(found.home.path / name, target.home.path / name)
+        return target
 
     def _name(self, entity_id: str) -> str:
         return self._file_name or f"{entity_id}.md"
 
-    def _lock(self, entity_id: str) -> str:
+    def _locked(self, entity_id: str) -> AbstractContextManager[None]:
         """Lock files are striped, so that there is a bounded number of them. Never hold two of one collection."""
-        return f"{self.base.name}-{zlib.crc32(entity_id.encode()) % LOCK_STRIPES:02x}"
+        stripe = zlib.crc32(entity_id.encode(errors="surrogateescape")) % LOCK_STRIPES
+        return self.files.locks.held(f"{self.base.name}-{stripe:02x}")
 
 
 def _is_plain(partition: str) -> bool:

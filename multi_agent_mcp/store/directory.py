@@ -61,10 +61,10 @@ class Directory(EntityFiles[E]):
         grouped: re.Pattern[bytes] | None = None,
         named: re.Pattern[str] | None = None,
         place: Mapping[str, str] | None = None,
-        identity: Callable[[str], str] | None = None,
+        adopt: Callable[[E, str], E] = lambda entity, _: entity,
         **defaults: Any,
     ) -> None:
-        super().__init__(files, path, entity_type, place=place, identity=identity, **defaults)
+        super().__init__(files, path, entity_type, place=place, adopt=adopt, **defaults)
         self._closed = closed
         self._grouped = grouped
         self._named = named
@@ -106,6 +106,10 @@ class Directory(EntityFiles[E]):
                     self._ids[key] = known.get(key) or entity.id
             return {name: entity_id for (name, _), entity_id in self._ids.items()}
 
+    def each(self) -> Iterator[tuple[str, E]]:
+        """Every entity with its file's name, one at a time, in no order; nothing is remembered."""
+        return ((name, entity) for name, _ in self._listing() if (entity := self.load(name)) is not None)
+
     def closed_counts(self) -> Counter[str]:
         """How many files were closed by what."""
         with self._mutex:
@@ -124,6 +128,11 @@ class Directory(EntityFiles[E]):
             self.entries(fresh=True)
             return sorted(self._passed_over)
 
+    def is_closed(self, name: str, closed: re.Pattern[bytes] | None = None) -> bool:
+        """Whether a file's header now matches this pattern, else that of this directory."""
+        pattern = closed or self._closed
+        return pattern is not None and self._peek(name, pattern) is not None
+
     def is_unchanged(self, mtime: int, looked_at: int) -> bool:
         """Whether what was read from `looked_at` on, when `mtime` was the modification time, may be remembered."""
         return is_settled(mtime, looked_at) and modified_at(self.path) == mtime
@@ -139,12 +148,15 @@ class Directory(EntityFiles[E]):
             elif (entry := self._entry(name, found)) is not None:
                 index[name] = entry
         self.version += index != self._index
+        self._remember(index, mtime)
+        self._trusted = not self._passed_over and self.is_unchanged(mtime, began)
+
+    def _remember(self, index: dict[str, Entry[E]], mtime: int) -> None:
         self._index = index
         self._open = [(name, entry.entity) for name, entry in index.items() if entry.entity and not entry.closed]
         self._closed_counts = Counter(entry.closed for entry in index.values() if entry.closed)
         self._group_counts = Counter((entry.group, entry.closed) for entry in index.values() if entry.group)
         self._seen_mtime = mtime
-        self._trusted = not self._passed_over and self.is_unchanged(mtime, began)
 
     def _listing(self) -> Iterator[tuple[str, Signature]]:
         self.require_inside()
@@ -182,16 +194,23 @@ class Directory(EntityFiles[E]):
 
     def _peek(self, name: str, closed: re.Pattern[bytes]) -> tuple[str, str] | None:
         """What closed a file and what it belongs to; None for one that is open as far as its header tells."""
-        try:
-            with open(self.path / name, "rb", opener=careful) as file:
-                header, boundary, _ = file.read(PEEK_BYTES).partition(b"\n---")
-        except OSError:
-            return None
-        found = closed.search(header) if boundary else None
+        found = closed.search(header := _header(self.path / name))
         if found is None:
             return None
         group = self._grouped.search(header) if self._grouped is not None else None
         return found["closed"].decode(errors="replace"), group["group"].decode(errors="replace") if group else ""
+
+
+def _header(path: Path) -> bytes:
+    """A file's header as it is written; nothing where there is none, or it cannot be read."""
+    try:
+        with open(path, "rb", buffering=0, opener=careful) as file:
+            data = file.read(PEEK_BYTES)
+            while (end := data.find(b"\n---")) < 0 and (more := file.read(PEEK_BYTES)):
+                data += more
+    except OSError:
+        return b""
+    return data[:end] if end > 0 else b""
 
 
 def _is_bad_sector(error: StorageError) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -26,8 +25,8 @@ EMPTY_FILE_GRACE_SECONDS = 5.0
 
 class EntityFiles(Generic[E]):
     """Files of one type by their names. `defaults` stand in for keys a hand-written file leaves out; what `place` says
-    a file may leave out as well, but not contradict: then it does not belong here. With `identity` a file's name (its
-    stem) says which id the entity has, whatever stands in it: it is found by its name."""
+    a file may leave out as well, but not contradict: then it does not belong here. `adopt` makes what is read the
+    entity that it is here, given the stem of its file's name."""
 
     def __init__(
         self,
@@ -36,7 +35,7 @@ class EntityFiles(Generic[E]):
         entity_type: type[E],
         *,
         place: Mapping[str, str] | None = None,
-        identity: Callable[[str], str] | None = None,
+        adopt: Callable[[E, str], E] = lambda entity, _: entity,
         **defaults: Any,
     ) -> None:
         self.files = files
@@ -44,7 +43,7 @@ class EntityFiles(Generic[E]):
         self.quarantine = Quarantine(files, path)
         self.codec = codec(entity_type)
         self._place = place or {}
-        self._identity = identity
+        self._adopt = adopt
         self._defaults = {**defaults, **self._place}
 
     def load(self, name: str) -> E | None:
@@ -96,8 +95,7 @@ class EntityFiles(Generic[E]):
         for name, value in self._place.items():
             if (said := getattr(entity, name)) != value:
                 raise Unreadable("misplaced", name=name, value=f"{said!r:.80}", owner=value)
-        known: dict[str, Any] = {} if self._identity is None else {"id": self._identity(stem)}
-        return replace(entity, **known) if known else entity
+        return self._adopt(entity, stem)
 
     def _still_written(self, status: os.stat_result) -> bool:
         """A file that was just made and is still empty: somebody's `cp` or editor is at work."""

@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.domain.times import format_time, stamp
+from multi_agent_mcp.store.archive import ARCHIVE, HOT_KEPT, HOT_MAX, month_of
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.files.containment import is_own_directory
 from multi_agent_mcp.store.files.durable_files import Files
@@ -31,9 +32,6 @@ R = TypeVar("R", bound=Readable)
 _READ = re.compile(rb"^read_at:[ \t]*['\"]?(?P<closed>\d{4}-\d\d-\d\dT[^'\"\r\n]*)", re.MULTILINE)
 
 Position = tuple[datetime, str, str]
-
-HOT_READ_MAX = 200
-HOT_READ_KEPT = 100
 
 
 def file_name(entity: Readable) -> str:
@@ -80,14 +78,17 @@ class Inbox(Generic[R]):
         """Puts a new file in place, exclusively; raises `FileExistsError`."""
         self.hot.create(file_name(entity), entity)
 
+    def has(self, entity: R) -> bool:
+        """Whether a file of this entity's name lies here, read and archived or not."""
+        name = file_name(entity)
+        return (self.path / name).exists() or (self.path / ARCHIVE / month_of(entity.created_at) / name).exists()
+
     def accept(self, name: str, data: bytes, modified: int) -> R | None:
         """Puts a file of another machine in place under its name, as its bytes are; None when it is there, read and
         archived ones included. An empty file is what a power cut has left of an earlier attempt (`Files.in_bulk`)."""
         entity = self.hot.decode(data, name, modified)
-        places = [
-            self.path / name,
-            *(self.path / "archive" / f"{entity.created_at:%Y-%m}" / it for it in _names(name, entity)),
-        ]
+        month = self.path / ARCHIVE / month_of(entity.created_at)
+        places = (self.path / name, month / name, month / file_name(entity))
         if any(path.exists() and path.stat().st_size for path in places):
             return None
         self.files.replace(self.path / name, data, modified=modified)
@@ -96,8 +97,8 @@ class Inbox(Generic[R]):
     def accept_read(self, name: str, at: datetime | None) -> None:
         """Sets `read_at` as the agent's own machine says; unread again, a file comes back from the archive."""
         with self.files.locks.held(self.lock):
-            archived = [item.path / name for item in self.directories() if item is not self.hot]
             if at is None:
+                archived = [item.path / name for item in self.directories() if item is not self.hot]
                 self.files.relocate([(path, self.path / name) for path in archived if path.exists()])
             entity = self.hot.load(name)
             if entity is not None and entity.read_at != at:
@@ -192,7 +193,7 @@ class Inbox(Generic[R]):
         archived = (item for item in self._archived() if _inode(item[0]) not in seen)
         return heapq.merge(hot, archived, key=self._order, reverse=True)
 
-    def archive_read(self, *, keep: int = HOT_READ_KEPT, above: int = HOT_READ_MAX) -> int:
+    def archive_read(self, *, keep: int = HOT_KEPT, above: int = HOT_MAX) -> int:
         """Moves the oldest read files on once there are more than `above`; `keep` of them stay. Returns how many."""
         read = [name for name, entry in self.hot.entries().items() if entry.closed or _is_read(entry.entity)]
         if len(read) <= above:
@@ -214,7 +215,7 @@ class Inbox(Generic[R]):
     def _archive(self, entities: list[tuple[str, R]]) -> int:
         held = self._held() if entities else ()
         moves = [
-            (self.path / name, self.path / "archive" / entity.created_at.strftime("%Y-%m") / file_name(entity))
+            (self.path / name, self.path / ARCHIVE / month_of(entity.created_at) / file_name(entity))
             for name, entity in entities
             if self.reference(name) not in held
         ]
@@ -260,11 +261,6 @@ def _inode(path: Path) -> int | None:
 def _is_path(held: str) -> bool:
     """Whether a session has noted a file and not, as earlier versions did, an id."""
     return "/" in held
-
-
-def _names(name: str, entity: Readable) -> set[str]:
-    """What a file may be called in the archive."""
-    return {name, file_name(entity)}
 
 
 def age(entity: Readable) -> tuple[datetime, str]:

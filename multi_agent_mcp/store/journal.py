@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from multi_agent_mcp.domain.json_lines import newest_first
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.system.disk import storage_errors
 
@@ -39,12 +40,4 @@ class Journal:
     def newest_first(self, *, without: bytes | None = None) -> Iterator[dict[str, Any]]:
         """The entries; lines that hold the bytes `without` are passed over unparsed."""
         for path in (self.path, self._older):
-            for line in reversed((self.files.read(path) or b"").splitlines()):
-                if without is not None and without in line:
-                    continue
-                try:
-                    facts = json.loads(line)
-                except (ValueError, RecursionError):
-                    continue
-                if isinstance(facts, dict):
-                    yield facts
+            yield from newest_first(self.files.read(path) or b"", without=without)

@@ -182,6 +182,11 @@ class Registry:
                 self._write(records)
             return True
 
+    def shared_values(self) -> Iterator[tuple[str, bytes, int]]:
+        """Every record as it travels: its key, its bytes, the revision that it says it is."""
+        for agent_id, record in self._read_or_restore()["agents"].items():
+            yield f"agent.{agent_id}", shared_part(record), revision_in(record.get(HUB))
+
     def _agreed(
         self, agent_id: str, before: dict[str, Any] | None, after: dict[str, Any], *, push: bool = False
     ) -> dict[str, Any]:

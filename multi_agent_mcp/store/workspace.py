@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
+from multi_agent_mcp.domain.derived import interrupt_of
 from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.execution import Execution
-from multi_agent_mcp.domain.ids import AgentId, SessionName, differing_in_case
+from multi_agent_mcp.domain.ids import AgentId, SessionName, differing_in_case, is_name
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
@@ -38,6 +39,7 @@ from multi_agent_mcp.store.intents import Intents
 from multi_agent_mcp.store.json_file import Record
 from multi_agent_mcp.store.keys import KeyFile
 from multi_agent_mcp.store.registry import Registry
+from multi_agent_mcp.store.tasks import Tasks
 from multi_agent_mcp.system.disk import make_directory, storage_errors, write_new
 
 UNASSIGNED = "_unassigned"
@@ -47,12 +49,13 @@ UNASSIGNED = "_unassigned"
 _FINISHED_TASK = re.compile(
     rb"^status: (?P<closed>done|cancelled(?=.*^interrupt_id: null$))$", re.MULTILINE | re.DOTALL
 )
+_FINAL_TASK = re.compile(rb"^status: (?P<closed>done|cancelled)$", re.MULTILINE)
 _PART_OF = re.compile(rb"^parent_task_id: (?P<group>tsk_[0-9a-f]+)$", re.MULTILINE)
 _PAUSING = re.compile(rb"^action: (?P<group>pause|resume)$", re.MULTILINE)
 _FOR_TASK = re.compile(rb"^task_id: (?P<group>tsk_[0-9a-f]+)$", re.MULTILINE)
 _NOT_CONVERSATION = re.compile(r"(?!conversation\.md$).+")
-_ENDED = re.compile(rb"^ended_at: '?(?P<closed>[0-9][^'\r\n]*)", re.MULTILINE)
-_COMPLETED = re.compile(rb"^completed_at: '?(?P<closed>[0-9][^'\r\n]*)", re.MULTILINE)
+_ENDED = re.compile(rb"^state: (?P<closed>\w+)$(?=.*^ended_at: '?[0-9])", re.MULTILINE | re.DOTALL)
+_COMPLETED = re.compile(rb"^status: (?P<closed>\w+)$(?=.*^completed_at: '?[0-9])", re.MULTILINE | re.DOTALL)
 
 R = TypeVar("R", bound=Readable)
 Mailbox = Inbox[Message]
@@ -149,18 +152,25 @@ class Workspace:
         return Intents(self.files, self.path / ".intents")
 
     @cached_property
-    def tasks(self) -> Collection[Task]:
-        return Collection(
+    def tasks(self) -> Tasks:
+        return Tasks(
             self.files,
             self.path / "tasks",
             Task,
             partition=lambda task: task.assignee_id or UNASSIGNED,
             missing=lambda task_id: TaskNotFound(task_id=task_id),
             closed=_FINISHED_TASK,
+            archived=_FINAL_TASK,
+            ended=self._is_settled,
             grouped=_PART_OF,
             authority=self.authority,
             kind="tsk",
         )
+
+    def _is_settled(self, task: Task) -> bool:
+        """Whether a task is over, and whoever was interrupted by that has its notification."""
+        notice = interrupt_of(task) if is_name(task.assignee_id) else None  # a hand-written file may name anything
+        return task.final and (notice is None or self.notices(notice.target_agent_id).has(notice))
 
     @cached_property
     def sessions(self) -> Collection[AgentSession]:
@@ -172,6 +182,8 @@ class Workspace:
             partition_field="agent_id",
             missing=lambda _: InvalidSession(),
             closed=_ENDED,
+            archived=_ENDED,
+            ended=lambda session: session.ended_at is not None,
         )
 
     @cached_property
@@ -214,6 +226,8 @@ class Workspace:
             partition_field="agent_id",
             missing=lambda execution_id: ExecutionNotFound(execution_id=execution_id),
             closed=_COMPLETED,
+            archived=_COMPLETED,
+            ended=lambda execution: not execution.running,
             grouped=_FOR_TASK,
         )
 

@@ -52,13 +52,18 @@ def write_new(path: Path, data: bytes, *, durable: bool = True) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     try:
         make_private(descriptor)
-        view = memoryview(data)
-        while view:  # os.write may write less than it is given
-            view = view[os.write(descriptor, view) :]
+        write_all(descriptor, data)
         if durable:
             sync_file(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """All of it: write(2) may write less than it is given."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
 
 
 def in_directory(directory: Path, write: Callable[[], T]) -> T:

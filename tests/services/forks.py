@@ -44,9 +44,9 @@ class DyingFiles(Files):
         self._step()
         return super().relocate(moves)
 
-    def move(self, source: Path, target: Path) -> None:
+    def move(self, source: Path, target: Path, *, sync: bool = True) -> None:
         self._step()
-        super().move(source, target)
+        super().move(source, target, sync=sync)
 
     def _step(self) -> None:
         if self.left == 0:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.services.doctor import integrity, processes, team, tree
-from multi_agent_mcp.services.doctor.finding import PROBLEM, CheckContext, Finding
+from multi_agent_mcp.services.doctor.finding import PROBLEM, CheckContext, Finding, Track, untracked
+from multi_agent_mcp.services.doctor.usage import Usage
 
 Check = Callable[[CheckContext], Iterator[Finding]]
 
@@ -20,10 +21,11 @@ CHECKS: dict[str, Check] = {
     "panes": team.panes,
     "hosts": team.hosts,
     "notify_command": team.notify_command,
+    "misplaced": tree.misplaced,
+    "disk": integrity.unreadable,
     "tree": tree.tree,
     "notifications": integrity.notifications,
     "undertakings": integrity.operations,
-    "disk": integrity.bad_sectors,
     "hard_links": integrity.hard_links,
     "sessions": processes.sessions,
     "locks": processes.locks,
@@ -42,8 +44,14 @@ class Doctor:
     def __init__(self, context: CheckContext) -> None:
         self.context = context
 
-    def examine(self, *, verify: bool = False) -> list[Finding]:
+    @property
+    def usage(self) -> Usage:
+        """What the last examination found that the session's files take."""
+        return self.context.usage
+
+    def examine(self, *, verify: bool = False, track: Track = untracked) -> list[Finding]:
         """All findings, problems first. A check that fails is a finding, too."""
+        self.context = replace(self.context, track=track, usage=Usage())
         checks = {**CHECKS, **(VERIFY if verify else {})}
         found: dict[tuple[str, str], Finding] = {}
         for name, check in checks.items():

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.services.doctor.usage import Usage
 from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.operations import Operations
 from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
@@ -20,6 +21,19 @@ from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
 PROBLEM, NOTE = "problem", "note"
+
+T = TypeVar("T")
+
+
+class Track(Protocol):
+    """Passes items on, and may show somebody how many of them have passed. `name` says what they are, `total` how many
+    about there are, if that is known."""
+
+    def __call__(self, items: Iterable[T], name: str, total: int | None, /) -> Iterable[T]: ...
+
+
+def untracked(items: Iterable[T], _name: str, _total: int | None) -> Iterable[T]:
+    return items
 
 
 @dataclass(frozen=True)
@@ -43,7 +57,8 @@ class Finding:
 class CheckContext:
     """The services that checks use, and the words for what they find. `probe` says why an agent's pane cannot be rung,
     or None; `look_at` which host is there; `hosts` are the names of the profiles by which a pane can be looked at,
-    `profiles_left_out` the files of others that cannot be used, and why; `notify_command` is that of `Settings`."""
+    `profiles_left_out` the files of others that cannot be used, and why; `notify_command` is that of `Settings`.
+    `track` is told of what there may be very much of; the walk through the session's directory adds to `usage`."""
 
     workspace: Workspace
     agents: Agents
@@ -60,6 +75,8 @@ class CheckContext:
     hosts: Collection[str]
     profiles_left_out: Mapping[str, str]
     notify_command: Sequence[str] | None
+    track: Track = untracked
+    usage: Usage = field(default_factory=Usage)
 
     def found(
         self, check: str, level: str, subject: str, key: str, mend: Callable[[], object] | None = None, /, **values: Any

@@ -11,6 +11,7 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.sanitize import display_id
 from multi_agent_mcp.errors import Reason
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
+from multi_agent_mcp.store.collection import Collection
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.quarantine import Quarantine
 
@@ -27,16 +28,27 @@ def operations(context: CheckContext) -> Iterator[Finding]:
         yield context.found("undertakings", PROBLEM, f".intents/{path.name}", "no_intent", mend, reason=reason)
 
 
-def bad_sectors(context: CheckContext) -> Iterator[Finding]:
-    """Files that the disk fails to read; readers skip them."""
+def unreadable(context: CheckContext) -> Iterator[Finding]:
+    """Reads whatever is not over, so that a file that cannot be read is quarantined now, and not when an agent needs
+    it; finished tasks and read mail are too many for that. Tells of those that the disk fails to read, which readers
+    skip."""
     workspace = context.workspace
-    agents = context.agents.registry.all()
-    folders: list[Directory[Any]] = [workspace.tasks.directory(shelf) for shelf in workspace.tasks.partitions()]
-    for agent_id in agents:
-        folders += (workspace.mailbox(agent_id).hot, workspace.notices(agent_id).hot)
-    for folder in folders:
-        for name in folder.passed_over():
-            subject = str((folder.path / name).relative_to(workspace.path))
+    collections: tuple[Collection[Any], ...] = (
+        workspace.tasks,
+        workspace.sessions,
+        workspace.executions,
+        workspace.delegations,
+        workspace.conversations,
+    )
+    directories: list[Directory[Any]] = [
+        workspace.owner_waits,
+        *(collection.directory(name) for collection in collections for name in collection.partitions()),
+        *(workspace.mailbox(agent_id).hot for agent_id in context.agents.registry.all()),
+        *(workspace.notices(agent_id).hot for agent_id in context.agents.registry.all()),
+    ]
+    for directory in directories:
+        for name in directory.passed_over():
+            subject = str((directory.path / name).relative_to(workspace.path))
             yield context.found("disk", PROBLEM, subject, "bad_sector")
 
 
@@ -59,17 +71,20 @@ def notifications(context: CheckContext) -> Iterator[Finding]:
 
 def signatures(context: CheckContext) -> Iterator[Finding]:
     """Messages that do not verify: unread, read, archived, and the copies in conversations."""
-    for folder, mailbox_of in _folders(context):
-        for name in sorted(folder.entries(fresh=True)):
-            message = folder.load(name)
-            if message is not None:
-                yield from _judged(context, folder.path / name, message, mailbox_of)
+    found = (
+        (directory.path / name, message, mailbox_of)
+        for directory, mailbox_of in _directories(context)
+        for name, message in directory.each()
+    )
+    total = context.usage.files("ipc", "ipc/archive", "conversations")
+    for path, message, mailbox_of in context.track(found, "messages", total):
+        yield from _judged(context, path, message, mailbox_of)
 
 
-def _folders(context: CheckContext) -> Iterator[tuple[Directory[Message], str | None]]:
+def _directories(context: CheckContext) -> Iterator[tuple[Directory[Message], str | None]]:
     for agent_id in context.agents.registry.all():
-        for folder in context.workspace.mailbox(agent_id).directories():
-            yield folder, agent_id
+        for directory in context.workspace.mailbox(agent_id).directories():
+            yield directory, agent_id
     for conversation_id in context.workspace.conversations.partitions():
         yield context.workspace.conversation_messages(conversation_id), None
 

@@ -2,69 +2,139 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from pathlib import Path, PurePath
+from functools import lru_cache
+from pathlib import PurePath
+from typing import Any, NamedTuple
 
-from multi_agent_mcp.services.doctor.tree import SCRATCH_SECONDS, Node, walk
+from multi_agent_mcp.services.doctor.tree import is_leftover
+from multi_agent_mcp.store.collection import Collection
+from multi_agent_mcp.store.files.walk import Node, walk
 from multi_agent_mcp.store.workspace import Workspace
 
-PATTERNS = {
-    "ipc/*/archive/*/*.md": "ipc",
-    "notifications/*/archive/*/*.md": "notifications",
-    "owner_wait/archive/*.md": "owner_wait",
-    ".claims/*/*.json": "claims",
-    ".tmp/*.tmp": "scratch",
-}
-"""Path in the session directory → kind. Ended agent sessions are recognised by their headers instead."""
+LOCK_AGE = timedelta(days=30)
+"""Lock files are small and soon made again: only those of agents that have long gone are worth it."""
+CONVERSATION = "conversation.md"
+
+_MAY_BE_OVER = re.compile(
+    r"""
+      (?P<ipc>            ipc/[^/]+/archive/[^/]+/[^/]+\.md )
+    | (?P<notifications>  notifications/[^/]+/archive/[^/]+/[^/]+\.md )
+    | (?P<owner_wait>     owner_wait/archive/[^/]+\.md )
+    | (?P<tasks>          tasks/\w[\w-]*/archive/[^/]+/[^/]+\.md )
+    | (?P<sessions>       sessions/\w[\w-]*/(?:archive/[^/]+/)?[^/]+\.md )
+    | (?P<executions>     executions/\w[\w-]*/(?:archive/[^/]+/)?[^/]+\.md )
+    | (?P<logs>           executions/\w[\w-]*/logs/[^/]+\.log )
+    | (?P<delegations>    delegations/\w[\w-]*/[^/]+\.md )
+    | (?P<conversations>  conversations/cnv_[0-9a-f]{12}/[^/]+\.md )
+    | (?P<audit>          audit/[^/]+\.jsonl )
+    | (?P<claims>         \.claims/[^/]+/[^/]+\.json )
+    | (?P<locks>          \.locks/[^/]+\.lock )
+    | (?P<index>          \.index/.+\.json )
+    | (?P<scratch>        \.tmp/[^/]+\.tmp )
+    """,
+    re.VERBOSE | re.ASCII,
+)
+"""Kind → the paths, in the session directory, of files that may be over."""
 
 
-@dataclass(frozen=True)
-class Prunable:
-    """A file that may go; `size` in bytes."""
+class Prunable(NamedTuple):
+    """A file that may go: its path in the session directory; `size` in bytes."""
 
-    path: Path
+    name: str
     kind: str
     size: int
 
 
 class Pruning:
-    """Finds and deletes what is over and older than an age. Unread mail and unfinished tasks are never prunable."""
+    """Finds and deletes what is over and older than an age: never unread mail, or what is unfinished or needed for
+    it."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
 
-    def prunable(self, now: datetime, age: timedelta) -> list[Prunable]:
-        """Archived mail and notifications, ended agent sessions, released wait-locks, idempotency keys, and scratch
-        files of killed processes, whose age does not depend on `age`."""
-        oldest, oldest_scratch = (now - age).timestamp(), time.time() - SCRATCH_SECONDS
-        return [
-            Prunable(node.path, kind, node.status.st_size)
-            for node, kind in self._candidates()
-            if node.status.st_mtime < (oldest_scratch if kind == "scratch" else oldest)
-        ]
+    def prunable(self, now: datetime, age: timedelta) -> Iterator[Prunable]:
+        """Archived mail, notifications and tasks, ended sessions, executions with their logs, ended conversations with
+        their delegations, released wait-locks, the audit log, idempotency keys. Lock files that nobody holds and
+        scratch files of killed processes have an age of their own. A file may be deleted as soon as it was found.
 
-    def delete(self, items: list[Prunable]) -> None:
-        for item in items:
-            self.workspace.files.remove(item.path)
+        The order matters where one file refers to another: a delegation goes before its conversation, or it would seem
+        never to have been carried out. Raises `StorageError`."""
+        return _Search(self.workspace, now, age).found()
 
-    def _candidates(self) -> Iterator[tuple[Node, str]]:
-        ended = self._ended_sessions()
+    def delete(self, item: Prunable) -> None:
+        """Raises `StorageError`."""
+        path = self.workspace.path / item.name
+        if item.kind == "locks":
+            self.workspace.locks.remove(path.stem)
+        else:
+            self.workspace.files.remove(path)
+        if path.name == CONVERSATION:
+            self.workspace.files.remove_directory(path.parent)
+
+
+class _Search:
+    """One look for what is older than an age."""
+
+    def __init__(self, workspace: Workspace, now: datetime, age: timedelta) -> None:
+        self.workspace = workspace
+        self.oldest = (now - age).timestamp()
+        self.oldest_lock = (now - max(age, LOCK_AGE)).timestamp()
+        open_tasks = workspace.tasks.open()
+        self.needed = {name for task in open_tasks for name in (task.parent_task_id, *task.dependencies)}
+        self.conditions: dict[str, Callable[[Node, PurePath], bool]] = {
+            "tasks": lambda _, path: path.name.partition(".")[0] not in self.needed,
+            "sessions": lambda _, path: _is_closed(workspace.sessions, path),
+            "executions": lambda _, path: _is_closed(workspace.executions, path),
+            "logs": lambda _, path: not self._is_running(path.parts[1], f"{path.stem}.md"),
+            "delegations": lambda _, path: self._is_carried_out(path.parts[1], path.name),
+            "conversations": lambda _, path: self._has_ended(path.parts[1]),
+            "locks": lambda node, _: node.status.st_mtime < self.oldest_lock,
+        }
+        """Kind → whether such a file, which is old, is over; those of other kinds are."""
+        self._has_ended = lru_cache(maxsize=64)(self._ended_long_ago)
+
+    def found(self) -> Iterator[Prunable]:
+        """The file that says that a conversation has ended comes after all others of it: so a deletion that was cut
+        short goes on the next time."""
+        last: list[Prunable] = []
         for node in walk(self.workspace.path):
-            kind = "sessions" if node.path in ended else _kind(PurePath(node.name))
-            if kind is not None and not node.is_directory:
-                yield node, kind
+            match = None if node.is_directory else _MAY_BE_OVER.fullmatch(node.name)
+            kind = match.lastgroup if match is not None else None
+            if kind is None or not self._is_over(kind, node):
+                continue
+            item = Prunable(node.name, kind, node.status.st_size)
+            if node.name.endswith(f"/{CONVERSATION}"):
+                last.append(item)
+            else:
+                yield item
+        yield from last
 
-    def _ended_sessions(self) -> set[Path]:
-        """By their files' names: a hand-written header may hold any id."""
-        folders = map(self.workspace.sessions.directory, self.workspace.sessions.partitions())
-        return {folder.path / name for folder in folders for name, entry in folder.entries().items() if entry.closed}
+    def _is_over(self, kind: str, node: Node) -> bool:
+        if kind == "scratch":
+            return is_leftover(node)
+        if node.status.st_mtime >= self.oldest:
+            return False
+        condition = self.conditions.get(kind)
+        return condition is None or condition(node, PurePath(node.name))
+
+    def _is_running(self, agent_id: str, name: str) -> bool:
+        executions = self.workspace.executions.directory(agent_id)
+        return (executions.path / name).exists() and not executions.is_closed(name)
+
+    def _is_carried_out(self, agent_id: str, name: str) -> bool:
+        delegation = self.workspace.delegations.directory(agent_id).load(name)
+        conversation_id = delegation.reserved_id if delegation is not None else None
+        return conversation_id is not None and self._has_ended(conversation_id)
+
+    def _ended_long_ago(self, conversation_id: str) -> bool:
+        conversation = self.workspace.conversations.find(conversation_id)
+        ended_at = conversation.ended_at if conversation is not None else None
+        return ended_at is not None and ended_at.timestamp() < self.oldest
 
 
-def _kind(path: PurePath) -> str | None:
-    for pattern, kind in PATTERNS.items():
-        if len(path.parts) == pattern.count("/") + 1 and path.match(pattern):
-            return kind
-    return None
+def _is_closed(collection: Collection[Any], path: PurePath) -> bool:
+    """What lies in an archive is over; of the others the header tells."""
+    return "archive" in path.parts or collection.directory(path.parts[1]).is_closed(path.name)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.store.inbox import file_name
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
@@ -56,8 +55,7 @@ class NoticeWriter:
         return True
 
     def is_there(self, notice: Notification) -> bool:
-        inbox, name = self.workspace.notices(notice.target_agent_id).path, file_name(notice)
-        return (inbox / name).exists() or (inbox / "archive" / f"{notice.created_at:%Y-%m}" / name).exists()
+        return self.workspace.notices(notice.target_agent_id).has(notice)
 
     def worded(self, notice: Notification, text: str) -> Notification:
         """With the message and the instruction of this text key."""

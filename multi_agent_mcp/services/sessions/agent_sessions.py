@@ -103,6 +103,8 @@ class Sessions:
                     self.executions.finish_session(session, "session_died")
                     self.workspace.sessions.update(session.id, lambda found: found.holding(()).end(self.clock()))
             self.executions.finish_orphans(agent_id)
+        for collection in (self.workspace.tasks, self.workspace.sessions, self.workspace.executions):
+            collection.tidy(agent_id)
         return recovered
 
     def is_running(self, session: AgentSession) -> bool:
@@ -143,7 +145,7 @@ class Sessions:
 
     def _tasks_in_progress(self, agent_id: str) -> list[Task]:
         """Mine, highest priority first, then oldest."""
-        mine = [task for task in self.workspace.tasks.all(agent_id) if task.status == "in_progress"]
+        mine = [task for task in self.workspace.tasks.open(agent_id) if task.status == "in_progress"]
         return sorted(mine, key=lambda task: (-priority_rank(task.priority), task.created_at, task.id))
 
     def _task_in_progress(self, agent_id: str, live: list[AgentSession]) -> Task | None:

@@ -10,9 +10,10 @@ from datetime import datetime
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.change import Change
+from multi_agent_mcp.domain.history import old_value
 from multi_agent_mcp.domain.ids import entity_id, new_id
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task, old_value
+from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task
 from multi_agent_mcp.errors import InvalidStatusTransition, Refusal, Unauthorized
 from multi_agent_mcp.services.mail.sending import Messages
 from multi_agent_mcp.services.notices.derived import DerivedNotices
@@ -83,7 +84,7 @@ class TaskChanges:
             return found if done else found.assigned(assignee_id, change)
 
         task = self.workspace.tasks.update(intent.facts["task_id"], reassign)
-        mine = [entry for entry in task.history if entry.get("intent_id") == intent.id]
+        mine = task.history.naming("intent_id", intent.id)
         previous = next((old_value(entry, "assignee_id") for entry in mine if "assignee_id" in entry), task.assignee_id)
         was_running = any(old_value(entry, "status") == "in_progress" for entry in mine)
         if was_running and previous not in (None, assignee_id, change.by):

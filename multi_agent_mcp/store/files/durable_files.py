@@ -19,7 +19,7 @@ import os
 import secrets
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from multi_agent_mcp.store.files.containment import Containment, read_file
@@ -30,6 +30,7 @@ from multi_agent_mcp.system.disk import (
     make_private,
     storage_errors,
     sync_directory,
+    write_all,
     write_new,
 )
 
@@ -105,6 +106,12 @@ class Files:
             if sync:
                 self._sync(path.parent)
 
+    def remove_directory(self, path: Path) -> None:
+        """Removes a directory, unless something lies in it."""
+        with suppress(OSError):
+            self.containment.require(path.parent)
+            path.rmdir()
+
     def replace(
         self, path: Path, data: bytes, *, sync: bool = True, durable: bool = True, modified: int | None = None
     ) -> None:
@@ -142,25 +149,30 @@ class Files:
                 self._sync(directory)
         return placed
 
-    def move(self, source: Path, target: Path) -> None:
-        """Renames a file into another directory, atomically and durably."""
+    def move(self, source: Path, target: Path, *, sync: bool = True) -> None:
+        """Renames a file into another directory, atomically, and durably unless the caller syncs both directories."""
         with storage_errors(target):
             self.containment.require(source.parent)
             self.containment.require(target.parent)
             self._rename(source, target)
-            self._sync(target.parent)
-            self._sync(source.parent)
+            if sync:
+                self._sync(target.parent)
+                self._sync(source.parent)
 
-    def append(self, path: Path, line: str, *, sync: bool = False) -> int:
-        """Adds one line to a journal. Appends of one line do not interleave; only with `sync` are they there after a
-        power cut. Returns where in the file it ends, in bytes."""
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is not waited for
+    def append(self, path: Path, line: str | bytes, *, sync: bool = False) -> int:
+        """Adds one line (or several at once) to a journal. Appends do not interleave; only with `sync` are they there
+        after a power cut. A line that was cut off before is ended first. Returns where in the file it ends, in
+        bytes."""
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is not waited for
+        data = (line.encode() if isinstance(line, str) else line).rstrip(b"\n") + b"\n"
         with storage_errors(path):
             self.containment.require(path.parent)
             descriptor = in_directory(path.parent, lambda: os.open(path, flags, FILE_MODE))
             try:
                 make_private(descriptor)
-                os.write(descriptor, line.rstrip("\n").encode() + b"\n")
+                end = os.lseek(descriptor, 0, os.SEEK_END)
+                cut_off = end > 0 and os.pread(descriptor, 1, end - 1) != b"\n"
+                write_all(descriptor, b"\n" + data if cut_off else data)
                 end = os.lseek(descriptor, 0, os.SEEK_CUR)
                 if sync:
                     os.fsync(descriptor)

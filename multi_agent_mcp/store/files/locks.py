@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -198,6 +198,17 @@ class Locks:
             thread_local=False,
             poll_interval=LOCK_POLL_SECONDS,
         )
+
+    def remove(self, name: str) -> None:
+        """Removes the file of a lock, unless somebody holds it. Who has just opened it notices that it is gone, and
+        makes it anew."""
+        lock = self.lock(name)
+        with suppress(Timeout, OSError):
+            lock.acquire(timeout=0)
+            try:
+                Path(self._file(name)).unlink(missing_ok=True)
+            finally:
+                lock.release()
 
     def is_held(self, name: str) -> bool:
         """Whether the lock `name` is held. Asking keeps no process from taking it; several may ask at once."""

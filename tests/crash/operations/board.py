@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.domain.change import Change
+from multi_agent_mcp.domain.history import KEPT
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.store.archive import HOT_MAX
+from multi_agent_mcp.store.codec.frontmatter import codec
 from tests.crash.invariants import mail, notices
 from tests.crash.operations.judging import whole
 from tests.crash.operations.reports import task, with_work
 from tests.crash.stage import Aftermath, Deed, Facts, Operation
+from tests.store.support import NOON
 
 
 def stopped(after: Aftermath, agent_id: str, task_id: str) -> int:
@@ -157,6 +163,37 @@ def own_blocked(after: Aftermath) -> Iterator[str]:
     yield from whole(after, status=int(task(after).status == "blocked"), told=len(told))
 
 
+def with_much_behind_it(services: Services) -> Facts:
+    """A task with as many lines in its file as may be there, beside as many finished ones as may lie there."""
+    facts = with_work(services)
+    tasks = services.workspace.tasks
+    for number in range(KEPT):
+        change = Change(by="worker-a", at=NOON, reason=str(number))
+        tasks.update(facts["task_id"], lambda found, change=change: found.recorded(change))  # type: ignore[misc]
+    shelf = tasks.directory("worker-a")
+    for number in range(HOT_MAX):
+        done = Task(id=f"tsk_{number:012x}", status="done", assignee_id="worker-a")
+        (shelf.path / f"{done.id}.md").write_bytes(codec(Task).encode(done))
+    return {**facts, "lines": len(tasks.get(facts["task_id"]).history)}
+
+
+def finish(deed: Deed) -> None:
+    arguments = {"task_id": deed.told["task_id"], "status": "done"}
+    deed.acknowledge(deed.seat("worker-a").call("update_task_status", **arguments))
+
+
+def finished(after: Aftermath) -> Iterator[str]:
+    tasks = after.services.workspace.tasks
+    found = task(after)
+    yield from whole(after, done=int(found.status == "done"), line=len(found.history) - after.told["lines"])
+    if [line["reason"] for line in found.history if "reason" in line] != [str(number) for number in range(KEPT)]:
+        yield f"lines of the history are lost: {list(found.history)}"
+    if (count := len(tasks.all("worker-a"))) != HOT_MAX + 1:
+        yield f"{count} tasks are left of {HOT_MAX + 1}"
+    if any(tasks.find(f"tsk_{number:012x}") is None for number in range(HOT_MAX)):
+        yield "a finished task is not found any more"
+
+
 ADMIN = (("admin", "task"),)
 OWNER = (("owner", "task"),)
 
@@ -170,5 +207,6 @@ OPERATIONS = (
     Operation("approve_task_request", approve, approved, with_a_request, ADMIN),
     Operation("interrupt_pause", pause, paused, with_work),
     Operation("resume", resume, resumed, with_a_pause),
+    Operation("finish_and_archive", finish, finished, with_much_behind_it, (("worker-a", "task"),)),
     Operation("block_ones_own", block_ones_own, own_blocked, with_work, (("worker-a", "task"),)),
 )

@@ -9,7 +9,6 @@ from pathlib import Path
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.ids import new_message_id
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.services.doctor.pruning import Pruning
 from multi_agent_mcp.services.turn.reading import Query
 from tests.crash.invariants import mail, notices
 from tests.crash.operations.judging import of_one_piece, whole
@@ -166,10 +165,11 @@ def with_an_archive(services: Services) -> Facts:
 
 
 def prune(deed: Deed) -> None:
-    pruning = Pruning(deed.services.workspace)
-    items = pruning.prunable(datetime.now(UTC), timedelta(days=1))
-    pruning.delete(items)
-    deed.acknowledge({"deleted": [item.path.name for item in items]})
+    pruning, deleted = deed.services.pruning, []
+    for item in pruning.prunable(datetime.now(UTC), timedelta(days=1)):
+        pruning.delete(item)
+        deleted.append(item.name)
+    deed.acknowledge({"deleted": deleted})
 
 
 def pruned(after: Aftermath) -> Iterator[str]:

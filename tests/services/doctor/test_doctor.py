@@ -1,12 +1,10 @@
-"""`doctor` looks and changes nothing; `prune` deletes only what is over, old and asked for."""
+"""`doctor` looks and changes nothing."""
 
 from __future__ import annotations
 
-import os
 import shutil
-import threading
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,8 +13,6 @@ from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.services.doctor.finding import Finding
-from multi_agent_mcp.services.doctor.pruning import Pruning
-from tests.conftest import Clock
 from tests.services.support import by_hand, read, send, unread
 
 MONTH = timedelta(days=30)
@@ -155,81 +151,17 @@ def test_a_pane_that_cannot_be_rung_is_worth_a_note(services: Services) -> None:
     assert (finding.level, finding.finding) == ("note", "pane %3: pane_gone: Its pane has been closed.")
 
 
-def grow_old(services: Services, years: float = 3) -> None:
-    past = (datetime.now(UTC) - timedelta(days=365 * years)).timestamp()
-    for path in services.workspace.path.rglob("*"):
-        os.utime(path, (past, past))
-
-
-def prunable(services: Services) -> dict[str, str]:
-    found = Pruning(services.workspace).prunable(datetime.now(UTC), MONTH)
-    return {str(item.path.relative_to(services.workspace.path)): item.kind for item in found}
-
-
-@pytest.fixture
-def lived_in(services: Services, owner: Agent, clock: Clock) -> Services:
-    """A session with some of everything: archived, read and unread mail, tasks, sessions, a released lock."""
-    send(services, "admin", "worker-a", "archived", idempotency_key="k")
-    read(services, "worker-a")
+def test_it_says_what_takes_how_much(services: Services) -> None:
+    for _ in range(2):
+        send(services, "admin", "worker-a")
+    read(services, "worker-a", limit=1)
     services.workspace.mailbox("worker-a").archive_read(keep=0, above=0)
-    clock.advance(1)
-    send(services, "admin", "worker-a", "read")
-    read(services, "worker-a")
-    clock.advance(1)
-    send(services, "admin", "worker-a", "unread")
-    services.task_creation.send(owner, "admin", "Build", "x")
-    services.owner_waits.release("owner")
-    services.sessions.open("worker-a").end()
-    services.sessions.open("worker-b")
-    return services
-
-
-def test_what_is_over_and_old_can_be_pruned_and_nothing_else(lived_in: Services) -> None:
-    (lived_in.workspace.path / ".tmp" / "1.abc.tmp").write_text("half writ")
-    grow_old(lived_in)
-    found = prunable(lived_in)
-    assert sorted(found.values()) == ["claims", "ipc", "owner_wait", "scratch", "sessions"]
-    assert sum("/archive/" in name for name in found) == 2
-
-
-def test_what_is_recent_is_not_prunable(lived_in: Services) -> None:
-    assert prunable(lived_in) == {}
-
-
-def test_pruning_looks_while_others_send(services: Services) -> None:
-    """Their scratch files are there for a moment, and gone when they are looked at."""
-    done, scratch = threading.Event(), services.workspace.files.scratch
-
-    def sending() -> None:
-        while not done.is_set():
-            paths = [scratch / f"{number}.tmp" for number in range(200)]
-            for path in paths:
-                path.touch()
-            for path in paths:
-                path.unlink()
-
-    sender = threading.Thread(target=sending)
-    sender.start()
-    try:
-        for _ in range(100):
-            assert prunable(services) == {}
-    finally:
-        done.set()
-        sender.join()
-
-
-def test_pruning_deletes_just_what_was_found(lived_in: Services) -> None:
-    grow_old(lived_in)
-    pruning = Pruning(lived_in.workspace)
-    before = set(_files(lived_in))
-    found = pruning.prunable(datetime.now(UTC), MONTH)
-    assert before - set(_files(lived_in)) == set()
-    pruning.delete(found)
-    pruning.delete(found)
-    assert before - set(_files(lived_in)) == {item.path for item in found}
-    assert unread(lived_in, "worker-a") == 1
-    assert len(lived_in.workspace.tasks.all()) == 1
-
-
-def _files(services: Services) -> list[Path]:
-    return [path for path in services.workspace.path.rglob("*") if path.is_file()]
+    doctor = services.doctor(lambda _: None)
+    for _ in range(2):
+        doctor.examine()
+        usage = {item["kind"]: item["files"] for item in doctor.usage.as_answer()}
+        assert {kind: usage[kind] for kind in ("ipc", "ipc/archive", "secrets")} == {
+            "ipc": 1,
+            "ipc/archive": 1,
+            "secrets": 4,
+        }

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
 from multi_agent_mcp.domain.entity import ITEM, Entity, as_json
 from multi_agent_mcp.domain.execution import Execution
+from multi_agent_mcp.domain.history import History
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.owner_wait import OwnerWait
@@ -320,10 +321,10 @@ def test_a_lone_surrogate_is_refused_before_anything_is_written() -> None:
 
 def test_a_history_that_repeats_itself_is_written_out_in_full() -> None:
     entry = {"by": "admin"}
-    task = Task(id="tsk_0123456789ab", history=(entry, entry))
+    task = Task(id="tsk_0123456789ab", history=History([entry, entry]))
     written = codec(Task).encode(task)
     assert b"&id" not in written
-    assert codec(Task).decode(written) == replace(task, history=({"by": "admin"}, {"by": "admin"}))
+    assert codec(Task).decode(written) == replace(task, history=History([{"by": "admin"}] * 2))
 
 
 @pytest.mark.parametrize("subject", ["12:30", "yes", "2026-11-21", "0x1f", "1_000", "no", "2026-13-45"])

@@ -13,7 +13,6 @@ import pytest
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidArguments, InvalidId, Refusal, StorageError
-from multi_agent_mcp.services.doctor.pruning import Pruning
 from tests.services.support import by_hand, contents, read, send, unread
 
 NOTE = "---\nsender_id: owner\n---\n\nfrom outside\n"
@@ -123,8 +122,8 @@ def test_settings_that_are_a_link_are_refused(services: Services, tmp_path: Path
 def test_an_archive_that_leads_out_is_neither_read_nor_pruned(services: Services, outside: Path) -> None:
     lead_out(services, "ipc/worker-a/archive", outside.parent)  # then `outside` looks like a month
     assert contents(read(services, "worker-a", unread_only=False)) == []
-    found = Pruning(services.workspace).prunable(datetime.now(UTC) + timedelta(days=900), timedelta(0))
-    assert [item.path for item in found if item.kind == "ipc"] == []
+    found = services.pruning.prunable(datetime.now(UTC) + timedelta(days=900), timedelta(0))
+    assert [item.name for item in found if item.kind == "ipc"] == []
 
 
 def test_a_quarantine_that_leads_out_takes_nothing(services: Services, outside: Path) -> None:

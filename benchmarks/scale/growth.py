@@ -1,0 +1,60 @@
+"""How a cost grows: one case at a small and at a large size, in turns, and what is made of the two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from benchmarks.bench import Bench
+from benchmarks.table import Finding
+from benchmarks.timing import in_turns
+
+Cost = Callable[[], float]
+Case = Callable[[Bench, int], AbstractContextManager[Cost]]
+"""Prepares a session of a size; what it yields does the thing once and returns what that cost (seconds, or bytes)."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The `measure` of a row: `case` from the `small` to the `large` size."""
+
+    case: Case
+    small: int
+    large: int
+    rounds: int = 5
+
+    def times(self, bench: Bench) -> Finding:
+        """The large one's cost, as a multiple of the small one's."""
+        few, many = self._costs(bench)
+        return Finding(many / few, *self._told(bench, many, few))
+
+    def each(self, bench: Bench) -> Finding:
+        """What one thing more costs, in millionths: microseconds, or bytes of a megabyte."""
+        small, large = self._sizes(bench)
+        few, many = self._costs(bench)
+        return Finding((many - few) / (large - small) * 1e6, *self._told(bench, many, few))
+
+    def added(self, bench: Bench) -> Finding:
+        """What all of them together add, in thousandths: milliseconds."""
+        few, many = self._costs(bench)
+        return Finding((many - few) * 1e3, *self._told(bench, many, few))
+
+    def _costs(self, bench: Bench) -> tuple[float, float]:
+        small, large = self._sizes(bench)
+        with self.case(bench, small) as of_few, self.case(bench, large) as of_many:
+            few, many = in_turns(self.rounds, of_few, of_many)
+        return few, many
+
+    def _sizes(self, bench: Bench) -> tuple[int, int]:
+        large = min(self.large, bench.scale.largest)
+        return min(self.small, large // 10), large
+
+    def _told(self, bench: Bench, many: float, few: float) -> tuple[str, str]:
+        small, large = self._sizes(bench)
+        return f"{_cost(many)} ({large:,})", f"{_cost(few)} ({small:,})"
+
+
+def _cost(value: float) -> str:
+    """Seconds at a glance."""
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.3g} ms"

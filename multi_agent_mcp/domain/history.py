@@ -1,0 +1,131 @@
+"""A task's history: one sequence, whose newest lines are in the task's file and whose older ones are in another one
+(docs/format.md, Entities). Those are read only when one of them is needed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from multi_agent_mcp.domain.json_lines import newest_first
+
+Line = Mapping[str, Any]
+
+KEPT = 20
+"""So many lines stay in the task's file."""
+NUMBER = "number"
+"""The key that says which line of the whole history one is that lies elsewhere; the first is 0."""
+
+
+def old_value(line: Line, key: str) -> Any:
+    """The old value in `[old, new]` of a line of the history; None where it says no such thing."""
+    change = line.get(key)
+    return change[0] if isinstance(change, (list, tuple)) and len(change) == 2 else None
+
+
+def new_value(line: Line, key: str, otherwise: Any = None) -> Any:
+    """The new one; `otherwise` where it says no such thing."""
+    change = line.get(key)
+    return change[1] if isinstance(change, (list, tuple)) and len(change) == 2 else otherwise
+
+
+class History(Sequence[Line]):
+    """All lines, oldest first.
+
+    `newest` follow on `earlier` others, which `older` reads: JSON lines, each with its `number`. Of those, `standing`
+    are the ones that say where the task stands, so that nobody has to look for them; number → line.
+    """
+
+    def __init__(
+        self,
+        newest: Iterable[Line] = (),
+        earlier: int = 0,
+        standing: Mapping[int, Line] | None = None,
+        older: Callable[[], bytes] = bytes,
+    ) -> None:
+        self.newest = tuple(newest)
+        self.earlier = earlier
+        self.standing = dict(standing or {})
+        self._older = older
+
+    def __len__(self) -> int:
+        return self.earlier + len(self.newest)
+
+    def __iter__(self) -> Iterator[Line]:
+        yield from reversed([line for _, line in self._older_lines()])
+        yield from self.newest
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple(self)[index]
+
+    def with_line(self, line: Line) -> History:
+        """One line more, the newest."""
+        return History((*self.newest, line), self.earlier, self.standing, self._older)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, History):
+            return (self.earlier, self.newest) == (other.earlier, other.newest)
+        return isinstance(other, (tuple, list)) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash((self.earlier, len(self.newest)))
+
+    def __repr__(self) -> str:
+        return f"History({self.newest!r}, {self.earlier})"
+
+    def before(self, number: int) -> History:
+        """The lines before this one."""
+        standing = {key: line for key, line in self.standing.items() if key < number}
+        newest = self.newest[: max(number - self.earlier, 0)]
+        return History(newest, min(number, self.earlier), standing, self._older)
+
+    def at_hand(self) -> Iterator[tuple[int, Line]]:
+        """The newest lines and those that say where the task stands, newest first, with their numbers."""
+        yield from reversed(list(enumerate(self.newest, self.earlier)))
+        yield from sorted(self.standing.items(), key=lambda item: -item[0])
+
+    def having(self, *keys: str) -> list[Line]:
+        """The lines with one of these keys, newest first."""
+        needles = [f"{json.dumps(key)}:".encode() for key in keys]
+        lines = (*reversed(self.newest), *(line for _, line in self._older_lines(*needles)))
+        return [line for line in lines if any(key in line for key in keys)]
+
+    def naming(self, key: str, value: str) -> list[Line]:
+        """The lines whose `key` is this value, newest first."""
+        needle = json.dumps({key: value}, ensure_ascii=False)[1:-1].encode(errors="surrogatepass")
+        lines = (*reversed(self.newest), *(line for _, line in self._older_lines(needle)))
+        return [line for line in lines if line.get(key) == value]
+
+    def shortened(self) -> tuple[History, bytes]:
+        """The history with only the newest lines in the task's file, and what the other file has to hold beside what
+        it holds: nothing for a short one."""
+        surplus = max(len(self.newest) - KEPT, 0)
+        leaving = dict(enumerate(self.newest[:surplus], self.earlier))
+        standing = _standing({**self.standing, **leaving}) if leaving else self.standing
+        added = (json.dumps({NUMBER: key, **line}, ensure_ascii=False, default=str) for key, line in leaving.items())
+        shorter = History(self.newest[surplus:], self.earlier + surplus, standing, self._older)
+        return shorter, "\n".join(added).encode(errors="surrogatepass")
+
+    def _older_lines(self, *needles: bytes) -> Iterator[tuple[int, Line]]:
+        """The older lines (those that hold one of the `needles`), newest first, each once: a process that was killed
+        before it had written the task's file has left some that are in both, and the next writes them again."""
+        if not self.earlier:
+            return
+        below = self.earlier
+        for line in newest_first(self._older(), *needles):
+            number = line.pop(NUMBER, None)
+            if isinstance(number, int) and number < below:
+                below = number
+                yield number, line
+
+
+def _standing(lines: Mapping[int, Line]) -> dict[int, Line]:
+    """For each status and each decision the last line that says it, and the last assignment: of older lines nobody
+    asks for any other when it is to be known since when a task is where it is."""
+    last: dict[Any, int] = {}
+    for number, line in sorted(lines.items()):
+        last |= {(key, str(new_value(line, key))): number for key in ("status", "approval_status") if key in line}
+        if "assignee_id" in line:
+            last["assignee_id"] = number
+    return {number: lines[number] for number in sorted(set(last.values()))}

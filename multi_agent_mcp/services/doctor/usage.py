@@ -1,0 +1,39 @@
+"""What takes how much of the disk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from typing import Any
+
+from multi_agent_mcp.store.files.walk import Node
+from multi_agent_mcp.store.quarantine import DIRECTORY
+
+ASIDE = frozenset({"archive", "logs", DIRECTORY})
+"""What lies beside the files of a kind and is counted for itself."""
+
+
+class Usage:
+    """How many files there are and what they take on the disk, by kind: `ipc`, `ipc/archive`, `executions/logs`, …"""
+
+    def __init__(self) -> None:
+        self._files: Counter[str] = Counter()
+        self._bytes: Counter[str] = Counter()
+
+    def add(self, node: Node) -> None:
+        kind = _kind(node.name.rpartition("/")[0])
+        self._files[kind] += not node.is_directory
+        self._bytes[kind] += node.disk_bytes
+
+    def files(self, *kinds: str) -> int:
+        return sum(self._files[kind] for kind in kinds)
+
+    def as_answer(self) -> list[dict[str, Any]]:
+        """The kinds, the largest first."""
+        return [{"kind": kind, "files": self._files[kind], "bytes": size} for kind, size in self._bytes.most_common()]
+
+
+@lru_cache(maxsize=64)  # the files of a directory come one after another
+def _kind(directory: str) -> str:
+    first, *deeper = directory.split("/")
+    return "/".join([first or ".", *(part for part in deeper if part in ASIDE)][:2])

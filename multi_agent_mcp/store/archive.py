@@ -1,0 +1,122 @@
+"""`archive/{YYYY-MM}/` in a directory: where files go that are over, so that the directory itself stays small
+(docs/format.md, Archives).
+
+What an index would have to look at every file for is kept in `.index/`, one file for each month: derived, and trusted
+as far as the month's directory has not changed since.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from multi_agent_mcp.domain.entity import Entity
+from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.store.directory import Directory, Entry
+from multi_agent_mcp.store.files.containment import is_own_directory
+from multi_agent_mcp.system.disk import storage_errors
+from multi_agent_mcp.system.file_status import is_settled, modified_at
+
+E = TypeVar("E", bound=Entity)
+
+HOT_MAX = 200
+"""So many files that are over stay in their directory; once there are more, all but the newest `HOT_KEPT` move on."""
+HOT_KEPT = 100
+ARCHIVE, INDEXES = "archive", ".index"
+
+
+def month_of(moment: datetime) -> str:
+    return f"{moment:%Y-%m}"
+
+
+class Archive(Generic[E]):
+    """The months of one directory. `month` makes the `Directory` of one of them from its path; `over` is what a header
+    says in it."""
+
+    def __init__(self, path: Path, over: re.Pattern[bytes], month: Callable[[Path], Directory[E]]) -> None:
+        self.path = path / ARCHIVE
+        self._over = over
+        self._month = month
+        self._listed_at = -1
+        self._months: dict[str, Directory[E]] = {}
+
+    def months(self) -> list[Directory[E]]:
+        """The newest first."""
+        mtime, looked_at = modified_at(self.path), time.time_ns()
+        if mtime != self._listed_at:
+            names = self._names()
+            self._months = {name: self._months.get(name) or self._month(self.path / name) for name in names}
+            self._listed_at = mtime if is_settled(mtime, looked_at) else -1
+        return list(self._months.values())
+
+    def takes(self, directory: Directory[E], name: str) -> bool:
+        """Whether a file of this directory is over as its header says at this moment."""
+        return directory.is_closed(name, self._over)
+
+    def _names(self) -> list[str]:
+        if not is_own_directory(self.path):
+            return []
+        with storage_errors(self.path):
+            return sorted((item.name for item in self.path.iterdir() if is_own_directory(item)), reverse=True)
+
+
+class ArchivedFiles(Directory[E]):
+    """A month of entities that are over, whose index is kept in a file, too: its first line says what there is of
+    each kind, the second one names every file."""
+
+    def entries(self, *, fresh: bool = False) -> dict[str, Entry[E]]:
+        with self._mutex:
+            if not self._trusted and not self._index:
+                self._restore()
+            known = self._index
+            found = super().entries(fresh=fresh)
+            if found is not known and self._trusted:
+                self._keep()
+            return found
+
+    def closed_counts(self) -> Counter[str]:
+        with self._mutex:
+            if not self._trusted and (kept := self._kept()) is not None and kept[0]["mtime"] == modified_at(self.path):
+                return Counter(kept[0]["counts"])
+            return super().closed_counts()
+
+    @property
+    def _index_path(self) -> Path:
+        base = self.files.base
+        return base / INDEXES / f"{self.path.relative_to(base)}.json"
+
+    def _kept(self) -> tuple[dict[str, Any], bytes] | None:
+        try:
+            first, _, rest = (self.files.read(self._index_path) or b"").partition(b"\n")
+            head = json.loads(first)
+            return (head, rest) if isinstance(head["mtime"], int) and isinstance(head["counts"], dict) else None
+        except (StorageError, ValueError, LookupError, TypeError, RecursionError):
+            return None
+
+    def _restore(self) -> None:
+        """A wrong index costs nothing but a look at the files: each entry counts for one unchanged file only."""
+        try:
+            head, rows = self._kept() or ({}, b"")
+            index: dict[str, Entry[E]] = {
+                name: Entry((int(mtime), int(size), int(inode)), None, str(closed), str(group))
+                for name, (mtime, size, inode, closed, group) in json.loads(rows).items()
+            }
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            return
+        self._remember(index, head["mtime"])
+        self._trusted = True
+
+    def _keep(self) -> None:
+        rows = {name: [*entry.signature, entry.closed, entry.group] for name, entry in self._index.items()}
+        head = {"mtime": self._seen_mtime, "counts": self._closed_counts}
+        text = f"{json.dumps(head)}\n{json.dumps(rows, separators=(',', ':'))}\n"
+        try:
+            self.files.replace(self._index_path, text.encode(), durable=False)
+        except StorageError:
+            return  # a disk that is full or may not be written to: the next reader looks at the files, too

@@ -1,0 +1,71 @@
+"""One walk through a session's directory, for `doctor` and `prune`: a file at a time, however many there are."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from multi_agent_mcp.system.disk import DIRECTORY_MODE, FILE_MODE, storage_errors
+
+
+class Node(NamedTuple):
+    """A file or directory; `name` is its path in the session directory (`.` for that directory itself)."""
+
+    name: str
+    status: os.stat_result
+
+    @property
+    def is_directory(self) -> bool:
+        return stat.S_ISDIR(self.status.st_mode)
+
+    @property
+    def is_file(self) -> bool:
+        return stat.S_ISREG(self.status.st_mode)
+
+    @property
+    def is_link(self) -> bool:
+        return stat.S_ISLNK(self.status.st_mode)
+
+    @property
+    def mode(self) -> int:
+        return stat.S_IMODE(self.status.st_mode)
+
+    @property
+    def wanted_mode(self) -> int:
+        return DIRECTORY_MODE if self.is_directory else FILE_MODE
+
+    @property
+    def disk_bytes(self) -> int:
+        """What it takes on the disk; stat(2) counts in blocks of 512 bytes."""
+        return self.status.st_blocks * 512
+
+
+def walk(base: Path) -> Iterator[Node]:
+    """The session directory and all below it, the last directory of each level first; symbolic links are not followed.
+    A file may be deleted as soon as it has been passed on. Raises `StorageError`."""
+    yield Node(".", base.lstat())
+    pending = [""]
+    while pending:
+        place = pending.pop()
+        inside = []
+        for node in _nodes(base, place):
+            if node.is_directory:
+                inside.append(f"{node.name}/")
+            yield node
+        pending += sorted(inside)
+
+
+def _nodes(base: Path, place: str) -> Iterator[Node]:
+    """What lies in one directory, in no order. One that its owner may not read is told of by its mode."""
+    directory = f"{base}/{place}"
+    try:
+        with storage_errors(Path(directory), FileNotFoundError, PermissionError), os.scandir(directory) as found:
+            for item in found:
+                with suppress(FileNotFoundError):  # moved or deleted meanwhile
+                    yield Node(place + item.name, item.stat(follow_symlinks=False))
+    except (FileNotFoundError, PermissionError):
+        return

@@ -1,0 +1,168 @@
+"""`prune` deletes only what is over, old and asked for."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.services.doctor.pruning import Prunable
+from multi_agent_mcp.services.tasks.creation import NewTask
+from tests.conftest import Clock
+from tests.services.support import read, send, unread
+
+MONTH = timedelta(days=30)
+LATER = datetime.now(UTC) + timedelta(days=900)
+
+
+def prunable(services: Services, now: datetime = LATER) -> list[Prunable]:
+    return list(services.pruning.prunable(now, MONTH))
+
+
+def kinds(services: Services) -> Counter[str]:
+    return Counter(item.kind for item in prunable(services))
+
+
+def prune(services: Services) -> set[str]:
+    """Prunes, and tells which files have gone."""
+    before = _files(services)
+    for item in services.pruning.prunable(LATER, MONTH):
+        services.pruning.delete(item)
+    return {str(path.relative_to(services.workspace.path)) for path in before - _files(services)}
+
+
+def _files(services: Services) -> set[Path]:
+    return {path for path in services.workspace.path.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def lived_in(services: Services, owner: Agent, clock: Clock) -> Services:
+    """A session with some of everything: archived, read and unread mail, tasks, sessions, a released lock."""
+    send(services, "admin", "worker-a", "archived", idempotency_key="k")
+    read(services, "worker-a")
+    services.workspace.mailbox("worker-a").archive_read(keep=0, above=0)
+    clock.advance(1)
+    send(services, "admin", "worker-a", "read")
+    read(services, "worker-a")
+    clock.advance(1)
+    send(services, "admin", "worker-a", "unread")
+    services.task_creation.send(owner, "admin", "Build", "x")
+    services.owner_waits.release("owner")
+    services.sessions.open("worker-a").end()
+    services.sessions.open("worker-b")
+    return services
+
+
+def test_what_is_over_and_old_can_be_pruned_and_nothing_else(lived_in: Services) -> None:
+    scratch = lived_in.workspace.path / ".tmp" / "1.abc.tmp"
+    scratch.write_text("half writ")
+    os.utime(scratch, (0, 0))
+    lived_in.audit("start_task_from_chat")
+    found = kinds(lived_in)
+    assert found.pop("locks") > 5
+    assert found == Counter({"claims": 1, "ipc": 1, "owner_wait": 1, "scratch": 1, "sessions": 1, "audit": 1})
+
+
+def test_what_is_recent_is_not_prunable(lived_in: Services) -> None:
+    assert prunable(lived_in, datetime.now(UTC)) == []
+
+
+def test_pruning_looks_while_others_send(services: Services) -> None:
+    """Their scratch files are there for a moment, and gone when they are looked at."""
+    done, scratch = threading.Event(), services.workspace.files.scratch
+
+    def sending() -> None:
+        while not done.is_set():
+            paths = [scratch / f"{number}.tmp" for number in range(200)]
+            for path in paths:
+                path.touch()
+            for path in paths:
+                path.unlink()
+
+    sender = threading.Thread(target=sending)
+    sender.start()
+    try:
+        for _ in range(100):
+            assert [item for item in prunable(services) if item.kind == "scratch"] == []
+    finally:
+        done.set()
+        sender.join()
+
+
+def test_pruning_deletes_just_what_was_found(lived_in: Services) -> None:
+    found = {item.name for item in prunable(lived_in)}
+    assert prune(lived_in) == found
+    assert prunable(lived_in) == []
+    assert unread(lived_in, "worker-a") == 1
+    assert len(lived_in.workspace.tasks.all()) == 1
+
+
+def test_an_execution_goes_with_its_log_once_it_is_over(services: Services, owner: Agent) -> None:
+    sessions = [services.sessions.open(agent_id, "task") for agent_id in ("worker-a", "worker-b")]
+    over, running = (services.executions.begin(session.record, "tsk_0123456789ab") for session in sessions)
+    services.executions.finish(over)
+    gone = {name for name in prune(services) if name.startswith("executions/")}
+    assert gone == {f"executions/worker-a/{over.id}.md", over.log_file_path}
+    assert services.executions.read_log(running).total > 0
+
+
+def test_a_conversation_goes_as_a_whole_and_its_delegation_before_it(services: Services, admin: Agent) -> None:
+    session, worker = services.sessions.open("admin", "chat"), services.agents.get("worker-a")
+    delegations = [services.delegations.delegate(admin, session.record, worker.id, "ask", None)[0] for _ in range(2)]
+    started = [
+        services.delegations.start_conversation(admin, session.record, worker.id, "hello", delegation_id=delegation.id)[
+            0
+        ]
+        for delegation in delegations
+    ]
+    over, going_on = started
+    services.conversations.end(admin, over.id)
+    order = [item.name for item in prunable(services) if item.kind in ("conversations", "delegations")]
+    assert order[0] == f"delegations/admin/{delegations[0].id}.md"
+    assert order[-1] == f"conversations/{over.id}/conversation.md"
+    prune(services)
+    assert not (services.workspace.path / "conversations" / over.id).exists()
+    assert [item.id for item in services.conversations.all()] == [going_on.id]
+    assert services.delegations.unstarted("admin") == []
+
+
+def test_a_lock_that_is_held_keeps_its_file(services: Services) -> None:
+    locks = services.workspace.locks
+    with locks.held("agents"):
+        assert ".locks/agents.lock" in {item.name for item in prunable(services)}
+        assert ".locks/agents.lock" not in prune(services)
+        assert locks.is_held("agents")
+    assert ".locks/agents.lock" in prune(services)
+
+
+def test_a_finished_task_that_an_unfinished_one_waits_for_stays(services: Services, admin: Agent) -> None:
+    first, second, third = services.task_creation.create(
+        admin,
+        [
+            NewTask(title="Plan", local_id="plan", assignee_id="worker-a"),
+            NewTask(title="Build", dependencies=["plan"]),
+            NewTask(title="Rest", assignee_id="worker-a"),
+        ],
+    )
+    for task in (first, third):
+        services.task_changes.set_status(admin, task.id, "cancelled")
+    archive(services, first.id, third.id)
+    assert [item.name for item in prunable(services) if item.kind == "tasks"] == [archived(third.id)]
+    assert second.dependencies == (first.id,)
+
+
+def archived(task_id: str) -> str:
+    return f"tasks/worker-a/archive/2026-11/{task_id}.md"
+
+
+def archive(services: Services, *task_ids: str) -> None:
+    base = services.workspace.path
+    for task_id in task_ids:
+        (base / archived(task_id)).parent.mkdir(parents=True, exist_ok=True)
+        (base / "tasks" / "worker-a" / f"{task_id}.md").rename(base / archived(task_id))

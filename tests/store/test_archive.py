@@ -1,0 +1,225 @@
+"""What is over moves on to an archive, is found and counted as before, and comes back when it is opened again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from multi_agent_mcp.domain.change import Change
+from multi_agent_mcp.domain.derived import interrupt_of
+from multi_agent_mcp.domain.ids import session_name
+from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.store.archive import HOT_KEPT, HOT_MAX
+from multi_agent_mcp.store.codec.frontmatter import codec
+from multi_agent_mcp.store.tasks import Tasks
+from multi_agent_mcp.store.workspace import Workspace
+from tests.store.support import NOON, put
+
+LAST_MONTH = NOON - timedelta(days=30)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return again(tmp_path)
+
+
+def again(root: Path) -> Workspace:
+    return Workspace(root, session_name("demo"))
+
+
+def name(number: int) -> str:
+    return f"tsk_{number:012x}"
+
+
+def finished(tasks: Tasks, count: int, *, status: str = "done", at: datetime = LAST_MONTH, first: int = 0) -> None:
+    """Tasks of worker-a that were finished one second after the other, in files as an earlier version left them."""
+    for number in range(first, first + count):
+        task = Task(id=name(number), status=status, assignee_id="worker-a", parent_task_id=name(4095))
+        path = tasks.directory("worker-a").path / f"{task.id}.md"
+        put(path, codec(Task).encode(task), at=at + timedelta(seconds=number))
+
+
+def progress(tasks: Tasks, number: int, **facts: str) -> None:
+    change = Change(by="worker-a", at=NOON + timedelta(seconds=number), **facts)
+    tasks.update(name(1), lambda task: task.recorded(change, progress=[number, number + 1]))
+
+
+def archived(tasks: Tasks) -> list[str]:
+    return sorted(path.stem for path in tasks.base.glob("worker-a/archive/*/*.md"))
+
+
+def test_what_is_over_moves_on_once_there_is_much_of_it(workspace: Workspace) -> None:
+    tasks = workspace.tasks
+    finished(tasks, HOT_MAX)
+    tasks.tidy("worker-a")
+    assert archived(tasks) == []
+    tasks.add(Task(id=name(HOT_MAX), status="in_progress", assignee_id="worker-a"))
+    tasks.update(name(HOT_MAX), lambda task: task.move_to("done", Change(by="worker-a", at=NOON)))
+    assert archived(tasks) == [name(number) for number in range(HOT_MAX + 1 - HOT_KEPT)]
+    month = tasks.base / "worker-a" / "archive" / f"{LAST_MONTH:%Y-%m}"
+    assert sorted(path.stem for path in month.iterdir()) == archived(tasks)
+
+
+def test_the_archived_is_found_counted_and_listed_as_before(workspace: Workspace) -> None:
+    finished(workspace.tasks, HOT_MAX)
+    finished(workspace.tasks, 50, status="cancelled", first=HOT_MAX)
+    looked = [facts(again(workspace.root).tasks)]
+    workspace.tasks.tidy("worker-a")
+    assert len(archived(workspace.tasks)) == HOT_MAX + 50 - HOT_KEPT
+    looked += [facts(workspace.tasks), facts(again(workspace.root).tasks), facts(again(workspace.root).tasks)]
+    assert looked == [looked[0]] * 4
+
+
+def facts(tasks: Tasks) -> object:
+    since = LAST_MONTH + timedelta(seconds=20)
+    return (
+        tasks.closed_counts(),
+        tasks.group_counts(),
+        [task.id for task in tasks.closed(limit=120)],
+        [task.id for task in tasks.closed("worker-a", label="done", offset=3, limit=5)],
+        [task.id for task in tasks.closed(since=since, limit=7)],
+        len(tasks.closed(group=name(4095))),
+        tasks.count_closed(since, NOON),
+        tasks.get(name(0)),
+        sorted(task.id for task in tasks.all()),
+    )
+
+
+@pytest.mark.parametrize("behind", ["edited", "removed", "added", "damaged", "deleted"])
+def test_the_index_of_a_month_is_not_believed_when_it_should_not_be(workspace: Workspace, behind: str) -> None:
+    finished(workspace.tasks, HOT_MAX + 1)
+    workspace.tasks.tidy("worker-a")
+    (month,) = workspace.tasks.base.glob("worker-a/archive/*")
+    long_ago = NOON.timestamp()
+    os.utime(month, (long_ago, long_ago))  # so that it is settled, and the index is kept
+    assert again(workspace.root).tasks.closed_counts() == {"done": HOT_MAX + 1}
+    (index,) = workspace.path.glob(".index/tasks/worker-a/archive/*.json")
+    first = month / f"{name(0)}.md"
+    expected = {"done": HOT_MAX + 1}
+    if behind == "edited":
+        shutil.copy(first, month / "copy.tmp")
+        (month / "copy.tmp").write_bytes(first.read_bytes().replace(b"status: done", b"status: cancelled"))
+        (month / "copy.tmp").replace(first)
+        expected = {"done": HOT_MAX, "cancelled": 1}
+    elif behind == "removed":
+        first.unlink()
+        expected = {"done": HOT_MAX}
+    elif behind == "added":
+        shutil.copy(first, month / f"{name(9999)}.md")
+        expected = {"done": HOT_MAX + 2}
+    elif behind == "damaged":
+        index.write_text("{")
+    else:
+        index.unlink()
+    tasks = again(workspace.root).tasks
+    assert tasks.closed_counts() == expected
+    assert len(tasks.closed()) == sum(expected.values())
+
+
+def test_counting_opens_no_archived_file(workspace: Workspace) -> None:
+    finished(workspace.tasks, HOT_MAX + 1)
+    workspace.tasks.tidy("worker-a")
+    (month,) = workspace.tasks.base.glob("worker-a/archive/*")
+    os.utime(month, (NOON.timestamp(), NOON.timestamp()))
+    assert again(workspace.root).tasks.closed_counts("worker-a").total() == HOT_MAX + 1
+    unread = {path: path.stat().st_mtime_ns for path in month.iterdir()}
+    for path in unread:
+        path.write_bytes(b"not even a header")  # in place: whoever opens one sets it aside
+    assert again(workspace.root).tasks.closed_counts("worker-a").total() == HOT_MAX + 1
+    assert set(month.iterdir()) == set(unread)
+
+
+def test_a_task_that_is_opened_again_comes_back(workspace: Workspace) -> None:
+    tasks = workspace.tasks
+    finished(tasks, HOT_MAX + 1)
+    tasks.tidy("worker-a")
+    kept = tasks.update(name(0), lambda task: replace(task, title="Named later"))
+    assert (kept.title, name(0) in archived(tasks)) == ("Named later", True)
+    tasks.update(name(0), lambda task: replace(task, status="todo"))
+    assert name(0) not in archived(tasks)
+    assert [task.title for task in tasks.open("worker-a")] == ["Named later"]
+    assert tasks.update(name(1), lambda task: replace(task, status="todo", assignee_id="worker-b")).status == "todo"
+    assert [task.id for task in tasks.open("worker-b")] == [name(1)]
+
+
+def test_a_cancelled_task_stays_until_its_interrupt_is_there(workspace: Workspace) -> None:
+    tasks = workspace.tasks
+    finished(tasks, HOT_MAX + 1)
+    task = replace(
+        tasks.get(name(0)), status="cancelled", interrupt_id="ntf_0123456789ab", status_changed_at=LAST_MONTH
+    )
+    path = tasks.directory("worker-a").path / f"{name(0)}.md"
+    tasks.directory("worker-a").replace(path.name, task)
+    os.utime(path, (LAST_MONTH.timestamp(), LAST_MONTH.timestamp()))
+    tasks.tidy("worker-a")
+    assert archived(tasks) == []  # one is not over yet, and the others are not too many
+    notice = interrupt_of(task)
+    assert notice is not None
+    workspace.notices("worker-a").deliver(notice)
+    tasks.tidy("worker-a")
+    assert name(0) in archived(tasks)
+    assert tasks.closed_counts() == {"done": HOT_MAX, "cancelled": 1}
+
+
+def test_nothing_in_an_archive_is_written_over(workspace: Workspace) -> None:
+    tasks = workspace.tasks
+    finished(tasks, HOT_MAX + 1)
+    month = tasks.base / "worker-a" / "archive" / f"{LAST_MONTH:%Y-%m}"
+    month.mkdir(parents=True)
+    (month / f"{name(0)}.md").write_bytes(b"somebody's")
+    tasks.tidy("worker-a")
+    assert (month / f"{name(0)}.md").read_bytes() == b"somebody's"
+    assert (tasks.base / "worker-a" / f"{name(0)}.md").exists()
+
+
+def test_ended_sessions_move_on_too(workspace: Workspace) -> None:
+    for number in range(HOT_MAX + 1):
+        session = AgentSession(id=f"ses_{number:012x}", agent_id="worker-a", created_at=NOON).end(NOON)
+        put(workspace.sessions.base / "worker-a" / f"{session.id}.md", codec(AgentSession).encode(session))
+    workspace.sessions.tidy("worker-a")
+    assert len(list(workspace.sessions.base.glob("worker-a/archive/*/*.md"))) == HOT_MAX + 1 - HOT_KEPT
+    assert len(workspace.sessions.all("worker-a")) == HOT_MAX + 1
+    assert all(workspace.sessions.get(f"ses_{number:012x}").ended_at == NOON for number in (0, HOT_MAX))
+
+
+def test_a_long_history_is_divided_and_stays_one(workspace: Workspace) -> None:
+    tasks = workspace.tasks
+    tasks.add(Task.made(name(1), Change(by="admin", at=NOON), status="todo", assignee_id="worker-a"))
+    tasks.update(name(1), lambda task: task.move_to("in_progress", Change(by="admin", at=NOON, message_id="m-1")))
+    for number in range(60):
+        progress(tasks, number, intent_id=f"int_{number}")
+    header = (tasks.base / "worker-a" / f"{name(1)}.md").read_text(encoding="utf-8")
+    assert header.count("intent_id: int_") == 20
+    kept = [json.loads(line) for line in tasks.history_path(name(1)).read_text(encoding="utf-8").splitlines()]
+    assert [line["number"] for line in kept] == list(range(42))
+    task = again(workspace.root).tasks.get(name(1))
+    assert [line.get("intent_id") for line in task.history] == [None, None, *(f"int_{n}" for n in range(60))]
+    assert task.has_taken("int_3")
+    assert not task.has_taken("int_99")
+    assert task.has_applied("m-1")
+    assert task.latest("status") == (1, task.history[1])
+    assert task.latest("assignee_id") == (0, task.history[0])
+    assert "earlier_history" not in task.extra
+
+
+def test_lines_that_a_killed_process_wrote_beyond_the_header_count_once(workspace: Workspace) -> None:
+    tasks = workspace.tasks
+    tasks.add(Task.made(name(1), Change(by="admin", at=NOON), status="todo", assignee_id="worker-a"))
+    for number in range(30):
+        progress(tasks, number)
+    before = list(again(workspace.root).tasks.get(name(1)).history)
+    with tasks.history_path(name(1)).open("ab") as file:
+        file.write(b'{"number": 11, "by": "nobody"}\n{"number": 12, "by')
+    assert list(again(workspace.root).tasks.get(name(1)).history) == before
+    tasks = again(workspace.root).tasks
+    for number in (30, 31):
+        progress(tasks, number)
+    assert [line.get("progress") for line in tasks.get(name(1)).history][1:] == [[n, n + 1] for n in range(32)]
+    assert list(tasks.get(name(1)).history)[:31] == before
