@@ -81,7 +81,6 @@ TOUCH_FILES = {
     "store": "the session's files",
     "hub.share": "where the relay's socket is",
     "hub.server": "the hub's own directory, which the server it starts writes in, too",
-    "hub.sharing": "the log of the relay that it starts",
     "system": "other programs' files, and what every write is made of",
     "config": "session.yaml, before there is a session",
     "texts": "the catalogue in the package",

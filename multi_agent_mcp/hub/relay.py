@@ -424,9 +424,8 @@ class Relay:
     # This machine's processes
 
     async def _listen(self) -> asyncio.AbstractServer:
+        self.share.remove_socket()
         with socket_path(self.share.path) as path:
-            with suppress(FileNotFoundError):
-                os.unlink(path)  # noqa: PTH108 - a path through /proc
             before = os.umask(0o177)
             try:
                 return await asyncio.start_unix_server(self._serve, path, limit=LINE_BYTES)

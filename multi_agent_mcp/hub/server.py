@@ -21,14 +21,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.errors import HubUnreachable, InvalidArguments
 from multi_agent_mcp.hub.nkey import new_seed, public_of
 from multi_agent_mcp.hub.share import Share
 from multi_agent_mcp.hub.stream import PAYLOAD_BYTES
 from multi_agent_mcp.hub.subjects import Names
-from multi_agent_mcp.system.process import is_alive, started_at
+from multi_agent_mcp.system.process import is_alive, start_detached, started_at
 
 OLDEST = (2, 11)
 """The first version with batched direct gets."""
@@ -106,17 +105,9 @@ class Server:
             return
         program = find_program()
         self._configure()
-        with open(self.path / "server.log", "ab") as log:
-            child = subprocess.Popen(
-                [program, "-c", str(self.path / "server.conf")],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=child_environment(),
-                start_new_session=True,
-            )
-        self._write("process", {"pid": child.pid, "started_at": started_at(child.pid)})
-        self._wait(child)
+        pid = start_detached([program, "-c", str(self.path / "server.conf")], self.path / "server.log")
+        self._write("process", {"pid": pid, "started_at": started_at(pid)})
+        self._wait()
 
     def stop(self) -> None:
         """Ends it; returns when it has ended."""
@@ -124,8 +115,6 @@ class Server:
             os.kill(pid, signal.SIGTERM)
             deadline = time.monotonic() + START_SECONDS
             while self.pid() is not None and time.monotonic() < deadline:
-                with suppress(ChildProcessError):
-                    os.waitpid(pid, os.WNOHANG)
                 time.sleep(0.02)
 
     def pid(self) -> int | None:
@@ -133,11 +122,11 @@ class Server:
         noted = self.read("process")
         return noted["pid"] if noted and is_alive(noted["pid"], noted["started_at"]) else None
 
-    def _wait(self, child: subprocess.Popen[bytes]) -> None:
+    def _wait(self) -> None:
         settings = self.read("settings")
         host = "127.0.0.1" if is_any(settings["host"]) else settings["host"]
         deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and child.poll() is None:
+        while time.monotonic() < deadline and self.pid() is not None:
             with suppress(OSError), socket.create_connection((host, settings["port"]), 1):
                 return
             time.sleep(0.02)

@@ -73,6 +73,10 @@ class Share:
     def relay_runs(self) -> bool:
         return self.files.locks.is_held(RELAY)
 
+    def remove_socket(self) -> None:
+        """What a relay that was killed has left; bind(2) would refuse."""
+        self.files.remove(self.path / SOCKET)
+
     def _text(self, name: str) -> str | None:
         data = self.files.read(self.path / name)
         return None if data is None else data.decode().strip()

@@ -8,7 +8,6 @@ import re
 import secrets
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -18,7 +17,6 @@ from typing import Any
 
 import yaml
 
-from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.domain.ids import is_name, session_name
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId
@@ -32,6 +30,7 @@ from multi_agent_mcp.hub.stream import connected_once, make_streams
 from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.process import is_alive, start_detached
 
 START_SECONDS = 15.0
 POLL_SECONDS = 0.05
@@ -86,18 +85,11 @@ class Sharing:
         """Starts the relay unless it runs; returns whether it did, once it answers. Raises `HubUnreachable`."""
         if self.share.relay_runs:
             return False
-        arguments = ["relay", "--root", str(self.path.parent), "--session", self.path.name]
-        with open(self.share.path / "relay.log", "ab") as log:
-            child = subprocess.Popen(
-                [sys.executable, "-m", "multi_agent_mcp", *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=child_environment(),
-                start_new_session=True,
-            )
+        where = ["--root", str(self.path.parent), "--session", self.path.name]
+        command = [sys.executable, "-m", "multi_agent_mcp", "relay", *where]
+        pid = start_detached(command, self.share.path / "relay.log")
         link, deadline = Link(self.share, self.membership), time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and child.poll() is None:
+        while time.monotonic() < deadline and is_alive(pid, None):
             with suppress(HubUnreachable):
                 link.ask(op="status")
                 return True

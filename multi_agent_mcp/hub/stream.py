@@ -28,8 +28,8 @@ from multi_agent_mcp.store.authority import Shared, Superseded
 logger = logging.getLogger(__name__)
 
 OP, MACHINE, TIME, OFFSET, WAS = "Mam-Op", "Mam-Machine", "Mam-Time", "Mam-Offset", "Mam-Was"
-"""Our headers: which operation wrote it, from where, when (nanoseconds), in a log from which byte on, and which revision
-a value had on the hub that this one replaces."""
+"""Our headers: which operation wrote it, from where, when (nanoseconds), in a log from which byte on, and which
+revision a value had on the hub that this one replaces."""
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 WRONG_SEQUENCE, NOT_FOUND, NO_STREAM = 10071, 10037, 10059
 PAYLOAD_BYTES = 4 << 20
