@@ -171,7 +171,7 @@ def join(token: Token, root: Path, machine: str, *, adopt: bool) -> Sharing:
     known = sharing.share.membership()
     if known is not None:
         raise AlreadyExists("shared_already" if known.uuid == token.uuid else "other_session", name=token.session)
-    if workspace.path.exists() and any(workspace.path.iterdir()) and not adopt:
+    if workspace.path.exists() and os.listdir(workspace.path) and not adopt:  # noqa: PTH208 - only whether there is any
         raise AlreadyExists("directory_not_empty", path=str(workspace.path))
     seed = new_seed()
     answer = asyncio.run(ask_to_join(token, machine, public_of(seed))) if token.seed else {"settings": {}}

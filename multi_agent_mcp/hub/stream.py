@@ -12,6 +12,7 @@ import base64
 import json
 import logging
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,6 +36,7 @@ WRONG_SEQUENCE, NOT_FOUND, NO_STREAM = 10071, 10037, 10059
 PAYLOAD_BYTES = 4 << 20
 """A message's content may have 1 MiB, which JSON and YAML may make longer."""
 REQUEST_SECONDS = 2.0
+ERRAND_SECONDS = 3.0
 BATCH = 256
 BATCH_BYTES = 8 << 20
 LOG_SECONDS = 90 * 24 * 3600
@@ -261,19 +263,26 @@ async def make_streams(client: Client, names: Names, identity: str, *, first: in
 
 
 async def connected_once(urls: Sequence[str], seed: str, certificate: str | None, name: str) -> Client:
-    """A connection for one errand: it is not tried again. Raises `HubUnreachable`."""
-    try:
-        return await nats.connect(
-            list(urls),
-            nkeys_seed_str=seed,
-            tls=trusting(certificate),
-            inbox_prefix=inbox(name),
-            allow_reconnect=False,
-            connect_timeout=5,
-            error_cb=_ignore,
-        )
-    except _FAILED as error:
-        raise HubUnreachable from error
+    """A connection for one errand. It is tried for a moment: a server that was just told of a user may not have taken
+    that over yet. Raises `HubUnreachable`."""
+    deadline = time.monotonic() + ERRAND_SECONDS
+    while True:
+        try:
+            return await nats.connect(
+                list(urls),
+                nkeys_seed_str=seed,
+                tls=trusting(certificate),
+                inbox_prefix=inbox(name),
+                allow_reconnect=False,
+                max_reconnect_attempts=1,
+                reconnect_time_wait=0,
+                connect_timeout=2,
+                error_cb=_ignore,
+            )
+        except _FAILED as error:
+            if time.monotonic() > deadline:
+                raise HubUnreachable from error
+            await asyncio.sleep(0.1)
 
 
 async def _ignore(_: Exception) -> None:
