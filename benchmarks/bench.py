@@ -29,12 +29,26 @@ class Scale:
     tasks: int = 5_000
     letters: int = 20_000
     cards: int = 1_000
+    servers: int = 200
+    minutes: float = 10
     largest: int = 1_000_000
     """`--scale` makes nothing larger."""
 
 
 FULL = Scale()
-QUICK = Scale(calls=40, spawns=3, rings=6, rounds=1, read=2_000, tasks=600, letters=2_000, cards=300, largest=10_000)
+QUICK = Scale(
+    calls=40,
+    spawns=3,
+    rings=6,
+    rounds=1,
+    read=2_000,
+    tasks=600,
+    letters=2_000,
+    cards=300,
+    servers=20,
+    minutes=0.5,
+    largest=10_000,
+)
 
 
 class Bench:

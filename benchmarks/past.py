@@ -24,11 +24,14 @@ from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.domain.execution import Execution
+from multi_agent_mcp.domain.history import History
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.store.codec.frontmatter import as_text
+from multi_agent_mcp.store.collection import Collection
+from multi_agent_mcp.store.partition import MOVED_AT_ONCE
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.disk import FILE_MODE, make_directory
 
@@ -123,7 +126,7 @@ class Past:
         """One task in progress that was edited so often."""
         task = _task(ids.new_id("tsk"), assignee_id, ("in_progress",))
         edits = (Change(by="admin", at=at).entry(edited=["title"]) for at in self._moments(entries))
-        task = replace(task, created_at=self.until, updated_at=self.until, history=(*task.history, *edits))
+        task = replace(task, created_at=self.until, updated_at=self.until, history=History([*task.history, *edits]))
         self.workspace.tasks.add(task)
         return task.id
 
@@ -141,7 +144,7 @@ class Past:
         log = f"executions/{agent_id}/logs/{entity_id}.log"
         began = Execution(id=entity_id, agent_id=agent_id, task_id=task_id, started_at=AT, log_file_path=log)
         stencil = Stencil(began.finish(AT), entity_id)
-        return self._identified(count, stencil, self.workspace.executions.directory(agent_id).path, "exec")
+        return self._over(self.workspace.executions, agent_id, count, stencil, "exec")
 
     def log(self, execution_id: str, lines: int) -> None:
         """So many lines in the log of an execution."""
@@ -159,7 +162,7 @@ class Past:
         entity_id = ids.new_id("ses")
         opened = AgentSession(id=entity_id, agent_id=agent_id, pid=999_999_999, created_at=AT)
         stencil = Stencil(opened.touch(AT).end(AT), entity_id)
-        return self._identified(count, stencil, self.workspace.sessions.directory(agent_id).path, "ses")
+        return self._over(self.workspace.sessions, agent_id, count, stencil, "ses")
 
     def conversation(self, messages: int, initiator_id: str = "worker", target_agent_id: str = "admin") -> str:
         """One active conversation; the copies in the mailboxes are not made."""
@@ -207,11 +210,17 @@ class Past:
             self._write(directory, f"{entity_id}.md", stencil.bytes(entity_id, at, number), at)
         return oldest
 
+    def _over(self, collection: Collection[Any], partition: str, count: int, stencil: Stencil, prefix: str) -> str:
+        """The same, and what of it is over is archived."""
+        oldest = self._identified(count, stencil, collection.directory(partition).path, prefix)
+        for _ in range(0, count, MOVED_AT_ONCE):
+            collection.tidy(partition)
+        return oldest
+
     def _tasks(self, count: int, statuses: tuple[str, ...], assignee_id: str, fields: Mapping[str, Any]) -> str:
         entity_id = ids.new_id("tsk")
         stencil = Stencil(_task(entity_id, assignee_id, statuses, **fields), entity_id)
-        directory = self.workspace.tasks.directory(assignee_id).path
-        return self._identified(count, stencil, directory, "tsk")
+        return self._over(self.workspace.tasks, assignee_id, count, stencil, "tsk")
 
     def _line(self, count: int, assignee_id: str, following: Callable[[str], dict[str, Any]]) -> str:
         first = replace(_task(ids.new_id("tsk"), assignee_id, ()), created_at=self._first(count))

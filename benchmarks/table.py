@@ -23,7 +23,8 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of the table. A row without a bound only tells. `title` may name the sizes of `Scale`."""
+    """One line of the table. A row without a bound only tells. `title` may name the sizes of `Scale`. One that takes
+    a quarter of an hour is measured `by_name_only`."""
 
     name: str
     title: str
@@ -32,6 +33,7 @@ class Row:
     at_most: float | None = None
     at_least: float | None = None
     elsewhere: str = ""
+    by_name_only: bool = False
 
     @property
     def must(self) -> str:

@@ -80,7 +80,7 @@ class Team:
                 for number in range(begin, min(begin + PAGE, count)):
                     self._put(self._message(number, count))
                 self._read_all()
-        assert self.services.reading.unread_count("admin") == 0
+        assert self.services.unread_mail_count("admin") == 0
 
     def plan(self, count: int) -> None:
         """So many tasks: three in five are done, one is in progress, one to do."""

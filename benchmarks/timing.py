@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import median
 
 
@@ -32,9 +32,9 @@ def clean() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith(("TMUX", "MULTI_AGENT_MCP_"))}
 
 
-def cost_of(command: Sequence[str], given: bytes = b"") -> resource.struct_rusage:
-    """What a command costs as a whole, its children included (wait4(2)). Raises when it fails."""
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=clean()) as process:
+def command_seconds(command: Sequence[str], given: bytes = b"") -> float:
+    """Processor time of a whole command with its children, user and system (wait4(2)). Raises when it fails."""
+    with _started(command) as process:
         assert process.stdin is not None
         process.stdin.write(given)
         process.stdin.close()
@@ -42,13 +42,28 @@ def cost_of(command: Sequence[str], given: bytes = b"") -> resource.struct_rusag
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise RuntimeError(f"exit code {process.returncode}: {command}")
-    return usage
-
-
-def command_seconds(command: Sequence[str], given: bytes = b"") -> float:
-    """Processor time of a whole command, user and system."""
-    usage = cost_of(command, given)
     return usage.ru_utime + usage.ru_stime
+
+
+def peak_megabytes(command: Sequence[str]) -> float:
+    """The most memory that a whole command had, as often as one can look: its `ru_maxrss` would count from what this
+    process had when it started it."""
+    peak = 0.0
+    with _started(command) as process:
+        while process.poll() is None:
+            peak = status_megabytes(process.pid, "VmHWM") or peak
+            time.sleep(0.01)
+    return peak
+
+
+def status_megabytes(pid: int, field: str) -> float:
+    """`VmRSS` or `VmHWM` of a process, proc(5); 0 for one that is about to go."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return sum(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith(f"{field}:"))
+
+
+def _started(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=clean())
 
 
 def ms(value: float) -> str:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from benchmarks.timing import clean, wait_until
+from benchmarks.timing import clean, status_megabytes, wait_until
 
 PROTOCOL = "2025-06-18"
 RESTING_SECONDS = 0.005
@@ -46,6 +46,10 @@ class Server:
             self._process.kill()
             self._process.wait()
         self._process.stdout.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def request(self, method: str, **params: Any) -> Any:
         """The result of one request; raises on an error. Notifications that come first are passed over."""
@@ -100,9 +104,7 @@ class Server:
 
     def resident_megabytes(self, *, peak: bool = False) -> float:
         """VmRSS of the process, proc(5), or the most it has been (VmHWM)."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
-        (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:" if peak else "VmRSS:")]
-        return int(line.split()[1]) / 1024
+        return status_megabytes(self._process.pid, "VmHWM" if peak else "VmRSS")
 
     def _open_files(self) -> Iterator[str]:
         for descriptor in Path(f"/proc/{self._process.pid}/fd").iterdir():

@@ -51,7 +51,10 @@ def _end(key: str, error: OSError | None = None) -> NoReturn:
     from multi_agent_mcp.errors import StorageError  # a hook that has nothing to say does not wait for these
     from multi_agent_mcp.texts import catalogue
 
-    sentence = catalogue(locale_language()).sentence(StorageError(key, reason=error))
+    refusal = StorageError(key, reason=error)
+    if key == "system" and error is not None and error.filename is not None:
+        refusal = StorageError("system_at", path=os.fsdecode(error.filename), reason=error)
+    sentence = catalogue(locale_language()).sentence(refusal)
     sys.stderr.write(f"multi-agent-mcp: storage_error: {sentence}\n")
     sys.exit(1)
 

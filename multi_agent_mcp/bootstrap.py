@@ -21,8 +21,6 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import ChannelReport
 from multi_agent_mcp.domain.stuck import Patience
 from multi_agent_mcp.errors import NoSuchSession, Refusal
-from multi_agent_mcp.notify.channel import Notifier
-from multi_agent_mcp.notify.channels.chain import ChannelChain, default_chain, pane_notifier
 from multi_agent_mcp.store.authority import ALONE, Authority
 from multi_agent_mcp.store.files.locks import ORDER_CHECK
 from multi_agent_mcp.store.journal import Journal
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.hooks.answers import Hooks
     from multi_agent_mcp.host_config import HostConfiguration
     from multi_agent_mcp.hub.relay import Relay
+    from multi_agent_mcp.notify.channel import Channel
     from multi_agent_mcp.notify.doorbell import Doorbell
     from multi_agent_mcp.notify.people import PeopleDoorbells
     from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
@@ -176,7 +175,16 @@ class Services(_Wired):
     settings: Settings
     texts: Texts
     clock: Callable[[], datetime]
-    notifier: Notifier
+    chosen_notifier: Channel | None = None
+
+    @cached_property
+    def notifier(self) -> Channel:
+        """The one that was chosen, else the channel chain."""
+        if self.chosen_notifier is not None:
+            return self.chosen_notifier
+        from multi_agent_mcp.notify.channels.chain import default_chain  # most commands ring nobody
+
+        return default_chain(self.workspace, self.settings, self.texts)
 
     @property
     def session(self) -> str:
@@ -229,6 +237,10 @@ class Services(_Wired):
         # Asked for when it rings: the doorbell itself needs to know what there is to be told.
         return NoticeWriter(self.workspace, self.texts, lambda notice: self.doorbell.announce_notification(notice))
 
+    def unread_mail_count(self, agent_id: str) -> int:
+        """How many messages wait; the mailbox's directory is looked at, its files only if they changed."""
+        return len(self.workspace.mailbox(agent_id).unread())
+
     def people_doorbells(self) -> PeopleDoorbells:
         """To be run by a process that lives for long; see `notify/people.py`."""
         from multi_agent_mcp.notify.people import PeopleDoorbells
@@ -258,7 +270,7 @@ class Services(_Wired):
 
     def channels(self, agent: Agent) -> tuple[ChannelReport, ...]:
         """The agent's channels, strongest first, and why each could not ring now; see `ChannelChain.explain`."""
-        return self.notifier.explain(agent) if isinstance(self.notifier, ChannelChain) else ()
+        return self.notifier.explain(agent)
 
     def host_configuration(self, host: str, agent_id: str, directory: Path | None = None) -> HostConfiguration:
         """What makes a host start this agent's server; see `host_config.host_configuration`."""
@@ -284,6 +296,12 @@ class Services(_Wired):
         from multi_agent_mcp.host_config import mcp_environment
 
         return mcp_environment(self.workspace, agent)
+
+    def missing_settings(self, agent: Agent) -> str | None:
+        """The command to be run before `{mcp_config}` can work; see `host_config.missing_settings`."""
+        from multi_agent_mcp.host_config import missing_settings
+
+        return missing_settings(self.workspace, agent)
 
     def doctor(self, probe: Callable[[Agent], str | None], look_at: LookAtPane | None = None) -> Doctor:
         """`probe` says why an agent's pane cannot be rung, `look_at` which host is there; None: asks tmux."""
@@ -323,6 +341,8 @@ class Services(_Wired):
 
     @cached_property
     def _pane_notifier(self) -> TmuxNotifier:
+        from multi_agent_mcp.notify.channels.chain import pane_notifier
+
         return pane_notifier(self.workspace, self.settings)
 
     def host_in_pane(self, agent: Agent) -> tuple[str, str] | None:
@@ -387,7 +407,7 @@ def open_session(
     *,
     language: str | None = None,
     clock: Callable[[], datetime] = times.now,
-    notifier: Notifier | None = None,
+    notifier: Channel | None = None,
     authority: Authority | None = None,
 ) -> Services:
     """The services of an existing session. Raises `InvalidId`, or `NoSuchSession` when `init` was never run."""
@@ -399,4 +419,4 @@ def open_session(
         raise NoSuchSession(session=session)
     settings = read_settings(workspace.settings_path, language)
     texts = catalogue(settings.language)
-    return Services(workspace, settings, texts, clock, notifier or default_chain(workspace, settings, texts))
+    return Services(workspace, settings, texts, clock, notifier)

@@ -51,7 +51,7 @@ def storm(bench: Bench) -> Finding:
         sending = threading.Thread(target=lambda: [team.send(f"message {number}") for number in range(STORM)])
         sending.start()
         wait_until(lambda: bool(submitted(Log(seat.log).read())))
-        while sending.is_alive() or team.services.reading.unread_count("admin"):
+        while sending.is_alive() or team.services.unread_mail_count("admin"):
             got += server.call("read_messages")["count"]
         took = time.perf_counter() - began
         time.sleep(WORKS_SECONDS)

@@ -14,13 +14,13 @@ from benchmarks.wire import Server
 AFTERWARDS = 0.25  # seconds for what the server does behind the answer: events of files, the doorbell's thread
 
 
-def called(server: Server, tool: str, *, before: Callable[[], object] | None = None, **arguments: Any) -> Cost:
-    """The cost of a call to a server that runs already; `before` is what somebody else does right before it."""
+def called(server: Server, tool: str, *, news: Callable[[], object] | None = None, **arguments: Any) -> Cost:
+    """The cost of a call to a server that runs already; `news` is what somebody else does right before it."""
 
     def cost() -> float:
         used = server.processor_seconds()
-        if before is not None:
-            before()
+        if news is not None:
+            news()
         server.call(tool, **arguments)
         time.sleep(AFTERWARDS)
         return server.processor_seconds() - used

@@ -23,6 +23,7 @@ class Growth:
     small: int
     large: int
     rounds: int = 5
+    unit: str = "s"
 
     def times(self, bench: Bench) -> Finding:
         """The large one's cost, as a multiple of the small one's."""
@@ -52,9 +53,9 @@ class Growth:
 
     def _told(self, bench: Bench, many: float, few: float) -> tuple[str, str]:
         small, large = self._sizes(bench)
-        return f"{_cost(many)} ({large:,})", f"{_cost(few)} ({small:,})"
+        return f"{self._cost(many)} ({large:,})", f"{self._cost(few)} ({small:,})"
 
-
-def _cost(value: float) -> str:
-    """Seconds at a glance."""
-    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.3g} ms"
+    def _cost(self, value: float) -> str:
+        if self.unit == "s" and value < 1:
+            return f"{value * 1000:.3g} ms"
+        return f"{value:.2f} {self.unit}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.rows import calls, throughput
-from benchmarks.scale import mail, tasks, upkeep
+from benchmarks.scale import mail, servers, tasks, upkeep
 from benchmarks.scale.growth import Growth
 from benchmarks.table import Row
 
@@ -28,11 +28,11 @@ _TASKS = (
         2,
     ),
     _times("report-open", "an admin reads a report, open tasks", Growth(tasks.report_beside_open, HUNDRED, 5_000), 2),
-    _times("history", "one change of a task, entries of its history", Growth(tasks.long_history, 10, MYRIAD), 2),
+    _times("history", "one change of a task, entries of its history", Growth(tasks.long_history, 10, MYRIAD, 2), 2),
     _each(
         "block-line",
         "block the root of subtasks in a line",
-        Growth(tasks.block_line, 10, THOUSAND, 3),
+        Growth(tasks.block_line, 10, THOUSAND, 1),
         2_500,
         "us a task",
     ),
@@ -51,7 +51,7 @@ _UNREAD = (
     _each(
         "unread-memory",
         "memory of a server that looked, unread",
-        Growth(mail.unread_memory, HUNDRED, LAKH, 1),
+        Growth(mail.unread_memory, HUNDRED, LAKH, 1, "MB"),
         1_000,
         "B a file",
     ),
@@ -73,7 +73,7 @@ _ARCHIVED = (
     _times(
         "prune-memory",
         "its memory",
-        Growth(upkeep.over_archive("prune", "--dry-run", memory=True), MYRIAD, MILLION, 1),
+        Growth(upkeep.over_archive("prune", "--dry-run", memory=True), MYRIAD, MILLION, 1, "MB"),
         1.2,
     ),
     _each(
@@ -93,7 +93,7 @@ _ARCHIVED = (
     _times(
         "verify-memory",
         "its memory",
-        Growth(upkeep.over_archive("doctor", "--verify", memory=True, signed=True), HUNDRED, LAKH, 1),
+        Growth(upkeep.over_archive("doctor", "--verify", memory=True, signed=True), HUNDRED, LAKH, 1, "MB"),
         1.2,
     ),
 )
@@ -102,7 +102,7 @@ _OTHERS = (
     _times("conversation", "newest 50 of a conversation", Growth(mail.conversation, HUNDRED, MYRIAD, 3), 2),
     _times("executions", "newest 10 executions", Growth(upkeep.executions, HUNDRED, MYRIAD, 3), 2),
     _times("log", "last 100 lines of a log", Growth(upkeep.log, HUNDRED, MILLION, 3), 2),
-    _times("log-memory", "its memory", Growth(upkeep.log_memory, HUNDRED, MILLION, 1), 1.2),
+    _times("log-memory", "its memory", Growth(upkeep.log_memory, HUNDRED, MILLION, 1, "MB"), 1.2),
     Row(
         name="sessions",
         title="serve: start and first call, ended sessions",
@@ -114,6 +114,14 @@ _OTHERS = (
     _times("cli-help", "--help beside python -c pass", Growth(upkeep.empty("--help"), 0, 1), 8),
     _times("cli-unread", "unread beside python -c pass", Growth(upkeep.empty("unread"), 0, 1), 15),
     _times("cli-send", "send beside python -c pass", Growth(upkeep.empty("send", "admin", "hello"), 0, 1), 18),
+    Row(
+        name="servers",
+        title="live servers with nothing to do",
+        measure=servers.live,
+        unit="ms a minute",
+        at_most=13,
+        by_name_only=True,
+    ),
     Row(name="send", title="send_message over stdio, 1 kB, median", measure=calls.send, at_most=1.3),
     Row(name="writers", title="8 senders beside 8 writers of files", measure=throughput.sends, at_least=0.6),
 )

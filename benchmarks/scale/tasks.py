@@ -32,7 +32,7 @@ def my_tasks(bench: Bench, size: int) -> Iterator[Cost]:
     team = bench.lived("finished tasks", size, Past.finished_tasks)
     with team.server("worker") as server:
         server.rest()
-        yield called(server, "get_my_tasks", before=lambda: Past(team.services.workspace).open_tasks(1))
+        yield called(server, "get_my_tasks", news=lambda: Past(team.services.workspace).open_tasks(1))
 
 
 @contextmanager
@@ -93,5 +93,5 @@ def _report(team: Team) -> Iterator[Cost]:
         yield called(
             server,
             "read_messages",
-            before=lambda: worker.call("report_task_progress", task_id=task_id, progress=50),
+            news=lambda: worker.call("report_task_progress", task_id=task_id, progress=50),
         )

@@ -9,7 +9,7 @@ from benchmarks.bench import Bench
 from benchmarks.past import Past
 from benchmarks.scale.calls import fresh_call
 from benchmarks.scale.growth import Case, Cost
-from benchmarks.timing import command_seconds, cost_of
+from benchmarks.timing import command_seconds, peak_megabytes
 
 
 def over_archive(*words: str, memory: bool = False, signed: bool = False) -> Case:
@@ -19,7 +19,7 @@ def over_archive(*words: str, memory: bool = False, signed: bool = False) -> Cas
     def case(bench: Bench, size: int) -> Iterator[Cost]:
         name = "signed archived messages" if signed else "archived messages"
         command = bench.lived(name, size, Past.archived_mail, signed=signed).command(*words)
-        yield lambda: cost_of(command).ru_maxrss / 1024 if memory else command_seconds(command)
+        yield lambda: peak_megabytes(command) if memory else command_seconds(command)
 
     return case
 

@@ -145,7 +145,7 @@ def _record(context: SessionContext, agent: Agent) -> dict[str, Any]:
         "parent_id": agent.parent_id,
         "status": agent.status,
         "alive": context.services.sessions.alive(agent.id),
-        "unread": context.services.reading.unread_count(agent.id),
+        "unread": context.services.unread_mail_count(agent.id),
         "pane_id": agent.pane_id,
         "socket_path": agent.socket_path,
         "session_name": agent.session_name,

@@ -26,7 +26,7 @@ from multi_agent_mcp.texts import Texts
 @session_command()
 def host_config(context: SessionContext, host: str, agent: str, write: bool, directory: Path | None) -> None:
     """Print the configuration for Claude Code, Codex, Gemini CLI, OpenCode or Copilot CLI, or write it."""
-    require_choice("host", host, HOSTS)
+    require_choice("host", host, tuple(HOSTS))
     agent_id = context.services.agents.get(agent).id
     where = directory.expanduser().absolute() if directory else None
     configuration = context.services.host_configuration(host, agent_id, where)

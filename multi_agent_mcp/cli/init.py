@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from multi_agent_mcp.config import ROOT_NAME, find_root, read_environment, sessi
 from multi_agent_mcp.domain.agent import Agent, superiors
 from multi_agent_mcp.domain.ids import differing_in_case, session_name
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Reason, Refusal
-from multi_agent_mcp.host_config import PROGRAMS
+from multi_agent_mcp.host_config import HOSTS
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.texts import LANGUAGES, Texts
 
@@ -45,13 +45,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Made:
-    """What `init` did. `new_team`: the team.yaml is new."""
+    """What `init` did. `new_team`: the team.yaml is new. `first`: a command that somebody's host needs before `up`."""
 
     place: Place
     new_team: bool
     session: str
     agents: Mapping[str, Agent]
     update: TeamUpdate
+    first: str | None
     texts: Texts
 
     @property
@@ -65,6 +66,7 @@ class Made:
             "path": str(self.path),
             **team,
             "agents": list(self.agents),
+            "first": self.first,
             **asdict(self.update),
         }
 
@@ -79,18 +81,25 @@ class Made:
             yield texts("init.kept" if name in self.agents else "init.settings_kept", name=name, keys=", ".join(keys))
         if update.left_out:
             yield texts("init.left_out", names=", ".join(update.left_out))
-        if self.new_team:
-            commands = {agent.command or "" for agent in self.agents.values()}
-            for program in PROGRAMS.values():
-                if program.command in commands and not program.is_installed:
-                    yield texts("init.not_installed", title=program.title, install=program.install)
-            is_scripted = any("{examples}" in command for command in commands)
-            yield texts("init.next_scripted" if is_scripted else "init.next")
+        if self.first is not None or self.new_team or update.added:
+            yield from self._next_steps({agent.command for agent in self.agents.values() if agent.command})
+
+    def _next_steps(self, commands: Collection[str]) -> Iterator[str]:
+        for program in HOSTS.values() if self.new_team else ():
+            if program.command in commands and not program.is_installed:
+                yield self.texts("init.not_installed", title=program.title, install=program.install)
+        if self.first is not None:
+            yield self.texts("init.first", command=self.first)
+        is_only_one = len(session_names(self.place.root)) == 1
+        if is_only_one and any("{examples}" in command for command in commands):
+            yield self.texts("init.next_scripted")
+        elif commands:
+            yield self.texts("init.next", option="" if is_only_one else f" --session {self.session}")
 
 
 @click.command()
 @click.option("--team", metavar="FILE", type=Path, help="The team: session, language, agents (default: team.yaml).")
-@click.option("--admin", metavar="HOST", help=f"For a new team.yaml: the admin's host, one of {', '.join(PROGRAMS)}.")
+@click.option("--admin", metavar="HOST", help=f"For a new team.yaml: the admin's host, one of {', '.join(HOSTS)}.")
 @click.option("--workers", metavar="HOST,…", help="For a new team.yaml: a worker for each (default: two on PATH).")
 @click.option("--name", help="For a new team.yaml: the session's name (default: the directory's).")
 @click.option("--demo", is_flag=True, help="For a new team.yaml: scripted agents, to try it without an account.")
@@ -160,14 +169,15 @@ def _made(place: Place, session: str | None, language: str | None, *, new_team: 
     team = read_team(place.team)
     name = team.session if session is None else session
     if name is None:
-        raise InvalidArguments("bad_team", reason=Reason("no_session_named"))
+        raise InvalidArguments("bad_team", file=place.team.name, reason=Reason("no_session_named"))
     create_session(place.root, name, team, language)
     update = update_session(open_session(place.root, name).agents, team, language)
     services = open_session(place.root, name)  # in the language that it has now
     agents = services.agents.all()
     for agent_id in update.added:
         _warn_about_hierarchy(agent_id, agents, services.texts)
-    return Made(place, new_team, name, agents, update, services.people)
+    first = next(filter(None, map(services.missing_settings, agents.values())), None)
+    return Made(place, new_team, name, agents, update, first, services.people)
 
 
 def _warn_about_hierarchy(agent_id: str, agents: Mapping[str, Agent], texts: Texts) -> None:

@@ -126,7 +126,7 @@ def read(
 def unread(context: SessionContext, agent: str | None) -> None:
     """Count unread mail."""
     me = context.agent(agent)
-    count = context.services.reading.unread_count(me.id)
+    count = context.services.unread_mail_count(me.id)
     context.answer({"agent_id": me.id, "unread_count": count}, [str(count)])
 
 

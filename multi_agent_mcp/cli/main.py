@@ -8,76 +8,99 @@ from importlib import import_module
 from typing import NoReturn
 
 import click
-from click.shell_completion import get_completion_class
 
 from multi_agent_mcp import __version__
-from multi_agent_mcp.cli.context import WRONG_USE, refuse
-from multi_agent_mcp.cli.output import print_error
 from multi_agent_mcp.environment import locale_language, login_shell
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.texts import catalogue
 
 PROGRAM = "multi-agent-mcp"
 COMMANDS = {
-    "init": "init:init",
-    "serve": "unparsed:serve",
-    "send": "mail:send",
-    "reply": "mail:reply",
-    "read": "mail:read",
-    "unread": "mail:unread",
-    "trace": "mail:trace",
-    "up": "team:up",
-    "down": "team:down",
-    "supervise": "team:supervise",
-    "conversations": "conversations:conversations",
-    "say": "conversations:say",
-    "end": "conversations:end",
-    "sessions": "conversations:sessions",
-    "web": "web:web",
-    "share": "machines:share",
-    "join": "machines:join",
-    "machines": "machines:machines",
-    "relay": "machines:relay",
-    "leave": "machines:leave",
-    "doctor": "doctor:doctor",
-    "prune": "doctor:prune",
-    "send-task": "tasks:send_task",
-    "unlock": "tasks:unlock",
-    "interrupt": "tasks:interrupt",
-    "resume": "tasks:resume",
-    "log": "tasks:log",
-    "timeline": "timeline:timeline",
-    "search": "search:search",
-    "watch": "watch.command:watch",
-    "host-config": "host_config:host_config",
-    "host": "host:host",
-    "hook": "unparsed:hook",
-    "demo": "demo.command:demo",
-    "help": "main:help_command",
-    "agent": "agents:agent",
-    "conversation": "conversations:conversation",
-    "task": "tasks:task",
+    "Team": {
+        "init": ("init:init", "Make a session, and a team.yaml where there is none."),
+        "up": ("team:up", "Open the team in tmux and say what waits for you."),
+        "down": ("team:down", "Close what `up` opened; mail and tasks stay."),
+        "agent": ("agents:agent", "Who takes part: add, set, list, remove."),
+        "supervise": ("team:supervise", "Open windows for missing agent sessions (`up` runs it)."),
+        "host-config": ("host_config:host_config", "Show or write a host's configuration for an agent."),
+        "host": ("host:host", "Learn a host that no profile describes."),
+    },
+    "Mail": {
+        "send": ("mail:send", "Send a message and ring its receiver."),
+        "reply": ("mail:reply", "Answer a message."),
+        "read": ("mail:read", "Print unread mail and mark it read."),
+        "unread": ("mail:unread", "Count unread mail."),
+        "search": ("search:search", "Find words in mail, tasks, conversations and logs."),
+        "trace": ("mail:trace", "Show every step a message took."),
+    },
+    "Tasks": {
+        "task": ("tasks:task", "Tasks: add, list, show, move, assign, approve."),
+        "send-task": ("tasks:send_task", "Give an agent a task by mail."),
+        "interrupt": ("tasks:interrupt", "Stop an agent at its next tool call."),
+        "resume": ("tasks:resume", "Let a paused agent go on."),
+        "unlock": ("tasks:unlock", "End the Owner's wait without an answer."),
+    },
+    "Conversations": {
+        "conversation": ("conversations:conversation", "Start one, say something in it, end it."),
+        "conversations": ("conversations:conversations", "List them, or print one with its messages."),
+        "say": ("conversations:say", "Say something in a conversation of yours."),
+        "end": ("conversations:end", "End a conversation of yours."),
+    },
+    "Looking": {
+        "watch": ("watch.command:watch", "Show agents, tasks and messages, live."),
+        "web": ("web:web", "The same and more in a browser."),
+        "timeline": ("timeline:timeline", "Tell what happened when, or draw it."),
+        "sessions": ("conversations:sessions", "List agent sessions: who runs, for what."),
+        "log": ("tasks:log", "List executions, or print the log of one."),
+        "demo": ("demo.command:demo", "Play a scene with scripted agents."),
+        "help": ("main:help_command", "Explain a command."),
+    },
+    "Machines": {
+        "share": ("machines:share", "Let other machines take part in a session."),
+        "join": ("machines:join", "Take part in a session of another machine."),
+        "machines": ("machines:machines", "List the machines: who is there, what waits."),
+        "relay": ("machines:relay", "Exchange with the other machines (`up` starts it)."),
+        "leave": ("machines:leave", "End this machine's part, or shut another one out."),
+    },
+    "Maintenance": {
+        "doctor": ("doctor:doctor", "Say what is wrong with a session, and mend it."),
+        "prune": ("doctor:prune", "Delete old things that are finished."),
+    },
+    "For hosts": {
+        "serve": ("unparsed:serve", "Run an agent's MCP server."),
+        "hook": ("unparsed:hook", "Answer a hook of a host."),
+    },
 }
-"""Where each command is: its module in this package, and its name there."""
+"""Each command by its subject: its module in this package, its name there, and its line in `--help`, which would
+otherwise import them all."""
 
 
 class LazyGroup(click.Group):
-    """Imports a command's module only when the command is run or listed, as click's documentation shows."""
+    """Imports a command's module only when the command is run, as click's documentation shows."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(COMMANDS)
+        return [name for commands in COMMANDS.values() for name in commands]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in COMMANDS:
+        where = next((commands[cmd_name][0] for commands in COMMANDS.values() if cmd_name in commands), None)
+        if where is None:
             return None
-        module, name = COMMANDS[cmd_name].split(":")
+        module, name = where.split(":")
         command: click.Command = getattr(import_module(f"multi_agent_mcp.cli.{module}"), name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        for subject, commands in COMMANDS.items():
+            with formatter.section(subject):
+                formatter.write_dl([(name, line) for name, (_, line) in commands.items()], col_max=14)
 
 
 def _show_completion(context: click.Context, _: click.Parameter, shell: str | None) -> None:
     if shell is None:
         return
+    from click.shell_completion import get_completion_class
+
+    from multi_agent_mcp.cli.context import WRONG_USE, refuse
+
     kind = get_completion_class(shell or login_shell())
     if kind is None:
         wrong = InvalidArguments(
@@ -126,6 +149,10 @@ def run() -> NoReturn:
     try:
         sys.exit(app(prog_name=PROGRAM, standalone_mode=False))
     except click.ClickException as error:
+        from multi_agent_mcp.cli.context import WRONG_USE
+        from multi_agent_mcp.cli.output import print_error
+        from multi_agent_mcp.texts import catalogue
+
         if locale_language() == "en" or isinstance(error, click.exceptions.NoArgsIsHelpError):
             error.show()
         else:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 import string
+import unicodedata
 from pathlib import Path
 
 from multi_agent_mcp.cli.context import people_texts
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.host_config import PROGRAMS
+from multi_agent_mcp.host_config import HOSTS
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.system.external_files import FileChange, apply_change
 
@@ -28,15 +29,15 @@ def write_team(path: Path, name: str, language: str, agents: list[Agent]) -> Non
 
 def host_agents(admin: str | None, workers: str | None) -> list[Agent]:
     """An Owner, an admin and its workers in these hosts, else in those on PATH. Raises `InvalidArguments`."""
-    found = [name for name, program in PROGRAMS.items() if program.is_installed]
+    found = [name for name, program in HOSTS.items() if program.is_installed]
     if not (found or (admin and workers)):
-        known = ", ".join(f"{program.title} (`{program.install}`)" for program in PROGRAMS.values())
+        known = ", ".join(f"{program.title} (`{program.install}`)" for program in HOSTS.values())
         raise InvalidArguments("no_hosts", known=known)
     admin = admin or found[0]
     names = [name.strip() for name in workers.split(",")] if workers else [found[0], found[1 % len(found)]]
     for option, name in (("admin", admin), *(("workers", name) for name in names)):
-        require_choice(option, name, tuple(PROGRAMS))
-    return _team(PROGRAMS[admin].command, [PROGRAMS[name].command for name in names])
+        require_choice(option, name, tuple(HOSTS))
+    return _team(HOSTS[admin].command, [HOSTS[name].command for name in names])
 
 
 def scripted_agents() -> list[Agent]:
@@ -46,8 +47,9 @@ def scripted_agents() -> list[Agent]:
 
 
 def name_of(directory: Path) -> str:
-    """A session's name for a directory: its own, as far as names may hold it."""
-    return re.sub("[^A-Za-z0-9_-]+", "-", directory.name).strip("-_")[:64] or "team"
+    """A session's name for a directory: its own, as far as names may hold it; letters lose their accents."""
+    plain = re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFKD", directory.name))
+    return re.sub("[^A-Za-z0-9_-]+", "-", plain).strip("-_")[:64] or "team"
 
 
 def _team(admin: str, workers: list[str]) -> list[Agent]:

@@ -11,7 +11,7 @@ import click
 from multi_agent_mcp.cli.context import SessionContext, session_command
 from multi_agent_mcp.cli.output import indented
 from multi_agent_mcp.domain.sanitize import display_id, one_line
-from multi_agent_mcp.domain.times import asked_time, format_time
+from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.search.search import Found, Results, SearchQuery
 from multi_agent_mcp.texts import Texts
 
@@ -19,35 +19,19 @@ TOLD_EVERY = 500
 
 
 @click.command()
-@click.argument("words", nargs=-1, help="All of them are looked for, each as part of any word; quote a phrase.")
-@click.option("--from", "sender", metavar="AGENT", help="Who wrote it.")
-@click.option("--to", "receiver", metavar="AGENT", help="To whom.")
-@click.option("--task", metavar="ID", help="The task it is about.")
-@click.option("--after", metavar="TIME", help="Not older than this: ISO 8601, UTC unless it says.")
-@click.option("--before", metavar="TIME", help="Not younger than this.")
+@click.argument(
+    "words",
+    nargs=-1,
+    required=True,
+    help="All of them are looked for, each as part of any word; quote a phrase. "
+    "`from:AGENT to:AGENT task:ID after:TIME before:TIME` among them narrow the search.",
+)
 @click.option("--limit", default=20, type=click.IntRange(1, 1_000), help="How many, the newest first.")
 @click.option("--rebuild", is_flag=True, help="Make the index anew first. It is derived: nothing is lost with it.")
 @session_command()
-def search(
-    context: SessionContext,
-    words: tuple[str, ...],
-    sender: str | None,
-    receiver: str | None,
-    task: str | None,
-    after: str | None,
-    before: str | None,
-    limit: int,
-    rebuild: bool,
-) -> None:
+def search(context: SessionContext, words: tuple[str, ...], limit: int, rebuild: bool) -> None:
     """Find words in messages, tasks, conversations and the logs of executions."""
-    query = SearchQuery(
-        words=words,
-        sender_id=sender,
-        receiver_id=receiver,
-        task_id=task,
-        since=asked_time("--after", after),
-        until=asked_time("--before", before),
-    )
+    query = SearchQuery.parse(words)
     service, texts = context.services.search, context.services.people
     if rebuild:
         service.rebuild()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from multi_agent_mcp.cli.output import indented, print_line, titled_table
 from multi_agent_mcp.domain.sanitize import one_line
 from multi_agent_mcp.texts import Texts
-from multi_agent_mcp.windows.agent_state import OPEN, AgentState
+from multi_agent_mcp.windows.agent_state import OPEN, READY, AgentState
 
 if TYPE_CHECKING:
     from multi_agent_mcp.windows.preflight import Preflight
@@ -38,6 +38,12 @@ def summary(startup: Startup, texts: Texts) -> Iterator[str]:
     if (command := startup.attach_command) is not None:
         yield ""
         yield texts("up.attach", command=command)
+        yield texts("up.inside")
+    if any(state.asks for state in startup.states):
+        yield texts("up.answer")
+    ready = [state.agent_id for state in startup.states if state.state == READY]
+    if startup.is_fine and ready:
+        yield texts("status.next", command=f'multi-agent-mcp send {ready[0]} "…"')
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from multi_agent_mcp.domain.agent import PURPOSES
+from multi_agent_mcp.domain.entity import EPOCH
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import parse_time
@@ -49,13 +50,20 @@ class Pauses:
     longest: timedelta
 
 
+NAMED = 200
+"""A doorbell about more items than these is remembered by its first ones and by the time of the newest: nobody notices
+the difference but a log that would hold a hundred thousand ids."""
+
+
 @dataclass(frozen=True)
 class Ring:
-    """One doorbell that reached its recipient: when, about which items, and its number in a row."""
+    """One doorbell that reached its recipient: when, about which items, and its number in a row. Of more than `NAMED`
+    items it also knows when the newest was created (`until`)."""
 
     at: datetime
     item_ids: frozenset[str]
     attempt: int = 1
+    until: datetime | None = None
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Ring | None:
@@ -64,7 +72,11 @@ class Ring:
         at, attempt = parse_time(entry.get("at")), entry.get("attempt", 1)
         if at is None or not isinstance(attempt, int):
             return None
-        return cls(at, frozenset(item_ids_of(entry)), max(attempt, 1))
+        return cls(at, frozenset(item_ids_of(entry)), max(attempt, 1), parse_time(entry.get("until")))
+
+    def announced(self, item: UnreadItem) -> bool:
+        """Whether it was about this item, too."""
+        return item.id in self.item_ids or (self.until is not None and item.created_at <= self.until)
 
     def rests_for(self, now: datetime, pauses: Pauses) -> timedelta:
         """How long the next one waits while this one is outstanding. Zero when the pause is over, or when the clock
@@ -90,6 +102,9 @@ class UnreadItem(Protocol):
     def id(self) -> str: ...
 
     @property
+    def created_at(self) -> datetime: ...
+
+    @property
     def purposes(self) -> Sequence[str]:
         """Which sessions of the recipient can read it, the one that hears of it first: it is rung about in the first
         that lives."""
@@ -106,10 +121,11 @@ class UnreadMessage:
     id: str
     sender_id: str
     message_type: str
+    created_at: datetime = EPOCH
 
     @classmethod
     def of(cls, message: Message) -> UnreadMessage:
-        return cls(message.id, message.sender_id, message.message_type)
+        return cls(message.id, message.sender_id, message.message_type, message.created_at)
 
     @property
     def purposes(self) -> Sequence[str]:
@@ -126,11 +142,12 @@ class UnreadNotification:
     type: str
     action: str | None
     purposes: tuple[str, ...]
+    created_at: datetime = EPOCH
 
     @classmethod
     def of(cls, notice: Notification) -> UnreadNotification:
         purposes = tuple(filter(notice.meant_for, PURPOSES))
-        return cls(notice.id, notice.sender_id, notice.type, notice.action, purposes)
+        return cls(notice.id, notice.sender_id, notice.type, notice.action, purposes, notice.created_at)
 
 
 DoorbellItem = UnreadMessage | UnreadNotification

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.message import Message
@@ -75,6 +76,7 @@ def is_signed_with(message: Message, key: str) -> bool:
     return hmac.compare_digest(str(message.signature).encode(errors="surrogatepass"), f"{OLD_SCHEME}:{digest}".encode())
 
 
+@lru_cache(maxsize=8)
 def _signing_key(key: str) -> Ed25519PrivateKey:
     """The seed is derived from the key (RFC 5869) and not the key itself: a passkey of any form will do, and no secret
     serves two algorithms."""

@@ -13,6 +13,8 @@ from multi_agent_mcp.domain.notification import Notification
 AGENT_STUCK = "agent_stuck"
 LOGIN = "login"
 """The state of a host's screen that asks a person to log in."""
+DIALOG = "dialog"
+"""The state of a host's screen that asks a person anything else."""
 PANE_PATIENCE = timedelta(seconds=60)
 """How long a pane may look wrong: a host that begins has no server yet, a server may be started anew."""
 
@@ -32,6 +34,10 @@ class PaneLook:
     @property
     def asks_for_login(self) -> bool:
         return self.state == LOGIN
+
+    @property
+    def asks(self) -> bool:
+        return self.state == DIALOG
 
     def is_like(self, other: PaneLook) -> bool:
         """Whether nothing that counts has changed between them."""
@@ -74,6 +80,13 @@ class Stuck:
     since: datetime
     counts_from: datetime
     facts: AgentFacts
+
+    @property
+    def kind(self) -> str:
+        """Which words tell it: those of the cause, or of what a superior should know instead."""
+        if self.cause == "silent" and not self.facts.alive:
+            return "gone"
+        return DIALOG if self.cause == "no_server" and self.facts.pane and self.facts.pane.asks else self.cause
 
     @property
     def task_id(self) -> str | None:

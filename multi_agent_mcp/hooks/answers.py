@@ -17,17 +17,17 @@ from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery, DoorbellItem, Due, UnreadMessage, UnreadNotification
-from multi_agent_mcp.domain.message import reading_order
+from multi_agent_mcp.domain.message import Message, reading_order
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.hooks import state_file
-from multi_agent_mcp.hooks.state import HookState, Unread, ids
-from multi_agent_mcp.notify.channel import HOOK, Notifier
+from multi_agent_mcp.hooks.state import ChangedMail, HookState, Unread, ids
+from multi_agent_mcp.notify.channel import HOOK, Channel
 from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.wording import doorbell_line
 from multi_agent_mcp.services.notices.notifications import Notifications, as_answer
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.store.workspace import Mailbox, Workspace
 from multi_agent_mcp.texts import Texts
 
 logger = logging.getLogger(__name__)
@@ -45,24 +45,16 @@ class Event:
     host: str | None = None
 
 
+@dataclass(eq=False)
 class Hooks:
     """Answers the hooks of one session's agents."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        notifications: Notifications,
-        sessions: Sessions,
-        doorbell: Doorbell,
-        texts: Texts,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self.workspace = workspace
-        self.notifications = notifications
-        self.sessions = sessions
-        self.doorbell = doorbell
-        self.texts = texts
-        self.clock = clock
+    workspace: Workspace
+    notifications: Notifications
+    sessions: Sessions
+    doorbell: Doorbell
+    texts: Texts
+    clock: Callable[[], datetime]
 
     def answer(self, agent_id: str, purpose: str, event: Event) -> dict[str, Any] | None:
         """What the hook prints as JSON, or None when there is nothing to say.
@@ -72,13 +64,15 @@ class Hooks:
         """
         agent = self.workspace.registry.get(agent_id)
         with self.workspace.locks.held(_lock(agent_id)):
-            seen = self._seen(agent_id)  # first: what comes meanwhile is then looked at again
-            state = self._state(agent_id, purpose)
-            unread = self._unread(agent_id, purpose)
-            state.forget_all_but(unread.all_ids)
+            look = state_file.look(str(self.workspace.path), agent_id)  # what comes meanwhile is looked at again
+            state, seen = self._state(agent_id, purpose), look["seen"][0]
+            notices, mail = self._notices(agent_id, purpose), self._mail(agent_id, state, seen)
+            unread = Unread(notices, self._meant(agent_id, purpose, [item.message for item in mail]))
             answer = self._decided(event.name, unread, state)
             state.host_session = event.host_session or state.host_session
-            self._write(agent_id, purpose, {**seen, "speaks": state.speaks(unread), **state.facts()})
+            speaks = state.speaks(unread)
+            state.remember(mail, notices, seen)
+            self._write(agent_id, purpose, {**look, "speaks": speaks, **state.facts()})
         self._note_host(agent, event)
         return answer
 
@@ -100,19 +94,16 @@ class Hooks:
         """The answer to one event; notes in `state` what it announces."""
         fresh = unread.without(state.announced)
         if event == "PreToolUse" and unread.interrupts:
-            state.announced |= ids(unread.interrupts)
             if fresh.interrupts:
-                state.rung(self.clock(), state.announced)
+                state.announce(ids(fresh.interrupts), self.clock())
             reason = self._interrupt_words("hook.denied", unread.interrupts)
             return _for_event(event, permissionDecision="deny", permissionDecisionReason=reason)
         if event in ("PostToolUse", "UserPromptSubmit") and fresh.all_ids:
-            state.announced |= fresh.all_ids
-            state.rung(self.clock(), state.announced)
+            state.announce(fresh.all_ids, self.clock())
             return _for_event(event, additionalContext=self._words(fresh))
         if event == "Stop" and (pressing := unread.pressing - state.stopped):
             state.stopped |= pressing
-            state.announced |= pressing
-            state.rung(self.clock(), state.announced)
+            state.announce(pressing, self.clock())
             announced = unread.without(unread.all_ids - pressing)
             return {"decision": "block", "reason": self._words(announced, "hook.not_yet")}
         return None
@@ -137,15 +128,32 @@ class Hooks:
         parts += [f"{notice['message']}\n{notice['instruction']}".strip() for notice in shown]
         return "\n\n".join([*parts, self.texts("notification.interrupt")])
 
-    def _unread(self, agent_id: str, purpose: str) -> Unread:
-        """The unread mail and notifications, without what the agent's other living session announces. An agent is not
-        told of its own doings, but stopped by every interrupt."""
+    def _notices(self, agent_id: str, purpose: str) -> list[Notification]:
+        """The unread ones, newest first. An agent is not told of its own doings, but stopped by every interrupt."""
         self.notifications.repair(agent_id)
         waiting = [notice for notice in self.notifications.waiting(agent_id) if notice.meant_for(purpose)]
-        notices = [notice for notice in reversed(waiting) if notice.rings or notice.interrupts]
-        mail = [message for _, message in self.workspace.mailbox(agent_id).unread()]
+        return [notice for notice in reversed(waiting) if notice.rings or notice.interrupts]
+
+    def _mail(self, agent_id: str, state: HookState, seen: int) -> list[ChangedMail]:
+        """The unread mail that came or was changed since all of it was announced, and what of that is still pressing;
+        after the first look that is next to nothing, however much is unread."""
+        mailbox, since = self.workspace.mailbox(agent_id), state.since(seen)
+        changed = state_file.changed_since(str(mailbox.path), since) if mailbox.path.is_dir() else {}
+        found = self._loaded(mailbox, [*changed, *state.urgent]) if since else dict(mailbox.unread())
+        unread = {name: message for name, message in found.items() if message is not None and message.read_at is None}
+        state.announced |= {unread[name].id for name in state.urgent if name in unread and name not in changed}
+        return [ChangedMail(name, message, changed.get(name, 0)) for name, message in unread.items()]
+
+    def _loaded(self, mailbox: Mailbox, names: Sequence[str]) -> Mapping[str, Message | None]:
+        try:
+            return {name: mailbox.hot.load(name) for name in names}
+        except StorageError:  # a bad sector, which the index passes over
+            return dict(mailbox.unread())
+
+    def _meant(self, agent_id: str, purpose: str, mail: Sequence[Message]) -> list[Message]:
+        """In reading order, without what the agent's other living session announces."""
         meant = ids(self.doorbell.meant_for(agent_id, purpose, list(map(UnreadMessage.of, mail))))
-        return Unread(notices, sorted((message for message in mail if message.id in meant), key=reading_order))
+        return sorted((message for message in mail if message.id in meant), key=reading_order)
 
     def _note_host(self, agent: Agent, event: Event) -> None:
         """Which host the agent runs in, and Codex's thread: the channel chain depends on them. Not worth losing an
@@ -160,13 +168,6 @@ class Hooks:
         except Refusal as refusal:
             logger.warning("the host could not be noted: %s", refusal)
 
-    def _seen(self, agent_id: str) -> dict[str, Any]:
-        """What the state file is compared with the next time; see `state_file.surely_silent`."""
-        settled = state_file.settled_now(str(self.workspace.path), agent_id)
-        boxes = (self.workspace.mailbox(agent_id), self.workspace.notices(agent_id))
-        unread = [sorted(name for name, _ in box.unread()) for box in boxes]
-        return {"seen": settled, "unread": unread}
-
     def _state(self, agent_id: str, purpose: str) -> HookState:
         return HookState.of(state_file.read_state(str(self.workspace.path), agent_id, purpose))
 
@@ -177,13 +178,16 @@ class Hooks:
             self.workspace.files.replace(target, json.dumps(facts).encode(), durable=False)
 
 
-class Waker(Notifier):
+class Waker(Channel):
     """What a waiter rings with: it keeps the line, for the host that started it."""
 
     name = HOOK
 
     def __init__(self) -> None:
         self.line: str | None = None
+
+    def check(self, agent: Agent) -> None:
+        """The waiter itself asks."""
 
     def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - a waiter has one agent
         self.line = line

@@ -1,21 +1,27 @@
-"""The hook state: what an agent has not read, and what of it `hook` has announced already."""
+"""The hook state: what of an agent's unread mail and notifications `hook` has announced already.
+
+Of the mail it is one moment: all that was there before it was announced. So neither the state nor a look grows with
+what is unread.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from multi_agent_mcp.domain.delivery import Ring, UnreadItem
+from multi_agent_mcp.domain.delivery import NAMED, Ring, UnreadItem
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.system.file_status import RACY_NS
 
 
 @dataclass(frozen=True)
 class Unread:
-    """What an agent has not read yet: notifications, newest first, and mail in reading order."""
+    """What an agent has not read yet and an event may have to speak of: notifications, newest first, and mail in
+    reading order."""
 
     notices: Sequence[Notification]
     mail: Sequence[Message]
@@ -40,33 +46,70 @@ class Unread:
         )
 
 
+@dataclass(frozen=True)
+class ChangedMail:
+    """An unread file of the mailbox and when it was last changed (nanoseconds)."""
+
+    name: str
+    message: Message
+    at: int
+
+
 @dataclass
 class HookState:
     """`announced` by any event, `stopped` what an end of the turn was prevented over, `ring` the last
-    announcement that reached the model, `host_session` the host's own id of its session. In the file `announced` is
-    `told`."""
+    announcement that reached the model, `host_session` the host's own id of its session.
 
-    announced: set[str]
-    stopped: set[str]
-    ring: Ring | None
-    host_session: str | None
+    `until`: mail of before this moment (nanoseconds, the mailbox's own time) was announced, and is not in `announced`;
+    of that `urgent` are the files over which an end of the turn is still to be prevented. In the file `announced` is
+    `told`.
+    """
+
+    announced: set[str] = field(default_factory=set)
+    stopped: set[str] = field(default_factory=set)
+    ring: Ring | None = None
+    host_session: str | None = None
+    until: int = 0
+    urgent: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> HookState:
         """From the file; one that makes no sense is as good as none."""
         try:
-            ring = facts.get("ring") or {}
             announced, stopped = (set(map(str, facts.get(key, ()))) for key in ("told", "stopped"))
-            return cls(announced, stopped, Ring.of(ring), facts.get("host_session"))
-        except (AttributeError, TypeError, ValueError):
-            return cls(set(), set(), None, None)
+            urgent = [str(name) for name in facts.get("urgent", ()) if "/" not in str(name)]
+            ring, until = Ring.of(facts.get("ring") or {}), int(facts.get("until", 0))
+            return cls(announced, stopped, ring, facts.get("host_session"), until, urgent)
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            return cls()
+
+    def since(self, seen: int) -> int:
+        """From when on mail is to be looked at, where the mailbox changed last at `seen`: from the beginning if the
+        clock was set back."""
+        return self.until if self.until <= seen else 0
 
     def forget_all_but(self, unread: set[str]) -> None:
         self.announced &= unread
         self.stopped &= unread
 
+    def announce(self, item_ids: Iterable[str], at: datetime) -> None:
+        self.announced.update(item_ids)
+        self.rung(at, item_ids)
+
     def rung(self, at: datetime, item_ids: Iterable[str], attempt: int = 1) -> None:
-        self.ring = Ring(at, frozenset(item_ids), attempt)
+        """The ring is outstanding as long as one of these is unread, or of those before."""
+        earlier = self.ring.item_ids if self.ring else frozenset[str]()
+        self.ring = Ring(at, frozenset([*dict.fromkeys([*item_ids, *earlier])][:NAMED]), attempt)
+
+    def remember(self, mail: Sequence[ChangedMail], notices: Sequence[Notification], seen: int) -> None:
+        """Of the mail that was looked at nothing needs to be looked at again if all of it was announced, but for what
+        may have come at this very moment."""
+        if all(item.message.id in self.announced for item in mail):
+            self.until = seen
+        passed = [item for item in mail if item.at <= self.until - RACY_NS]
+        pressing = (item for item in passed if item.message.priority == "urgent")
+        self.urgent = [item.name for item in pressing if item.message.id not in self.stopped]
+        self.forget_all_but((ids(notices) | {item.message.id for item in mail}) - {item.message.id for item in passed})
 
     def speaks(self, unread: Unread) -> list[str]:
         """The events that have something to say even if nothing is added."""
@@ -86,6 +129,8 @@ class HookState:
             "stopped": sorted(self.stopped),
             "ring": ring,
             "host_session": self.host_session,
+            "until": self.until,
+            "urgent": self.urgent,
         }
 
 

@@ -1,9 +1,10 @@
 """What `hook` remembers of an agent between its runs: `{session}/.hooks/{agent}.json`. Derived, may be deleted.
 
 A host runs `hook` twice for every tool call, nearly always with nothing to say. So one small file says which events
-have something to say as long as three directories do not change, and which files were unread then: should a directory
-have changed, the heads of the other files tell whether one of them is unread. This module imports nothing that
-the interpreter does not load quickly: pathlib and dataclasses alone take longer than the whole question.
+have something to say as long as three directories do not change; should mail or notifications have changed, only the
+files that were changed since then are looked at, and of those only the heads. However much is unread, the file stays
+small. This module imports nothing that the interpreter does not load quickly: pathlib and dataclasses alone take longer
+than the whole question.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import time
 from typing import Any
 
-from multi_agent_mcp.system.file_status import careful, is_settled, modified_at
+from multi_agent_mcp.system.file_status import RACY_NS, careful, is_settled, modified_at
 
 HEAD_BYTES = 4096
 
@@ -24,15 +25,12 @@ def state_path(session_path: str, agent_id: str, purpose: str, suffix: str = "js
     return f"{session_path}/.hooks/{name}.{suffix}"
 
 
-def seen_now(session_path: str, agent_id: str) -> list[int]:
-    """When the directories that decide about announcements last changed: an agent's mail, notifications and tasks."""
-    return [modified_at(f"{session_path}/{kind}/{agent_id}") for kind in ("ipc", "notifications", "tasks")]
-
-
-def settled_now(session_path: str, agent_id: str) -> list[int | None]:
-    """As `seen_now`, with None for a directory that changed so lately that a further change could look the same."""
+def look(session_path: str, agent_id: str) -> dict[str, Any]:
+    """When the directories that decide about announcements last changed: an agent's mail, notifications and tasks; and
+    when that was asked. In nanoseconds."""
     looked_at = time.time_ns()
-    return [changed if is_settled(changed, looked_at) else None for changed in seen_now(session_path, agent_id)]
+    kinds = ("ipc", "notifications", "tasks")
+    return {"seen": [modified_at(f"{session_path}/{kind}/{agent_id}") for kind in kinds], "looked_at": looked_at}
 
 
 def read_state(session_path: str, agent_id: str, purpose: str) -> dict[str, Any]:
@@ -50,24 +48,40 @@ def surely_silent(session_path: str, agent_id: str, purpose: str, event: str, ho
     nothing was added since. A session of the host that is not known yet has to be noted."""
     state = read_state(session_path, agent_id, purpose)
     try:
-        (*boxes, tasks), speaks, unread = state["seen"], state["speaks"], state["unread"]
-        if event in speaks or host_session not in (None, state["host_session"]):
+        if event in state["speaks"] or host_session not in (None, state["host_session"]):
             return False
-        *boxes_now, tasks_now = seen_now(session_path, agent_id)
-        if tasks != tasks_now:
-            return False
-        paths = (f"{session_path}/ipc/{agent_id}", f"{session_path}/notifications/{agent_id}")
-        found = zip(paths, boxes, boxes_now, unread, strict=True)
-        return not any(_added(path, set(names)) for path, before, after, names in found if before != after)
+        looked_at, now = state["looked_at"], look(session_path, agent_id)["seen"]
+        mail, notices, tasks = (
+            before == after and is_settled(before, looked_at) for before, after in zip(state["seen"], now, strict=True)
+        )
+        boxes = zip((mail, notices), ("ipc", "notifications"), state["seen"], now, strict=False)
+        changed = ((kind, before, after) for unchanged, kind, before, after in boxes if not unchanged)
+        return tasks and not any(
+            after < before or _has_news(f"{session_path}/{kind}/{agent_id}", before) for kind, before, after in changed
+        )
     except (KeyError, TypeError, ValueError, OSError):
         return False  # damaged by hand, or not made yet
 
 
-def _added(directory: str, known: set[str]) -> bool:
-    """Whether a file that was not unread before may be so now. One that was read says so in its head."""
+def changed_since(directory: str, moment: int) -> dict[str, int]:
+    """The names of the files that were put there or changed when the directory's time was `moment`, or later, and when
+    each was: their change times, which nobody can set."""
+    changed = {}
     with os.scandir(directory) as found:
-        names = [item.name for item in found if item.name.endswith(".md") and item.name[0] != "."]
-    return not all(name in known or _is_read(f"{directory}/{name}") for name in names)
+        for item in found:
+            if item.name.endswith(".md") and item.name[0] != ".":
+                try:
+                    at = item.stat(follow_symlinks=False).st_ctime_ns
+                except FileNotFoundError:  # moved on at this moment
+                    continue
+                if at > moment - RACY_NS:
+                    changed[item.name] = at
+    return changed
+
+
+def _has_news(directory: str, moment: int) -> bool:
+    """Whether a file that has changed since may be unread. One that was read says so in its head."""
+    return not all(_is_read(f"{directory}/{name}") for name in changed_since(directory, moment))
 
 
 def _is_read(path: str) -> bool:

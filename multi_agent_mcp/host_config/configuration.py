@@ -10,43 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.host_config.entries import (
-    COPILOT_PLUGIN,
-    SERVER_NAME,
-    claude_servers,
-    claude_settings,
-    codex_hook_options,
-    codex_hooks,
-    codex_options,
-    codex_server,
-    copilot_hooks,
-    copilot_servers,
-    gemini_settings,
-    identity,
-    opencode_hooks,
-    opencode_settings,
-)
+from multi_agent_mcp.host_config.hosts import HOSTS, filled, own_file, values
 from multi_agent_mcp.host_config.merging import (
     Identity,
     Merge,
     Unmergeable,
     agents_in,
+    as_json,
     json_merge,
     toml_merge,
-    whole_json,
-    whole_text,
+    whole,
 )
 from multi_agent_mcp.system.external_files import FileChange, apply_change, read_external
 
 if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace
 
-HOSTS = ("claude", "codex", "gemini", "opencode", "copilot")
 MCP_CONFIG = "{mcp_config}"
 """Where an agent's command takes its host's configuration."""
-OPENCODE_CONFIG = "OPENCODE_CONFIG"
-"""The variable that names a file of settings to OpenCode."""
-GEMINI_SETTINGS = Path(".gemini/settings.json")
 
 
 @dataclass(frozen=True)
@@ -117,52 +98,53 @@ def host_configuration(
     host: str, workspace: Workspace, agent_id: str, directory: Path | None = None
 ) -> HostConfiguration:
     """The configuration of one of `HOSTS` for one agent: in the files of a directory, or where the agent has it for
-    itself (its own files, command-line options for Codex)."""
-    if host == "claude":
-        return _own_claude(workspace, agent_id) if directory is None else _claude(workspace, agent_id, directory)
-    makers = {"codex": _codex, "gemini": _gemini, "opencode": _opencode, "copilot": _copilot}
-    return makers[host](workspace, agent_id, directory)
+    itself (its own files, command-line options for Codex). Gemini CLI has it in a directory's only, the current one."""
+    known = HOSTS[host]
+    filling = values(known, workspace, agent_id)
+    filling["mcp_config"] = filled(known.words, filling)
+    if directory is None:
+        paths = {name: own_file(workspace, agent_id, name) for name in known.own}
+        content, start = known.own, known.start
+    if directory is not None or not (known.own or known.words):
+        paths = {name: (directory or Path()) / name for name in known.shared}
+        content, start = known.shared, known.start_shared
+    filling["directory"] = shlex.quote(str(directory))
+    files = (HostFile(path, _merge(name, filled(content[name], filling))) for name, path in paths.items())
+    return HostConfiguration(host, tuple(files), filled(start, filling))
 
 
 def mcp_argument(workspace: Workspace, agent: Agent) -> str:
-    """The shell words for `{mcp_config}` in an agent's command, with the files they name written now."""
+    """The shell words for `{mcp_config}` in an agent's command, with the files they name written now. A program that we
+    do not know is given the file of the server that Claude Code reads, and so is a Claude Code with settings of its
+    own."""
+    if (command := missing_settings(workspace, agent)) is not None:
+        raise InvalidArguments("gemini_not_configured", command=command, file=next(iter(HOSTS["gemini"].shared)))
     host = _host_of(agent)
-    if host == "codex":
-        return f"{codex_options(workspace, agent.id)} {codex_hook_options()}"
-    if host == "gemini":
-        return _gemini_words(workspace, agent.id)
-    if host == "opencode":
-        _opencode(workspace, agent.id, None).write(backups(workspace))
-        return ""  # its file is in `mcp_environment`
-    if host == "copilot":
-        _copilot(workspace, agent.id, None).write(backups(workspace))
-        return _copilot_options(workspace, agent.id)
-    return _claude_words(workspace, agent, settings=host == "claude" and "--settings" not in (agent.command or ""))
+    known = HOSTS.get(host, HOSTS["claude"])
+    if known.own:
+        host_configuration(known.name, workspace, agent.id).write(backups(workspace))
+    is_server_only = host not in HOSTS or (host == "claude" and "--settings" in (agent.command or ""))
+    return str(filled("{mcp.json}" if is_server_only else known.words, values(known, workspace, agent.id)))
 
 
-def _gemini_words(workspace: Workspace, agent_id: str) -> str:
-    """None: Gemini CLI has no other file than its directory's, which belongs to more than this agent."""
-    if _gemini(workspace, agent_id, None).files[0].change().changes:
-        raise InvalidArguments("gemini_not_configured", agent_id=agent_id, file=GEMINI_SETTINGS)
-    return ""
-
-
-def _claude_words(workspace: Workspace, agent: Agent, *, settings: bool) -> str:
-    """The file of the server, which any other program is given, too; for Claude Code also its settings, with hooks."""
-    _own_claude(workspace, agent.id).write(backups(workspace))
-    config, hooks = (shlex.quote(str(path)) for path in _own_files(workspace, agent.id))
-    return f"{config} --settings {hooks}" if settings else config
+def missing_settings(workspace: Workspace, agent: Agent) -> str | None:
+    """The command to be run before `{mcp_config}` can work, if one is. Gemini CLI has no other file than its
+    directory's, which belongs to more than this agent: it is not written unasked."""
+    if _host_of(agent) != "gemini" or MCP_CONFIG not in (agent.command or ""):
+        return None
+    try:
+        is_there = not host_configuration("gemini", workspace, agent.id).files[0].change().changes
+    except InvalidArguments:  # the command says what is wrong with the file
+        is_there = False
+    return None if is_there else f"multi-agent-mcp host-config gemini --agent {agent.id} --write"
 
 
 def mcp_environment(workspace: Workspace, agent: Agent) -> dict[str, str]:
     """The environment by which `{mcp_config}` reaches a host that has no option for it."""
-    if _host_of(agent) != "opencode" or MCP_CONFIG not in (agent.command or ""):
+    known = HOSTS.get(_host_of(agent))
+    if known is None or MCP_CONFIG not in (agent.command or ""):
         return {}
-    return {OPENCODE_CONFIG: str(_own(workspace, agent.id, "opencode.json"))}
-
-
-def _host_of(agent: Agent) -> str:
-    return agent.host if agent.host in HOSTS else program_name(agent.command or "")
+    return {variable: str(own_file(workspace, agent.id, name)) for variable, name in known.environment.items()}
 
 
 def backups(workspace: Workspace) -> Path:
@@ -179,92 +161,14 @@ def program_name(command: str) -> str:
     return Path(words[0]).name if words else ""
 
 
-def _own_files(workspace: Workspace, agent_id: str) -> tuple[Path, Path]:
-    return _own(workspace, agent_id, "mcp.json"), _own(workspace, agent_id, "settings.json")
+def _host_of(agent: Agent) -> str:
+    return agent.host if agent.host is not None and agent.host in HOSTS else program_name(agent.command or "")
 
 
-def _own_claude(workspace: Workspace, agent_id: str) -> HostConfiguration:
-    config, settings = _own_files(workspace, agent_id)
-    files = (
-        HostFile(config, json_merge(claude_servers(workspace, agent_id))),
-        HostFile(settings, json_merge(claude_settings(workspace, agent_id, shared=False))),
-    )
-    options = ["--mcp-config", str(config), "--settings", str(settings), "--strict-mcp-config"]
-    start = shlex.join(["claude", *options, "--allowedTools", f"mcp__{SERVER_NAME}"])
-    return HostConfiguration("claude", files, start)
-
-
-def _claude(workspace: Workspace, agent_id: str, directory: Path) -> HostConfiguration:
-    files = (
-        HostFile(directory / ".mcp.json", json_merge(claude_servers(workspace, agent_id))),
-        HostFile(
-            directory / ".claude" / "settings.local.json",
-            json_merge(claude_settings(workspace, agent_id, shared=True)),
-        ),
-    )
-    return HostConfiguration("claude", files, f"cd {shlex.quote(str(directory))} && claude")
-
-
-def _own(workspace: Workspace, agent_id: str, name: str) -> Path:
-    """A file, or a directory, of this agent alone."""
-    return workspace.path / "hosts" / f"{agent_id}.{name}"
-
-
-def _opencode(workspace: Workspace, agent_id: str, directory: Path | None) -> HostConfiguration:
-    """Hooks are in a plugin of the agent's own. A directory's would run for everybody who works there."""
-    if directory is not None:
-        servers = json_merge(opencode_settings(workspace, agent_id, None))
-        start = f"cd {shlex.quote(str(directory))} && opencode"
-        return HostConfiguration("opencode", (HostFile(directory / "opencode.json", servers),), start)
-    file, plugin = (_own(workspace, agent_id, name) for name in ("opencode.json", "opencode.js"))
-    files = (
-        HostFile(file, json_merge(opencode_settings(workspace, agent_id, plugin))),
-        HostFile(plugin, whole_text(opencode_hooks(workspace, agent_id))),
-    )
-    return HostConfiguration("opencode", files, f"{OPENCODE_CONFIG}={shlex.quote(str(file))} opencode")
-
-
-def _copilot(workspace: Workspace, agent_id: str, directory: Path | None) -> HostConfiguration:
-    """Hooks are in a plugin of the agent's own. A directory's would run on GitHub, too, once they are committed."""
-    servers = json_merge(copilot_servers(workspace, agent_id))
-    if directory is not None:
-        start = f"cd {shlex.quote(str(directory))} && copilot --allow-tool={SERVER_NAME}"
-        return HostConfiguration("copilot", (HostFile(directory / ".github" / "mcp.json", servers),), start)
-    plugin = _own(workspace, agent_id, "copilot")
-    files = (
-        HostFile(_own(workspace, agent_id, "copilot.json"), servers),
-        HostFile(plugin / "plugin.json", whole_json(COPILOT_PLUGIN)),
-        HostFile(plugin / "hooks.json", whole_json(copilot_hooks(workspace, agent_id))),
-    )
-    return HostConfiguration("copilot", files, f"copilot {_copilot_options(workspace, agent_id)}")
-
-
-def _copilot_options(workspace: Workspace, agent_id: str) -> str:
-    file, plugin = (_own(workspace, agent_id, name) for name in ("copilot.json", "copilot"))
-    options = ["--additional-mcp-config", f"@{file}", "--plugin-dir", str(plugin), f"--allow-tool={SERVER_NAME}"]
-    return shlex.join(options)
-
-
-def _codex(workspace: Workspace, agent_id: str, directory: Path | None) -> HostConfiguration:
-    """For one agent it is all options. Hooks take the agent from the environment; Codex asks once whether they are to
-    be trusted (`/hooks`)."""
-    start = f"{_who(workspace, agent_id)} codex {codex_options(workspace, agent_id)}"
-    if directory is None:
-        return HostConfiguration("codex", (), f"{start} {codex_hook_options()}")
-    base = directory / ".codex"
-    files = (
-        HostFile(base / "config.toml", toml_merge(codex_server(workspace, agent_id))),
-        HostFile(base / "hooks.json", json_merge(codex_hooks(workspace, agent_id))),
-    )
-    return HostConfiguration("codex", files, start)
-
-
-def _gemini(workspace: Workspace, agent_id: str, directory: Path | None) -> HostConfiguration:
-    file = (directory or Path()) / GEMINI_SETTINGS
-    files = (HostFile(file, json_merge(gemini_settings())),)
-    return HostConfiguration("gemini", files, f"{_who(workspace, agent_id)} gemini")
-
-
-def _who(workspace: Workspace, agent_id: str) -> str:
-    """The environment that says who the agent is, for a shell."""
-    return " ".join(f"{name}={shlex.quote(value)}" for name, value in identity(workspace, agent_id).items())
+def _merge(name: str, content: Any) -> Merge:
+    """A program's text and the files of a plugin are ours alone; a table goes into its user's, and so do entries."""
+    if isinstance(content, str):
+        return whole(content)
+    if name.startswith("copilot/"):
+        return whole(as_json(content))
+    return toml_merge(content) if name.endswith(".toml") else json_merge(content)

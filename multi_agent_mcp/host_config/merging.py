@@ -4,6 +4,7 @@ changes."""
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +12,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from multi_agent_mcp.errors import Reason
-from multi_agent_mcp.host_config.entries import AGENT, IDENTITY, SERVER_NAME, is_our_hook, toml_table
+from multi_agent_mcp.host_config.hosts import AGENT, IDENTITY, SERVER_NAME, is_our_hook, toml_table
 
 BEGIN = "# >>> multi-agent-mcp >>> written by `multi-agent-mcp host-config`"
 END = "# <<< multi-agent-mcp <<<"
@@ -35,6 +36,8 @@ class Identity(NamedTuple):
 
 
 Merge = Callable[[bytes | None], bytes]
+_SERVERS_BY = frozenset({"command", "url", "httpUrl"})
+"""What an entry that is a server has one of; another one is what a person has added to ours beforehand."""
 
 
 def json_merge(wanted: Mapping[str, Any]) -> Merge:
@@ -42,19 +45,17 @@ def json_merge(wanted: Mapping[str, Any]) -> Merge:
 
     def merge(before: bytes | None) -> bytes:
         old = _parsed_json(before)
+        _require_ours(old, wanted)
         new = _merged(old, wanted, "")
-        return before if before is not None and new == old else as_json(new).encode()
+        if before is not None and new == old:
+            return before
+        return as_json(new).encode(errors="backslashreplace")  # of a lone surrogate it makes JSON's own escape
 
     return merge
 
 
-def whole_json(wanted: Mapping[str, Any]) -> Merge:
+def whole(wanted: str) -> Merge:
     """A file that holds nothing of anybody else's."""
-    return lambda before: as_json(wanted).encode()  # noqa: ARG005 - whatever stood there
-
-
-def whole_text(wanted: str) -> Merge:
-    """The same for another text."""
     return lambda before: wanted.encode()  # noqa: ARG005 - whatever stood there
 
 
@@ -65,7 +66,7 @@ def toml_merge(wanted: Mapping[str, Any]) -> Merge:
         text = _decoded(before or b"")
         old = _parsed_toml(text)
         if BEGIN not in text and SERVER_NAME in _table(old.get("mcp_servers", {})):
-            raise Unmergeable("foreign_table", name=f"[{TABLE}]")
+            raise Unmergeable("foreign_entry", name=f"[{TABLE}]")
         new = _with_block(text, f"{BEGIN}\n{toml_table(TABLE, wanted)}\n{END}\n")
         expected = {**old, "mcp_servers": {**_table(old.get("mcp_servers", {})), SERVER_NAME: dict(wanted)}}
         if _parsed_toml(new) != expected:
@@ -102,6 +103,17 @@ def _of_hook(command: str) -> Identity:
         return Identity("", "", "")
     given = dict(pairwise(words))
     return Identity(given.get("--root", ""), given.get("--session", ""), given.get("--agent", ""))
+
+
+def _require_ours(old: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Raises `Unmergeable` when a server of somebody else's has the name of ours."""
+    for key, servers in wanted.items():
+        present = old.get(key)
+        if not isinstance(present, dict) or SERVER_NAME not in servers:
+            continue
+        entry = present.get(SERVER_NAME)
+        if isinstance(entry, dict) and entry.keys() & _SERVERS_BY and not any(_identities(entry)):
+            raise Unmergeable("foreign_entry", name=f"{key}.{SERVER_NAME}")
 
 
 def as_json(value: Any) -> str:
@@ -167,9 +179,9 @@ def _parsed_json(data: bytes | None) -> dict[str, Any]:
     if data is None or not data.strip():
         return {}
     try:
-        value = json.loads(_decoded(data), object_pairs_hook=_unique)
+        value = json.loads(_decoded(data), object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
-        raise Unmergeable("no_json") from error
+        raise Unmergeable("no_plain_json") from error
     if not isinstance(value, dict):
         raise Unmergeable("no_json_object")
     return value
@@ -182,10 +194,18 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _finite(number: str) -> float:
+    """Raises `ValueError` for what JSON has no number for, and could not be written back."""
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(number)
+    return value
+
+
 def _parsed_toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise Unmergeable("no_toml", problem=str(error)) from error
 
 

@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error, NoRespondersError
@@ -267,8 +266,9 @@ async def connected_once(urls: Sequence[str], seed: str, certificate: str | None
     that over yet. Raises `HubUnreachable`."""
     deadline = time.monotonic() + ERRAND_SECONDS
     while True:
+        client = Client()
         try:
-            return await nats.connect(
+            await client.connect(
                 list(urls),
                 nkeys_seed_str=seed,
                 tls=trusting(certificate),
@@ -279,7 +279,9 @@ async def connected_once(urls: Sequence[str], seed: str, certificate: str | None
                 connect_timeout=2,
                 error_cb=_ignore,
             )
+            return client
         except _FAILED as error:
+            await client.close()
             if time.monotonic() > deadline:
                 raise HubUnreachable from error
             await asyncio.sleep(0.1)

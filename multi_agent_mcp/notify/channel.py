@@ -5,17 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.domain.delivery import ChannelReport, Delivery
 
 LINE_GONE = "line_gone"
 HOOK = "hook"
 """The channel that leaves the ring to a waiter in the host, and the reason that the delivery log gives for it."""
 
 
-class Notifier(ABC):
-    """What a doorbell rings with: a channel, or the chain of all of them."""
+class Channel(ABC):
+    """A way to ring, or the chain of all of them."""
 
     name: str
+
+    @abstractmethod
+    def check(self, agent: Agent) -> str | None:
+        """Why `ring` would not get across at this moment, or None. Types nothing, shows nothing, never raises."""
 
     @abstractmethod
     def ring(self, agent: Agent, line: str) -> Delivery:
@@ -29,10 +33,6 @@ class Notifier(ABC):
     def clear(self, agent: Agent) -> None:  # noqa: B027 - most show nothing that lasts
         """Nothing is unread any more: takes back what is still on show, whichever process has put it there."""
 
-
-class Channel(Notifier):
-    """A way to ring that can also be asked why it could not."""
-
-    @abstractmethod
-    def check(self, agent: Agent) -> str | None:
-        """Why `ring` would not get across at this moment, or None. Types nothing, shows nothing, never raises."""
+    def explain(self, agent: Agent) -> tuple[ChannelReport, ...]:
+        """As `check`, with the name, for every channel that the agent has, the strongest first."""
+        return (ChannelReport(self.name, self.check(agent)),)

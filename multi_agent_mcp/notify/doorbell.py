@@ -19,6 +19,7 @@ from filelock import FileLock, Timeout
 from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import PURPOSES, Agent
 from multi_agent_mcp.domain.delivery import (
+    NAMED,
     Delivery,
     DoorbellItem,
     Due,
@@ -33,9 +34,9 @@ from multi_agent_mcp.domain.delivery import (
 )
 from multi_agent_mcp.domain.message import Message, reading_order
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.times import is_recent
+from multi_agent_mcp.domain.times import format_time, is_recent
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.notify.channel import HOOK, LINE_GONE, Notifier
+from multi_agent_mcp.notify.channel import HOOK, LINE_GONE, Channel
 from multi_agent_mcp.notify.wording import doorbell_line
 from multi_agent_mcp.store.files.locks import SERVING
 from multi_agent_mcp.store.workspace import Workspace
@@ -67,7 +68,7 @@ class Doorbell:
         self,
         workspace: Workspace,
         notifications: NotificationSource,
-        notifier: Notifier,
+        notifier: Channel,
         settings: Settings,
         texts: Texts,
         clock: Callable[[], datetime],
@@ -85,17 +86,21 @@ class Doorbell:
 
     def announce(self, messages: Sequence[Message]) -> dict[str, Delivery]:
         """Rings for messages that were just stored, unless the recipient's own server does. Never raises."""
-        receivers = [message.receiver_id for message in messages]
-        items = map(UnreadMessage.of, messages)
-        if len(messages) <= 1:
-            return dict(zip(receivers, map(self._announce, receivers, items), strict=True))
-        with ThreadPoolExecutor(min(len(messages), BROADCAST_THREADS)) as pool:
-            return dict(zip(receivers, pool.map(self._announce, receivers, items), strict=True))
+        items = {message.receiver_id: UnreadMessage.of(message) for message in messages}
+        outcomes = {agent_id: self._without_ringing(agent_id, item) for agent_id, item in items.items()}
+        to_ring = {agent_id: items[agent_id] for agent_id, outcome in outcomes.items() if outcome is None}
+        if len(to_ring) < 2:
+            rung = list(map(self._rung_about, to_ring, to_ring.values()))
+        else:
+            with ThreadPoolExecutor(min(len(to_ring), BROADCAST_THREADS)) as pool:
+                rung = list(pool.map(self._rung_about, to_ring, to_ring.values()))
+        return {agent_id: outcome or rung.pop(0) for agent_id, outcome in outcomes.items()}
 
     def announce_notification(self, notice: Notification) -> None:
         """The same for a notification that was just stored. Never raises."""
-        if notice.rings:
-            self._announce(notice.target_agent_id, UnreadNotification.of(notice))
+        agent_id, item = notice.target_agent_id, UnreadNotification.of(notice)
+        if notice.rings and self._without_ringing(agent_id, item) is None:
+            self._rung_about(agent_id, item)
 
     def serve(self, agent_id: str, purpose: str) -> FileLock | None:
         """Takes the lock that says "this agent's server of this purpose rings"; None when another one has it."""
@@ -108,16 +113,21 @@ class Doorbell:
         return lock
 
     def ring(
-        self, agent_id: str, purpose: str | None = None, place: Mapping[str, Any] | None = None
+        self,
+        agent_id: str,
+        purpose: str | None = None,
+        place: Mapping[str, Any] | None = None,
+        stored: DoorbellItem | None = None,
     ) -> tuple[Delivery | None, Due[DoorbellItem]]:
         """Rings if there is anything to ring about. Returns what came of it (None: nothing was due) and what is to be
         done next.
 
         A server gives its purpose and its own pane: while a task and a chat session of an agent both live, each rings
-        for what concerns it in its own pane. A sender rings in the registered pane, for what a task session reads.
+        for what concerns it in its own pane. A sender gives what it has `stored` and rings in the registered pane, for
+        what a task session reads.
 
-        Mail and notifications are looked through only when a ring may be due, so that a thousand senders do not read a
-        thousand messages each.
+        Mail and notifications are looked through only when a ring may be due and, by a sender, when somebody can be
+        rung: a thousand senders do not read a thousand messages each.
         """
         agent = self._agent(agent_id, purpose, place)
         if (refused := self._known_failure(agent)) is not None:
@@ -126,6 +136,8 @@ class Doorbell:
             last = self._last_ring(agent_id, lambda entry: entry.get("pane") == agent.pane_id)
             if (resting := self._resting(agent_id, last)) is not None:
                 return None, Due(after=resting)
+            if stored is not None and self.notifier.check(agent) is not None:
+                return self._ring_about(agent, Due((stored,)), self.notifier)
             delivery, decision = self._ring_if_due(agent, purpose, [last], self.notifier)
             if delivery is None and not decision.after and not self.workspace.unread_count(agent_id):
                 self.notifier.clear(agent)
@@ -134,7 +146,7 @@ class Doorbell:
             return delivery, decision
 
     def ring_from_waiter(
-        self, agent_id: str, purpose: str, announced: Ring | None, waiter: Notifier
+        self, agent_id: str, purpose: str, announced: Ring | None, waiter: Channel
     ) -> tuple[Delivery | None, Due[DoorbellItem]]:
         """The same for a waiter of the agent's host, which wakes the agent itself. `announced` is the last announcement
         that the host's hooks made. A ring that was left to a waiter has not happened yet, so it does not count here."""
@@ -147,12 +159,15 @@ class Doorbell:
         yet. A person who is away need not be told of the same all night."""
         place = self._agent(agent_id).pane_id
         last = self._last_ring(agent_id, lambda entry: entry.get("pane") == place)
-        announced = last.item_ids if last else frozenset[str]()
-        return (None, Due()) if self.waiting_for(agent_id) <= announced else self.ring(agent_id)
+        if all(last is not None and last.announced(item) for item in self._unread(agent_id)):
+            return None, Due()
+        return self.ring(agent_id)
 
-    def waiting_for(self, agent_id: str) -> frozenset[str]:
-        """The ids of what the agent has not read."""
-        return frozenset(item.id for item in self._unread(agent_id))
+    def version(self, agent_id: str) -> tuple[int, frozenset[str]]:
+        """Another one whenever something was added to what the agent has not read, or taken from it."""
+        mailbox = self.workspace.mailbox(agent_id).hot
+        mailbox.entries()
+        return mailbox.version, frozenset(notice.id for notice in self.notifications.waiting(agent_id))
 
     def finish(
         self, agent_id: str, purpose: str | None = None, place: Mapping[str, Any] | None = None
@@ -179,14 +194,17 @@ class Doorbell:
         return [item for item in items if _rung_in(item, living) == mine]
 
     def _ring_if_due(
-        self, agent: Agent, purpose: str | None, rings: Iterable[Ring | None], notifier: Notifier
+        self, agent: Agent, purpose: str | None, rings: Iterable[Ring | None], channel: Channel
     ) -> tuple[Delivery | None, Due[DoorbellItem]]:
         unread = self.meant_for(agent.id, purpose, self._unread(agent.id))
         decision = due(unread, rings, self.clock(), self.pauses)
-        if not decision.items:
-            return None, decision
+        return self._ring_about(agent, decision, channel) if decision.items else (None, decision)
+
+    def _ring_about(
+        self, agent: Agent, decision: Due[DoorbellItem], channel: Channel
+    ) -> tuple[Delivery, Due[DoorbellItem]]:
         began = self.clock()
-        delivery = notifier.ring(agent, doorbell_line(self.texts, decision.items))
+        delivery = channel.ring(agent, doorbell_line(self.texts, decision.items))
         self._record(agent, decision, delivery, began)
         return delivery, decision
 
@@ -225,18 +243,28 @@ class Doorbell:
         inboxes = (self.workspace.mailbox(agent_id), self.workspace.notices(agent_id))
         return remaining if any(inbox.any_unread(last.item_ids) for inbox in inboxes) else None
 
-    def _announce(self, agent_id: str, item: DoorbellItem) -> Delivery:
+    def _without_ringing(self, agent_id: str, item: DoorbellItem) -> Delivery | None:
+        """What is to be said of an item that was just stored where nobody is rung about it; None: somebody may be."""
         try:
             if not self.workspace.is_here(self._agent(agent_id)):
                 return Delivery("stored", "other_machine")  # its home rings it
             served = served_purposes(self.workspace, agent_id)
-            refused = _nobody_to_ring(item, served or {"task"})
-            if refused is None and served:
+            reason = _nobody_to_ring(item, served or {"task"})
+            if reason is None and served:
                 return Delivery("stored", "recipient_server_rings")
-            if (refused := refused or self._known_failure(self._agent(agent_id))) is not None:
-                self._record_deferral(agent_id, [item.id], refused.reason)
-                return refused
-            delivery, decision = self.ring(agent_id)
+            agent = self._agent(agent_id)
+            if reason is None and agent.pane_id is None:  # one in a pane is asked under the lock of its doorbell
+                reason = self.notifier.check(agent)
+            if reason is None:
+                return None
+            self._record_deferral(agent_id, [item.id], reason)
+            return Delivery("stored", reason)
+        except Refusal as refusal:
+            return Delivery("stored", refusal.code)
+
+    def _rung_about(self, agent_id: str, item: DoorbellItem) -> Delivery:
+        try:
+            delivery, decision = self.ring(agent_id, stored=item)
         except Refusal as refusal:
             return Delivery("stored", refusal.code)
         announced = delivery is not None and any(about.id == item.id for about in decision.items)
@@ -250,14 +278,14 @@ class Doorbell:
 
     def _record(self, agent: Agent, decision: Due[DoorbellItem], delivery: Delivery, began: datetime) -> None:
         log = self.workspace.delivery_log(agent.id)
-        about = [item.id for item in decision.items]
+        about = [item.id for item in decision.items[:NAMED]]
         if delivery.state == "stored":
             if unrecorded := log.without_deferral(about, delivery.reason):
                 self._record_deferral(agent.id, unrecorded, delivery.reason)
             return
         if delivery.reason == HOOK and self._left_to_waiter(agent.id, about):
             return
-        facts = {"pane": agent.pane_id, "attempt": decision.attempt}
+        facts = {"pane": agent.pane_id, "attempt": decision.attempt, **_until(decision.items)}
         log.add("rung", began, about, reason=delivery.reason, **facts)
         if delivery.state == "submitted":
             entered = began + delivery.entered_after if delivery.entered_after else self.clock()
@@ -285,11 +313,16 @@ def _rung_in(item: UnreadItem, living: Collection[str]) -> str | None:
     return next((purpose for purpose in item.purposes if purpose in living), None)
 
 
-def _nobody_to_ring(item: UnreadItem, living: Collection[str]) -> Delivery | None:
+def _nobody_to_ring(item: UnreadItem, living: Collection[str]) -> str | None:
     """Why nobody is rung: no session that can read it lives. It rings when one begins."""
     if _rung_in(item, living) is not None:
         return None
-    return Delivery("stored", "no_chat_session" if "chat" in item.purposes else "no_task_session")
+    return "no_chat_session" if "chat" in item.purposes else "no_task_session"
+
+
+def _until(items: Sequence[UnreadItem]) -> dict[str, str]:
+    """What an entry about more items than it names says of the others; see `Ring`."""
+    return {"until": format_time(max(item.created_at for item in items))} if len(items) > NAMED else {}
 
 
 def _serving(agent_id: str, purpose: str) -> str:

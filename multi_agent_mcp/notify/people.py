@@ -28,7 +28,7 @@ class PeopleDoorbells:
 
     def __init__(self, doorbell: Doorbell) -> None:
         self._doorbell = doorbell
-        self._waiting: dict[str, frozenset[str]] = {}
+        self._seen: dict[str, tuple[int, frozenset[str]]] = {}
         self._bells: dict[str, _PersonsDoorbell] = {}
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="people", daemon=True)
@@ -52,9 +52,9 @@ class PeopleDoorbells:
     def _look(self) -> None:
         for agent in self._doorbell.workspace.registry.all().values():
             if agent.may_be_human and not agent.removed and self._doorbell.workspace.is_here(agent):
-                waiting = self._doorbell.waiting_for(agent.id)
-                if waiting != self._waiting.get(agent.id, frozenset()):
-                    self._waiting[agent.id] = waiting
+                version = self._doorbell.version(agent.id)
+                if version != self._seen.get(agent.id, (0, frozenset())):
+                    self._seen[agent.id] = version
                     self._wake(agent.id)
 
     def _wake(self, agent_id: str) -> None:

@@ -135,7 +135,7 @@ class Middleware:
         if call.unread is not None:
             return call.unread
         try:
-            return self.services.reading.unread_count(call.me.id)
+            return self.services.unread_mail_count(call.me.id)
         except Refusal as refusal:
             logger.warning("unread mail could not be counted: %s", refusal)
             return 0

@@ -8,10 +8,9 @@ as far as the month's directory has not changed since.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -36,17 +35,15 @@ def month_of(moment: datetime) -> str:
 
 
 class Archive(Generic[E]):
-    """The months of one directory. `month` makes the `Directory` of one of them from its path; `over` is what a header
-    says in it."""
+    """The months of one directory. `month` makes the `Directory` of one of them from its path."""
 
-    def __init__(self, path: Path, over: re.Pattern[bytes], month: Callable[[Path], Directory[E]]) -> None:
+    def __init__(self, path: Path, month: Callable[[Path], ArchivedFiles[E]]) -> None:
         self.path = path / ARCHIVE
-        self._over = over
         self._month = month
         self._listed_at = -1
-        self._months: dict[str, Directory[E]] = {}
+        self._months: dict[str, ArchivedFiles[E]] = {}
 
-    def months(self) -> list[Directory[E]]:
+    def months(self) -> list[ArchivedFiles[E]]:
         """The newest first."""
         mtime, looked_at = modified_at(self.path), time.time_ns()
         if mtime != self._listed_at:
@@ -54,10 +51,6 @@ class Archive(Generic[E]):
             self._months = {name: self._months.get(name) or self._month(self.path / name) for name in names}
             self._listed_at = mtime if is_settled(mtime, looked_at) else -1
         return list(self._months.values())
-
-    def takes(self, directory: Directory[E], name: str) -> bool:
-        """Whether a file of this directory is over as its header says at this moment."""
-        return directory.is_closed(name, self._over)
 
     def _names(self) -> list[str]:
         if not is_own_directory(self.path):
@@ -79,6 +72,14 @@ class ArchivedFiles(Directory[E]):
             if found is not known and self._trusted:
                 self._keep()
             return found
+
+    def expect(self, moved: Mapping[str, Entry[E]]) -> None:
+        """These files were moved here: as long as they are the same they need not be looked into."""
+        with self._mutex:
+            if not self._index:
+                self._restore()
+            self._index = {**self._index, **{name: entry for name, entry in moved.items() if entry.closed}}
+            self._trusted = False
 
     def closed_counts(self) -> Counter[str]:
         with self._mutex:

@@ -10,15 +10,15 @@ import heapq
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import chain, islice, takewhile
 from operator import attrgetter
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from multi_agent_mcp.domain.entity import Identified
 from multi_agent_mcp.errors import InvalidId, Reason, Refusal, StorageError
@@ -89,7 +89,7 @@ class Collection(Generic[E]):
         """Exclusive and durable; raises `FileExistsError`."""
         if self.shared is None:
             return self._create(entity)
-        with self._locked(entity.id):  # else the relay, too, would write what the hub has taken
+        with self.files.locks.held(self._lock(entity.id)):  # else the relay, too, would write what the hub has taken
             if self._locate(entity.id) is not None:
                 raise FileExistsError(entity.id)
             try:
@@ -122,7 +122,7 @@ class Collection(Generic[E]):
         An entity whose partition changes is rewritten where it lies and then moved: its content decides, and its place
         only follows.
         """
-        with self._locked(entity_id):
+        with self.files.locks.held(self._lock(entity_id)):
             while True:
                 located = self._locate(entity_id)
                 if located is None:
@@ -132,15 +132,15 @@ class Collection(Generic[E]):
                     break
                 except Superseded as newer:  # another machine was faster: its value first, then the change again
                     self._take_over(entity_id, newer.current, located)
-        if self._archived is not None and self._ended(changed):
-            partition.has_grown(self._ended, self._locked)
+        if self._ended(changed):
+            partition.has_grown()
         return changed
 
     def accept(self, entity_id: str, shared: Shared, modified: int | None = None, *, was: int | None = None) -> bool:
         """Takes over what the hub says of a shared entity, unless the file is as new; empty data takes it away. Returns
         whether a file was written. `modified` is when it was changed, in nanoseconds since the epoch. A value that was
         brought to a hub made anew `was` of this revision before: a file that is newer than that is brought there."""
-        with self._locked(entity_id):
+        with self.files.locks.held(self._lock(entity_id)):
             located = self._locate(entity_id)
             if located is not None and revision_of(located[2]) >= shared.revision:
                 return False
@@ -153,7 +153,7 @@ class Collection(Generic[E]):
     def accept_copy(self, entity_id: str, data: bytes, partition: str, modified: int | None = None) -> None:
         """The same for what only the machine of `partition` writes: the newest state replaces what is there. Raises
         `Unreadable` for something of another partition."""
-        with self._locked(entity_id):
+        with self.files.locks.held(self._lock(entity_id)):
             entity = self._adopted(codec(self._entity_type).decode(data, id=entity_id), entity_id)
             if self._partition(entity) != partition:
                 raise Unreadable("misplaced", name="id", value=entity_id, owner=partition)
@@ -163,7 +163,7 @@ class Collection(Generic[E]):
         """Brings a file that was made or edited by hand to the authority. Where that has a newer value, it stands, and
         the edit is set aside: returns where it was."""
         assert self.shared is not None, "only shared entities are pushed"  # noqa: S101
-        with self._locked(entity_id):
+        with self.files.locks.held(self._lock(entity_id)):
             located = self._locate(entity_id)
             if located is None or self.shared.is_as_marked(self._shortened(located[2])):
                 return None
@@ -182,7 +182,7 @@ class Collection(Generic[E]):
 
     def tidy(self, partition: str) -> None:
         """Archives what is over in a partition, once there is much of it. Never raises."""
-        self._of(partition).tidy(self._ended, self._locked)
+        self._of(partition).tidy()
 
     def replace(self, entity: E, *, sync: bool = True) -> None:
         """Writes an entity whose newest state only the caller has: nothing is locked, read or moved. `sync` as in
@@ -253,26 +253,25 @@ class Collection(Generic[E]):
         if partition not in self._partitions:
             if not _is_plain(partition):
                 raise InvalidId(value=repr(partition)[:80])
-            path = self.base / partition
-            month = partial(self._directory, ArchivedFiles, partition=partition, closed=self._archived)
-            archive = Archive(path, self._archived, month) if self._archived is not None else None
-            home = self._directory(Directory, path, partition, self._closed)
-            self._partitions[partition] = Partition(home, archive)
+            path, known = self.base / partition, self._settings(partition)
+            home = Directory(self.files, path, self._entity_type, closed=self._closed, **known)
+            self._partitions[partition] = Partition(home, self._archive(path, known), self._ended, self._lock)
         return self._partitions[partition]
 
-    def _directory(
-        self, kind: type[Directory[E]], path: Path, partition: str, closed: re.Pattern[bytes] | None
-    ) -> Directory[E]:
-        return kind(
-            self.files,
-            path,
-            self._entity_type,
-            closed=closed,
-            grouped=self._grouped,
-            named=re.compile(re.escape(self._file_name)) if self._file_name is not None else None,
-            place={self._partition_field: partition} if self._partition_field is not None else None,
-            adopt=lambda entity, stem: self._adopted(entity, stem if self._file_name is None else partition),
-        )
+    def _archive(self, path: Path, known: Mapping[str, Any]) -> Archive[E] | None:
+        if self._archived is None:
+            return None
+        made = partial(ArchivedFiles, self.files, entity_type=self._entity_type, closed=self._archived, **known)
+        return Archive(path, made)
+
+    def _settings(self, partition: str) -> Mapping[str, Any]:
+        """What the directories of a partition have in common."""
+        return {
+            "grouped": self._grouped,
+            "named": re.compile(re.escape(self._file_name)) if self._file_name is not None else None,
+            "place": {self._partition_field: partition} if self._partition_field is not None else None,
+            "adopt": lambda entity, stem: self._adopted(entity, stem if self._file_name is None else partition),
+        }
 
     def _adopted(self, entity: E, entity_id: str) -> E:
         """An entity as it was read, with the id that its file's name gives it."""
@@ -390,10 +389,10 @@ class Collection(Generic[E]):
     def _name(self, entity_id: str) -> str:
         return self._file_name or f"{entity_id}.md"
 
-    def _locked(self, entity_id: str) -> AbstractContextManager[None]:
+    def _lock(self, entity_id: str) -> str:
         """Lock files are striped, so that there is a bounded number of them. Never hold two of one collection."""
         stripe = zlib.crc32(entity_id.encode(errors="surrogateescape")) % LOCK_STRIPES
-        return self.files.locks.held(f"{self.base.name}-{stripe:02x}")
+        return f"{self.base.name}-{stripe:02x}"
 
 
 def _is_plain(partition: str) -> bool:

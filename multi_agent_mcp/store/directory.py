@@ -128,10 +128,9 @@ class Directory(EntityFiles[E]):
             self.entries(fresh=True)
             return sorted(self._passed_over)
 
-    def is_closed(self, name: str, closed: re.Pattern[bytes] | None = None) -> bool:
-        """Whether a file's header now matches this pattern, else that of this directory."""
-        pattern = closed or self._closed
-        return pattern is not None and self._peek(name, pattern) is not None
+    def is_closed(self, name: str) -> bool:
+        """Whether a file's header closes it at this moment."""
+        return self._closed is not None and self._peek(name, self._closed) is not None
 
     def is_unchanged(self, mtime: int, looked_at: int) -> bool:
         """Whether what was read from `looked_at` on, when `mtime` was the modification time, may be remembered."""

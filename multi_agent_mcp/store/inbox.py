@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
@@ -119,7 +119,8 @@ class Inbox(Generic[R]):
 
     def since(self, moment: datetime) -> list[R]:
         """What lies in the hot directory and is of this second or a later one, by names of our form alone."""
-        names = (name for name in file_names(self.path) if OUR_NAME.fullmatch(name) and name >= stamp(moment))
+        second = stamp(moment)
+        names = (name for name in file_names(self.path) if name >= second and OUR_NAME.fullmatch(name))
         return [entity for name in names if (entity := self.hot.load(name)) is not None]
 
     def any_unread(self, ids: frozenset[str]) -> bool:
@@ -248,6 +249,14 @@ class Inbox(Generic[R]):
 
     def _within(self, path: Path) -> str:
         return str(path.relative_to(self.path))
+
+
+def deliver_all(entities: Sequence[tuple[Inbox[R], R]]) -> None:
+    """As `deliver`, one file into each of several inboxes: all of them or, when this raises, none."""
+    for inbox, _ in entities:
+        inbox.hot.require_inside()
+    inbox, _ = entities[0]
+    inbox.files.create_all({to.path / file_name(entity): to.hot.codec.encode(entity) for to, entity in entities})
 
 
 def _inode(path: Path) -> int | None:

@@ -1,36 +1,47 @@
-"""Everything in several inboxes, newest first, for people who look: parsed as far as asked, and only once.
+"""Everything in several inboxes, newest first, for people who look: listed and parsed as far as asked, and only once.
 
-The names carry the second (`20261121_214601_…`), so the order is known from them; files that were put there under names
-of their own are parsed first. What was parsed is remembered by the file's signature, with the beginning of its body.
+The names carry the second (`20261121_214601_…`) and an archive's directories the month, so the order is known from
+them; files that were put there under names of their own are parsed first. What was parsed is remembered by the file's
+signature, with the beginning of its body.
 """
 
 from __future__ import annotations
 
+import heapq
 import os
+import re
+import stat
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain, groupby
 from operator import attrgetter
+from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.inbox import Inbox, age
-from multi_agent_mcp.store.inbox_lookup import OUR_NAME, STAMP_LENGTH, file_names, fitting
+from multi_agent_mcp.store.inbox_lookup import OUR_NAME, STAMP_LENGTH, fitting
+from multi_agent_mcp.system.disk import storage_errors
 from multi_agent_mcp.system.file_status import Signature, modified_at, signature
 
 R = TypeVar("R", bound=Readable)
 
 HEAD_CHARACTERS = 300
+LAST = "9" * STAMP_LENGTH
+"""Later than any second."""
+_MONTH = re.compile(r"(\d{4})-(\d\d)")
 
 Position = tuple[str, datetime, str]
 
 
 class InboxFile(NamedTuple, Generic[R]):
-    """A file and the second it belongs to (empty: its name does not say)."""
+    """A file and the second it belongs to."""
 
     second: str
     directory: Directory[R]
@@ -42,16 +53,31 @@ class MergedInbox(Generic[R]):
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Signature, R]] = {}
-        self._listed: dict[str, tuple[int, list[InboxFile[R]]]] = {}
+        self._listed: dict[str, tuple[int, Sequence[str]]] = {}
 
-    def everything(self, inboxes: Iterable[Inbox[R]]) -> list[InboxFile[R]]:
-        """Every file, newest second first. Only those with names of their own are parsed."""
-        directories = (directory for inbox in inboxes for directory in inbox.directories())
-        return self._dated(file for directory in directories for file in self._listing(directory))
+    def newest_first(self, inboxes: Iterable[Inbox[R]], first: str = "", last: str = LAST) -> Iterator[InboxFile[R]]:
+        """Every file of the seconds from `first` to `last`, newest second first. A month of the archives is listed once
+        all newer files have been passed on: what lies in it is of that month (docs/format.md, The tree)."""
+        months = self._months(inboxes, first, last)
+        now = self._merged(months.pop("", ()))
+        archived = (file for month in sorted(months, reverse=True) for file in self._merged(months[month]))
+        files = heapq.merge(now, archived, key=attrgetter("second"), reverse=True)
+        return (file for file in files if first <= file.second <= last)
+
+    def count(self, inboxes: Iterable[Inbox[R]], first: str, last: str) -> int:
+        """About how many files of these seconds there are, by their names alone."""
+        return sum(
+            len(_listed(directory.path))
+            if first[:6] < month < last[:6]
+            else sum(first <= name[:STAMP_LENGTH] <= last for name in self._names(directory))
+            for month, directories in self._months(inboxes, first, last).items()
+            for directory in directories
+        )
 
     def unread(self, inboxes: Iterable[Inbox[R]]) -> list[InboxFile[R]]:
-        """As `everything`, but only what is not read; the archive holds none of it and is not looked at."""
-        return self._dated(_inbox_file(inbox.hot, name) for inbox in inboxes for name, _ in inbox.unread(fresh=True))
+        """What is not read, newest second first; the archive holds none of it and is not looked at."""
+        files = [self._placed(inbox.hot, name) for inbox in inboxes for name, _ in inbox.unread(fresh=True)]
+        return sorted(filter(None, files), key=attrgetter("second"), reverse=True)
 
     def heads(self, files: Iterable[InboxFile[R]], before: Position | None = None) -> Iterator[R]:
         """The heads of these files, newest first, those below the position `before` if there is one."""
@@ -65,59 +91,85 @@ class MergedInbox(Generic[R]):
         """The file with this id and its head: by its name if we named it, else among the heads of all that may be
         it. What lies in an archive under a name of our form was named by its id when it was moved there; in the hot
         directory it may be somebody's copy of another file."""
-        files = self.everything(inboxes)
-        ours = set(fitting((file.name for file in files), entity_id))
+        directories = [directory for inbox in inboxes for directory in inbox.directories()]
         hot = {inbox.hot.path for inbox in inboxes}
-        likely = (file for file in files if file.name in ours)
-        others = (file for file in files if file.directory.path in hot or not OUR_NAME.fullmatch(file.name))
-        for file in chain(likely, others):
-            known = self._head(file)
-            if known is not None and known[1].id == entity_id:
+        likely = ((directory, name) for directory in directories for name in fitting(self._names(directory), entity_id))
+        others = (
+            (directory, name)
+            for directory in directories
+            for name in self._names(directory)
+            if directory.path in hot or not OUR_NAME.fullmatch(name)
+        )
+        for directory, name in chain(likely, others):
+            known = self._head(directory, name)
+            if known is not None and known[1].id == entity_id and (file := self._placed(directory, name)) is not None:
                 return file, known[1]
         return None
 
-    def _listing(self, directory: Directory[R]) -> list[InboxFile[R]]:
-        """The directory's files by name; one that is surely unchanged is not listed again."""
+    def _months(self, inboxes: Iterable[Inbox[R]], first: str, last: str) -> dict[str, list[Directory[R]]]:
+        """The directories by month (`202611`), as far as they may hold files of these seconds; by none the mailboxes
+        themselves, and those that somebody has named otherwise."""
+        found: defaultdict[str, list[Directory[R]]] = defaultdict(list)
+        for inbox in inboxes:
+            for directory in inbox.directories():
+                match = None if directory is inbox.hot else _MONTH.fullmatch(directory.path.name)
+                month = "".join(match.groups()) if match is not None else ""
+                if not month or first[:6] <= month <= last[:6]:
+                    found[month].append(directory)
+        return found
+
+    def _merged(self, directories: Iterable[Directory[R]]) -> Iterator[InboxFile[R]]:
+        return heapq.merge(*map(self._dated, directories), key=attrgetter("second"), reverse=True)
+
+    def _dated(self, directory: Directory[R]) -> Iterator[InboxFile[R]]:
+        """A directory's files, newest second first."""
+        names = self._names(directory)
+        ours = sorted(filter(OUR_NAME.fullmatch, names), reverse=True)
+        named = (InboxFile(name[:STAMP_LENGTH], directory, name) for name in ours)
+        others = set(names).difference(ours) if len(ours) < len(names) else ()
+        parsed = filter(None, [self._placed(directory, name) for name in sorted(others)])
+        dated = sorted(parsed, key=attrgetter("second"), reverse=True)
+        return heapq.merge(named, dated, key=attrgetter("second"), reverse=True)
+
+    def _placed(self, directory: Directory[R], name: str) -> InboxFile[R] | None:
+        if OUR_NAME.fullmatch(name):
+            return InboxFile(name[:STAMP_LENGTH], directory, name)
+        known = self._head(directory, name)
+        return None if known is None else InboxFile(stamp(known[1].created_at), directory, name)
+
+    def _names(self, directory: Directory[R]) -> Sequence[str]:
+        """One that is surely unchanged is not listed again."""
         path, began, mtime = str(directory.path), time.time_ns(), modified_at(directory.path)
         known = self._listed.get(path)
         if known is not None and known[0] == mtime:
             return known[1]
-        files = [_inbox_file(directory, name) for name in sorted(file_names(directory.path), reverse=True)]
+        names = [name for name in _listed(directory.path) if name.endswith(".md") and not name.startswith(".")]
         if directory.is_unchanged(mtime, began):
-            self._listed[path] = mtime, files
-        return files
-
-    def _dated(self, files: Iterable[InboxFile[R]]) -> list[InboxFile[R]]:
-        """In order, with the second of those whose names do not tell it."""
-        dated = []
-        for file in files:
-            if file.second:
-                dated.append(file)
-            elif (known := self._head(file)) is not None:
-                dated.append(file._replace(second=stamp(known[1].created_at)))
-        dated.sort(key=attrgetter("second"), reverse=True)
-        return dated
+            self._listed[path] = mtime, names
+        return names
 
     def _distinct(self, files: Iterable[InboxFile[R]]) -> list[R]:
         """A file that a crash has left in the hot directory and in the archive is there twice, by the same inode."""
-        known = (self._head(file) for file in files)
+        known = (self._head(file.directory, file.name) for file in files)
         return list({found[2]: head for found, head in filter(None, known)}.values())
 
-    def _head(self, file: InboxFile[R]) -> tuple[Signature, R] | None:
-        """None when the file has gone, or could not be read and now lies in quarantine."""
-        path = f"{file.directory.path}/{file.name}"
+    def _head(self, directory: Directory[R], name: str) -> tuple[Signature, R] | None:
+        """None when it is no file or has gone, or could not be read and now lies in quarantine."""
+        path = f"{directory.path}/{name}"
         try:
-            status = os.stat(path)  # noqa: PTH116 - a Path for each of 20 000 files takes longer than looking at them
+            status = os.lstat(path)
         except OSError:
+            return None
+        if not stat.S_ISREG(status.st_mode):
             return None
         current = signature(status)
         known = self._known.get(path)
         if known is not None and known[0] == current:
             return known
-        entity = file.directory.load(file.name)
+        entity = directory.load(name)
         if entity is None:
             return None
-        body = file.directory.codec.body
+        body = directory.codec.body
         head = replace(entity, **{body: getattr(entity, body)[:HEAD_CHARACTERS]}) if body else entity
         self._known[path] = current, head
         return current, head
@@ -128,5 +180,8 @@ def position(file: InboxFile[R], head: R) -> Position:
     return file.second, head.created_at, head.id
 
 
-def _inbox_file(directory: Directory[R], name: str) -> InboxFile[R]:
-    return InboxFile(name[:STAMP_LENGTH] if OUR_NAME.fullmatch(name) else "", directory, name)
+def _listed(path: Path) -> list[str]:
+    """The names in a directory. Of what kind each file is says `_head`, which looks at few of perhaps a million."""
+    with storage_errors(path, FileNotFoundError), suppress(FileNotFoundError):
+        return os.listdir(path)  # noqa: PTH208
+    return []

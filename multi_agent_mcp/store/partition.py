@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
+from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.domain.times import from_timestamp
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.archive import HOT_KEPT, HOT_MAX, Archive, month_of
-from multi_agent_mcp.store.directory import Directory
+from multi_agent_mcp.store.directory import Directory, Entry
 from multi_agent_mcp.system.disk import sync_directory
-from multi_agent_mcp.system.file_status import modified_at
+from multi_agent_mcp.system.file_status import signature_of
 
 E = TypeVar("E", bound=Entity)
 
 logger = logging.getLogger(__name__)
 
-MOVED_AT_ONCE = 5_000  # half a second; what more an earlier version has left goes the next times
+MOVED_AT_ONCE = 20_000  # less than a second; what more an earlier version has left goes the next times
 
 TIDIED_EVERY = 16
 
@@ -34,16 +35,25 @@ class Place(NamedTuple, Generic[E]):
 
 
 class Partition(Generic[E]):
-    """`home` is the directory, `archive` the months beside it; None for what is never archived."""
+    """`home` is the directory, `archive` the months beside it; None for what is never archived. `ended` says which
+    entities are over although their header does not close them, `lock_of` which lock an entity has."""
 
-    def __init__(self, home: Directory[E], archive: Archive[E] | None) -> None:
+    def __init__(
+        self,
+        home: Directory[E],
+        archive: Archive[E] | None,
+        ended: Callable[[E], bool],
+        lock_of: Callable[[str], str],
+    ) -> None:
         self.home = home
         self.archive = archive
+        self._ended = ended
+        self._lock_of = lock_of
         self._grown = 0
 
     def months(self) -> list[Directory[E]]:
         """The archive's directories, newest first."""
-        return self.archive.months() if self.archive is not None else []
+        return [*self.archive.months()] if self.archive is not None else []
 
     def directories(self) -> Iterator[Directory[E]]:
         yield self.home
@@ -61,40 +71,52 @@ class Partition(Generic[E]):
                 ]
                 yield from sorted(found, key=attrgetter("changed_at"), reverse=True)
 
-    def has_grown(self, ended: Callable[[E], bool], locked: Callable[[str], AbstractContextManager[None]]) -> None:
+    def has_grown(self) -> None:
         """One more is over here. `tidy` has to list the directory: not each time."""
-        if self._grown % TIDIED_EVERY == 0:
-            self.tidy(ended, locked)
+        if self.archive is not None and self._grown % TIDIED_EVERY == 0:
+            self.tidy()
         self._grown += 1
 
-    def tidy(self, ended: Callable[[E], bool], locked: Callable[[str], AbstractContextManager[None]]) -> None:
-        """Moves on what is over, once there is more than `HOT_MAX` of it: closed files, and those that have `ended`.
-        `locked` takes the lock of an entity. Never raises: what the disk refuses now is tried
-        again the next time."""
+    def tidy(self) -> None:
+        """Moves on what is over, once there is more than `HOT_MAX` of it. Never raises: what the disk refuses now is
+        tried again the next time."""
         try:
-            over = [
-                (entry.signature[0], name)
+            over = {
+                name: entry
                 for name, entry in self.home.entries().items()
-                if entry.closed or (entry.entity is not None and ended(entry.entity))
-            ]
+                if entry.closed or (entry.entity is not None and self._ended(entry.entity))
+            }
             if self.archive is not None and len(over) > HOT_MAX:
-                self._move_on([name for _, name in sorted(over)[:-HOT_KEPT][:MOVED_AT_ONCE]], self.archive, locked)
+                oldest_first = sorted(over, key=lambda name: over[name].signature)
+                self._move_on({name: over[name] for name in oldest_first[:-HOT_KEPT][:MOVED_AT_ONCE]}, self.archive)
         except StorageError as refusal:
             logger.warning("what is over in %s is not archived yet: %s", self.home.path, refusal)
 
-    def _move_on(
-        self, names: list[str], archive: Archive[E], locked: Callable[[str], AbstractContextManager[None]]
-    ) -> None:
-        changed = set()
-        for name in names:
-            with locked(name.removesuffix(".md")):
-                month = archive.path / month_of(from_timestamp(modified_at(self.home.path / name) / 1e9))
-                # Somebody may have opened it again meanwhile; and nothing of this name is written over.
-                if archive.takes(self.home, name) and not (month / name).exists():
-                    self.home.files.move(self.home.path / name, month / name, sync=False)
-                    changed.add(month)
-        for path in (*changed, self.home.path):  # the new places first
+    def _move_on(self, over: Mapping[str, Entry[E]], archive: Archive[E]) -> None:
+        """By locks: whoever is about to write an entity finds it again before it does."""
+        moved: defaultdict[Path, dict[str, Entry[E]]] = defaultdict(dict)
+        by_lock: defaultdict[str, list[str]] = defaultdict(list)
+        for name in over:
+            by_lock[self._lock_of(name.removesuffix(".md"))].append(name)
+        for lock, names in by_lock.items():
+            with self.home.files.locks.held(lock):
+                for name in names:
+                    if (month := self._moved(name, over[name], archive)) is not None:
+                        moved[month][name] = over[name]
+        for path in (*moved, self.home.path):  # the new places first
             sync_directory(path)
+        for directory in archive.months():
+            directory.expect(moved[directory.path])
+
+    def _moved(self, name: str, entry: Entry[E], archive: Archive[E]) -> Path | None:
+        """The month to which a file was moved, not durably yet. None for one that has changed since it was looked at,
+        or whose name is taken there: nothing is written over."""
+        path = self.home.path / name
+        month = archive.path / month_of(from_timestamp(entry.signature[0] / 1e9))
+        if signature_of(path) != entry.signature or (month / name).exists():
+            return None
+        self.home.files.move(path, month / name, sync=False)
+        return month
 
     def bring_back(self, directory: Directory[E], name: str) -> None:
         """Moves a file from the archive back to the others."""

@@ -18,7 +18,7 @@ from multi_agent_mcp.domain.ids import differing_in_case, is_name
 from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, StorageError
 from multi_agent_mcp.store.authority import ALONE, HUB, Authority, Shared, Superseded, digest8, mark, revision_in
 from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.system.file_status import Signature, is_settled, signature
+from multi_agent_mcp.system.file_status import Signature, is_settled, signature_of
 
 logger = logging.getLogger(__name__)
 
@@ -74,14 +74,14 @@ class Registry:
         return agents
 
     def _current(self) -> Mapping[str, Agent]:
-        found, looked_at = self._signature(), time.time_ns()
+        found, looked_at = signature_of(self.path), time.time_ns()
         if found is not None and self._cached is not None and self._cached[0] == found:
             return self._cached[1]
         records = self._read_or_restore()
         agents = {key: _agent(key, record) for key, record in records["agents"].items() if is_name(key)}
         for key in records["agents"].keys() - agents.keys():
             logger.warning("agents.json names an agent that cannot be one: %r", key)
-        if found is not None and is_settled(found[0], looked_at) and self._signature() == found:
+        if found is not None and is_settled(found[0], looked_at) and signature_of(self.path) == found:
             self._cached = found, agents
         return agents
 
@@ -236,12 +236,6 @@ class Registry:
     def _keep_damaged(self, path: Path) -> None:
         if path.exists():
             self.files.relocate([(path, path.with_name(f"{path.name}.damaged"))])
-
-    def _signature(self) -> Signature | None:
-        try:
-            return signature(self.path.stat())
-        except OSError:
-            return None
 
 
 def shared_part(record: Mapping[str, Any]) -> bytes:

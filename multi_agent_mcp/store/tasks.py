@@ -72,7 +72,7 @@ class Tasks(Collection[Task]):
         path = self.history_path(entity_id("tsk", task_id))
         if int(number) != json.loads(line)[NUMBER] or b"\n" in line:
             raise ValueError(name)
-        with self._locked(task_id):
+        with self.files.locks.held(self._lock(task_id)):
             known = {found[NUMBER] for found in newest_first(self.files.read(path) or b"") if NUMBER in found}
             if int(number) not in known:
                 self.files.append(path, line, sync=True)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 POLLING_SECONDS = 1.0
+INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 PASSED_OVER = frozenset({".tmp", ".locks", ".share"})
 
 
@@ -124,6 +125,14 @@ class TreeWatch(Watch):
                 if self._last_changed.get(inside) != changed and inside.parts[0] not in PASSED_OVER:
                     self._changed(inside)
                 self._last_changed[inside] = changed
+
+
+def instances_max() -> int | None:
+    """How many processes of a user can have file events at once (inotify(7)); None where there is no such limit."""
+    try:
+        return int(INSTANCES.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
 
 
 def _has_inotify() -> bool:

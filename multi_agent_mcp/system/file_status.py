@@ -17,6 +17,14 @@ def signature(status: os.stat_result) -> Signature:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
+def signature_of(path: str | os.PathLike[str]) -> Signature | None:
+    """Of the file at this path; None when there is none, or it may not be looked at."""
+    try:
+        return signature(os.stat(path, follow_symlinks=False))  # noqa: PTH116 - see above
+    except OSError:
+        return None
+
+
 def modified_at(path: str | os.PathLike[str]) -> int:
     """When a directory was last changed, in nanoseconds; 0 while there is none. Every atomic change of what is in it
     (link, rename, unlink) moves this, so one stat(2) tells that nothing has happened, however many files there are."""

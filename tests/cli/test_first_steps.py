@@ -34,6 +34,11 @@ def test_what_needs_a_session_says_how_to_make_one(run: Run, language: str, comm
     assert ("作成してください" in refused.stderr) == (language == "ja")
 
 
+def test_who_is_not_registered_is_said_with_the_command_that_shows_who_is(run: Run, session: Path) -> None:
+    refused = run("send", "nobody", "hello")
+    assert refused.stderr.endswith("See multi-agent-mcp agent list.\n")
+
+
 def test_with_a_session_it_tells_its_state_and_what_to_do_next(run: Run, ask: Ask) -> None:
     assert run().stdout.splitlines()[-1] == 'next: multi-agent-mcp send admin "…"'
     ask("agent", "set", "admin", "--command", "cat")

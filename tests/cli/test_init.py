@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from multi_agent_mcp.host_config import PROGRAMS
+from multi_agent_mcp.host_config import HOSTS
 from multi_agent_mcp.services.team.setup import read_team
 from tests.cli.conftest import TEAM, Ask, Run
 
@@ -67,12 +67,15 @@ def test_a_team_is_written_for_the_hosts_on_path(
     assert made.exit_code == 0, made.output
     assert made.stdout.startswith(f"{project}/team.yaml: written")
     assert made.stdout.splitlines()[-1] == "next: multi-agent-mcp up"
-    missing = [program for name, program in PROGRAMS.items() if name in hosts and name not in found]
-    assert [f"{item.title} is not on PATH yet: {item.install}" for item in missing] == made.stdout.splitlines()[2:-1]
+    missing = [program for name, program in HOSTS.items() if name in hosts and name not in found]
+    steps = [f"{item.title} is not on PATH yet: {item.install}" for item in missing]
+    if "gemini" in hosts:
+        steps += ["first, once in this directory: multi-agent-mcp host-config gemini --agent worker-a --write"]
+    assert made.stdout.splitlines()[2:-1] == steps
     team = read_team(project / "team.yaml")
     assert (team.session, team.language) == ("My-Project", "en")
     ids = ["admin", "worker-a", "worker-b", "worker-c"]
-    wanted = {agent_id: PROGRAMS[host].command for agent_id, host in zip(ids, hosts, strict=False)}
+    wanted = {agent_id: HOSTS[host].command for agent_id, host in zip(ids, hosts, strict=False)}
     assert commands() == {"owner": None, **wanted}
     assert {agent.parent_id for agent in team.agents} == {None, "owner", "admin"}
     assert (project / ".multi-agent-mcp" / "My-Project" / "secrets" / "admin.key").is_file()
@@ -82,7 +85,7 @@ def test_without_any_host_it_says_how_to_get_one_and_writes_nothing(run: Run, of
     offer()
     refused = run("init")
     assert (refused.exit_code, refused.stdout) == (1, "")
-    for program in PROGRAMS.values():
+    for program in HOSTS.values():
         assert f"{program.title} (`{program.install}`)" in refused.stderr
     assert "init --demo" in refused.stderr
     assert json.loads(run("init", "--json").stdout)["error"] == "invalid_arguments"
@@ -162,6 +165,17 @@ def test_a_team_yaml_that_is_there_is_never_written(run: Run, offer: Offer, sess
     assert (tmp_path / "team.yaml").read_text(encoding="utf-8") == TEAM
 
 
+@pytest.mark.parametrize(("directory", "name"), [("Ümläut", "Umlaut"), ("日本", "team"), ("-x.y", "x-y")])
+def test_a_session_is_called_as_its_directory_as_far_as_names_may_be(
+    run: Run, offer: Offer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directory: str, name: str
+) -> None:
+    offer("claude")
+    (tmp_path / directory).mkdir()
+    monkeypatch.chdir(tmp_path / directory)
+    assert run("init").exit_code == 0
+    assert read_team(Path("team.yaml")).session == name
+
+
 def test_below_a_project_the_projects_team_is_meant(
     run: Run, offer: Offer, session: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +228,33 @@ def test_a_second_init_says_what_it_took_over_and_what_it_kept(run: Run, session
     assert [line.partition(":")[0] for line in lines[1:]] == ["admin", "team.yaml にありませんが、残しています"]
     again = ask("init")
     assert (again["changed"], again["kept"]) == ({}, {"admin": ["type"]})
+
+
+def test_what_team_yaml_no_longer_names_is_kept_and_named(run: Run, session: Path, ask: Ask) -> None:
+    team: dict[str, Any] = yaml.safe_load(TEAM)
+    before = {**team["agents"][2], "host": "plain", "command": "cat", "ladder": ["tmux"]}
+    Path("team.yaml").write_text(json.dumps(team | {"agents": [*team["agents"][:2], before]}), encoding="utf-8")
+    ask("init")
+    Path("team.yaml").write_text(TEAM, encoding="utf-8")
+    assert ask("init")["kept"] == {"worker-a": ["command", "host", "ladder"]}
+
+
+def test_after_a_second_session_the_next_command_names_it(run: Run, session: Path) -> None:
+    other = TEAM.replace("demo", "other").replace("parent: owner", "parent: owner, command: cat")
+    Path("team.yaml").write_text(other, encoding="utf-8")
+    assert run("init").stdout.splitlines()[-1] == "next: multi-agent-mcp up --session other"
+    assert "next" not in run("init").stdout
+
+
+@pytest.mark.parametrize(
+    "text", [None, "agents: 1", "agents: []\n", "session: s\nlimits: {stuck_minutes: no}\nagents: [{id: a}]"]
+)
+def test_what_is_wrong_with_a_team_file_is_said_of_that_file(run: Run, tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
+    refused = run("init", "--team", "mine.yaml")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("multi-agent-mcp: invalid_arguments: mine.yaml cannot be read: ")
 
 
 def test_settings_with_a_persons_comments_are_kept_and_named(run: Run, session: Path, ask: Ask) -> None:

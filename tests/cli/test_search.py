@@ -11,7 +11,7 @@ from tests.cli.conftest import Ask, Run
 
 def test_what_was_said_is_found_and_shown_with_its_file(ask: Ask, run: Run) -> None:
     ask("send", "admin", "please look at the ログイン画面 today", "--subject", "screens")
-    (found,) = ask("search", "ログイン", "--from", "owner", "--to", "admin")["results"]
+    (found,) = ask("search", "ログイン", "from:owner", "to:admin")["results"]
     assert (found["kind"], found["title"], found["sender_id"]) == ("message", "screens", "owner")
     said = run("search", "ログイン").stdout
     assert "message  owner → admin  screens" in said
@@ -27,7 +27,7 @@ def test_more_than_asked_for_is_named(ask: Ask, run: Run) -> None:
     assert ask("search", "the same", "--limit", "3")["has_more"] is False
 
 
-@pytest.mark.parametrize(("arguments", "named"), [((), "--from"), (("x", "--after", "soon"), "--after")])
+@pytest.mark.parametrize(("arguments", "named"), [((" ",), "from:"), (("x", "after:soon"), "after:")])
 def test_what_cannot_be_searched_for_is_refused_in_a_sentence(
     ask: Ask, run: Run, arguments: tuple[str, ...], named: str
 ) -> None:

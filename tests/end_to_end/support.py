@@ -78,12 +78,12 @@ ERROR_CODES = frozenset(
 T = TypeVar("T")
 
 
-def wait_until(condition: Callable[[], T], what: str) -> T:
-    """The first truthy value of `condition`; fails after half a minute, saying what did not happen."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+def wait_until(condition: Callable[[], T], what: str, seconds: float = PATIENCE_SECONDS) -> T:
+    """The first truthy value of `condition`; fails after so long, saying what did not happen."""
+    deadline = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() > deadline:
-            raise AssertionError(f"it did not happen within {PATIENCE_SECONDS:.0f} s: {what}")
+            raise AssertionError(f"it did not happen within {seconds:.0f} s: {what}")
         time.sleep(POLL_SECONDS)
     return value
 

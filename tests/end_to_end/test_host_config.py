@@ -143,11 +143,15 @@ def test_what_is_printed_is_what_is_written_where_there_was_nothing(team: Team, 
         (".mcp.json", "[]"),
         (".mcp.json", '{"mcpServers": []}'),
         (".mcp.json", '{"a": 1, "a": 2}'),
+        (".mcp.json", '{"a": 1e400}'),
+        (".mcp.json", '{"mcpServers": {"ipc": {"command": "mine"}}}'),
+        ("opencode.json", '{"mcp": {"ipc": {"type": "remote", "url": "http://localhost"}}}'),
         (".claude/settings.local.json", '{"hooks": {"Stop": {}}}'),
         (".claude/settings.local.json", "{} // comment"),
         (".codex/config.toml", "= 1"),
         (".codex/config.toml", '[mcp_servers.ipc]\ncommand = "mine"\n'),
         (".codex/config.toml", "mcp_servers = {}\n"),
+        (".codex/config.toml", f"a = {'[' * 5_000}{']' * 5_000}\n"),
         (".codex/config.toml", "# >>> multi-agent-mcp >>> written by `multi-agent-mcp host-config`\n"),
         (".codex/hooks.json", '{"hooks": 3}'),
         (".gemini/settings.json", "\xff"),
@@ -166,6 +170,13 @@ def test_a_file_that_cannot_be_merged_into_is_one_sentence_and_nothing_changes(
     assert name in refused.stderr
     assert refused.stderr.count("\n") == 1
     assert {path: path.read_bytes() for path in work.rglob("*") if path.is_file()} == before
+
+
+def test_a_lone_surrogate_in_a_file_is_kept(team: Team) -> None:
+    work = put_theirs(team)
+    (work / ".mcp.json").write_text('{"half": "\\ud83d", "whole": "\\ud83d\\ude00"}')
+    write(team, "claude")
+    assert holds(read(work / ".mcp.json"), {"half": "\ud83d", "whole": "😀"})
 
 
 def test_a_linked_file_stays_a_link_and_its_mode_is_kept(team: Team) -> None:

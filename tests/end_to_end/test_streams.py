@@ -138,3 +138,9 @@ def test_up_and_down_do_without_a_locale(bare: Team, terminal: Terminal) -> None
     for env in ({"LC_ALL": "C"}, {"LC_ALL": "POSIX", "PYTHONIOENCODING": "ascii"}):
         assert team.ask(*UP, "--socket", terminal.socket, "--no-supervisor", env=env)["agents"][1]["pane_id"]
         assert team.ask("down", env=env)["closed"] == ["a"]
+
+
+def test_what_the_system_refuses_is_said_with_the_path(team: Team) -> None:
+    refused = team.run("unread", "--root", team.base / ("x" * 300))
+    assert (refused.code, refused.stdout) == (1, "")
+    assert refused.stderr.endswith(f"{'x' * 300}: File name too long\n")

@@ -97,6 +97,7 @@ def test_up_says_of_everybody_whether_they_are_ready_or_what_they_wait_for(bare:
     assert (shown.code, shown.stderr) == (1, "")
     for words in ("a: asks to trust this folder", "b: asks about hooks", "c: not logged in", "   no such model"):
         assert words in shown.stdout.splitlines()
+    assert shown.stdout.splitlines()[-1].startswith("answer there what they ask")
     assert panes(terminal) == {"admin": "0", "a": "0", "b": "0", "c": "0", "d": "1", "owner": "0"}
     kept = team.services.agents.get("d").pane_id
 

@@ -58,7 +58,7 @@ def test_a_read_only_tree_can_be_looked_at_and_refuses_the_rest_with_a_code(moun
     services = context(root)
     assert services.operations.finish() == 0
     assert set(tried(services).values()) == {"storage_error"}
-    assert services.reading.unread_count("worker-a") == 1
+    assert services.unread_mail_count("worker-a") == 1
     peeked = services.reading.select(services.agents.get("worker-a"), Query(mark_as_read=False))
     assert [item.content for item in peeked.slices] == ["first"]
     assert services.dashboard.data()["tasks"] == []
@@ -165,7 +165,7 @@ def test_a_lock_that_is_held_too_long_is_an_error_with_a_code(
     with pytest.raises(StorageError) as refused:
         services.reading.read(services.agents.get("worker-a"), Query())
     assert refused.value.key == "error.lock_timeout"
-    assert services.reading.unread_count("worker-a") == 1
+    assert services.unread_mail_count("worker-a") == 1
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_ten_thousand_files_in_one_folder_are_all_there(broken: Path) -> None:
     for number in range(9_999):
         copy = (unread if number < 500 else read).replace(first.id, f"{number:08x}{first.id[8:]}")
         (box.path / f"20261101_000000_{number:08x}.md").write_text(copy, encoding="utf-8")
-    assert services.reading.unread_count("worker-a") == 501
+    assert services.unread_mail_count("worker-a") == 501
     answer = services.reading.read(services.agents.get("worker-a"), Query(limit=50))
     assert answer["count"] + answer["unread_remaining"] == 501
     assert answer["truncated"]

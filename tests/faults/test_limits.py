@@ -88,7 +88,7 @@ def test_a_clock_that_jumps_back_an_hour_loses_nothing_and_ends_no_session(broke
     answer = services.reading.read(worker, Query(), session.lease)
     assert sorted(item["content"] for item in answer["messages"]) == ["earlier", "first", "it"]
     session.requeue(session.record.unconfirmed)
-    assert services.reading.unread_count("worker-a") == 3
+    assert services.unread_mail_count("worker-a") == 3
     clock.advance(2 * 3600)
     services.task_changes.set_status(admin, task.id, "todo")
     assert not services.notifications.refresh("worker-a", "task").interrupts
@@ -102,10 +102,10 @@ def test_files_from_the_future_are_read_and_what_comes_after_them_is_seen(broken
     ahead = datetime.now(UTC).timestamp() + 3600
     for path in [*box.path.glob("*.md"), box.path]:
         os.utime(path, (ahead, ahead))
-    assert services.reading.unread_count("worker-a") == 1
+    assert services.unread_mail_count("worker-a") == 1
     services.messages.send(services.agents.get("admin"), Draft(content="second", receiver_id="worker-a"))
     os.utime(box.path, (ahead, ahead))
-    assert services.reading.unread_count("worker-a") == 2
+    assert services.unread_mail_count("worker-a") == 2
     (box.path / "torn.md").write_text("---\nsender_id: admin\n", encoding="utf-8")
     os.utime(box.path / "torn.md", (ahead, ahead))
     answer = services.reading.read(services.agents.get("worker-a"), Query())

@@ -23,8 +23,8 @@ from tests.hosts.copilot import Copilot
 from tests.hosts.gemini import Gemini
 from tests.hosts.opencode import OpenCode
 from tests.hosts.replies import Call, Reply, Request, Say
-from tests.hosts.scenarios import LONG_SECONDS, Measured
-from tests.hosts.scripted_model import ScriptedModel
+from tests.hosts.scenarios import Measured
+from tests.hosts.scripted_model import WAITING, ScriptedModel, way_to_wait
 from tests.hosts.stage import Host, clear_away, environment
 
 CLAUDE, CODEX = Claude(), Codex()
@@ -56,7 +56,6 @@ class Rule:
         return found and host.tool(self.tool, **{key: found.expand(text) for key, text in self.arguments.items()})
 
 
-WAITING = (Call("WaitForMcpServers"), Call("ToolSearch", {"query": "get_next_action"}))
 CONVERSATION = r'.*"conversation_id": ?"(cnv_\w+)"'
 BEGIN = Rule("", "get_next_action")
 WAKE = Rule(r"\[IPC\] New ", "get_next_action")
@@ -122,13 +121,13 @@ class AwakeTeam:
         return Say("OK") if call is None else self.offered(me, call, request)
 
     def offered(self, me: tuple[str, str], call: Call, request: Request) -> Call:
-        """The call; or that by which Claude Code lets a model wait for our server, for a model calls only what it is
-        offered."""
-        name = f"{call.namespace}/{call.tool}" if call.namespace else call.tool
-        if name in request.tools:
+        """The call; or, while it is not offered, a wait for our server."""
+        if call.name in request.tools:
             self.begun.add(me)
             return call
-        return next(waiting for waiting in WAITING if waiting.tool in request.tools)
+        waiting = way_to_wait(request)
+        assert waiting is not None, f"neither {call.name} nor a wait for it is offered"
+        return waiting
 
     def up(self) -> float:
         """Opens the windows; returns when that began."""
@@ -146,7 +145,7 @@ class AwakeTeam:
 
     def begins(self, agent_id: str, purpose: str) -> Request:
         """The request with which this session began: its prompt, sent to the model, which calls `get_next_action`."""
-        request = self.model.request_with(self.prompts[agent_id, purpose], seconds=LONG_SECONDS)
+        request = self.model.request_with(self.prompts[agent_id, purpose])
         assert isinstance(request.reply, Call)
         assert request.reply.tool.endswith(("get_next_action", *(call.tool for call in WAITING)))
         return request

@@ -30,6 +30,11 @@ class Call:
     namespace: str | None = None
     until: threading.Event | None = None
 
+    @property
+    def name(self) -> str:
+        """As it stands among the tools of a request."""
+        return f"{self.namespace}/{self.tool}" if self.namespace else self.tool
+
 
 Reply = Say | Call
 Decide = Callable[["Request"], Reply]

@@ -16,9 +16,11 @@ from typing import Any
 from tests.hosts.replies import Call, Decide, Json, Reply, Request, Say, Wire
 from tests.hosts.wires import anthropic, completions, gemini, responses
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 90.0
+"""OpenCode takes 50 s to its first screen on two cores that six others want."""
 LONGEST_HOLD_SECONDS = 120.0
 MORE_MAIL = re.compile(r'"unread_remaining": ?[1-9]')
+WAITING = (Call("WaitForMcpServers"), Call("ToolSearch", {"query": "get_next_action read_messages"}))
 DOORBELL = re.compile(r"\[IPC\] New message")
 WIRES = {
     "/messages": anthropic.WIRE,
@@ -85,12 +87,23 @@ class ScriptedModel:
 
 def reads_its_mail(read_mail: Call) -> Decide:
     """Does as our instructions say: on a doorbell's line it reads its mail until none is left, and to everything else
-    it says "OK"."""
+    it says "OK". While it is not offered the tool it waits for our server, if it is offered that."""
+    waits = False
 
     def decide(request: Request) -> Reply:
-        return read_mail if DOORBELL.search(request.news) or MORE_MAIL.search(request.news) else Say("OK")
+        nonlocal waits
+        if not (waits or DOORBELL.search(request.news) or MORE_MAIL.search(request.news)):
+            return Say("OK")
+        waiting = None if read_mail.name in request.tools else way_to_wait(request)
+        waits = waiting is not None
+        return waiting or read_mail
 
     return decide
+
+
+def way_to_wait(request: Request) -> Call | None:
+    """That by which Claude Code lets a model wait for our server: a model calls only what it is offered."""
+    return next((waiting for waiting in WAITING if waiting.tool in request.tools), None)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -23,7 +23,7 @@ from multi_agent_mcp.notify.tmux.screens import Classification, classify
 from multi_agent_mcp.notify.tmux.snapshot import take_snapshot
 from tests.end_to_end.support import Pane, Team, Terminal, wait_until
 from tests.hosts.replies import Call, Reply
-from tests.hosts.scripted_model import ScriptedModel, reads_its_mail
+from tests.hosts.scripted_model import PATIENCE_SECONDS, ScriptedModel, reads_its_mail
 
 AGENT = "worker-a"
 TEAM = """\
@@ -191,7 +191,7 @@ class Stage:
         return composer.typed if composer is not None else ""
 
     def wait_for_state(self, state: str) -> None:
-        wait_until(lambda: self.state == state, f"the host is {state}")
+        wait_until(lambda: self.state == state, f"the host is {state}", PATIENCE_SECONDS)
 
     def steps(self, message_id: str) -> list[tuple[str, str | None, float]]:
         """The steps of a message, each with its reason and the milliseconds since it was stored."""

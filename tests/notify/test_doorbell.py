@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from multi_agent_mcp.bootstrap import Services
-from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.domain.delivery import NAMED, Delivery
 from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.notify.doorbell import served_purposes
 from tests.conftest import Clock
@@ -145,3 +146,35 @@ def test_a_delivery_log_that_was_lost_or_damaged_only_rings_again(
     services.workspace.delivery_log("worker-a").path.write_text(damage)
     assert send(services, "admin", "worker-a").delivery["worker-a"] == Delivery("submitted")
     assert len(recorder.rings) == 2
+
+
+@pytest.mark.parametrize("in_a_pane", [False, True])
+def test_a_sender_does_not_look_through_the_mail_of_somebody_whom_nobody_can_ring(
+    services: Services, recorder: Recorder, *, in_a_pane: bool
+) -> None:
+    if in_a_pane:
+        services.agents.note("worker-a", pane_id="%1", socket_path="/none")
+    torn = by_hand(services, "worker-a", "torn.md", "no header")
+    os.utime(torn, (0, 0))
+    recorder.outcome = Delivery("stored", "shell")
+    assert send(services, "admin", "worker-a").delivery["worker-a"] == recorder.outcome
+    assert torn.exists()  # whoever looks at it sets it aside
+    assert recorder.rings == ([("worker-a", ONE)] if in_a_pane else [])  # shown to whoever looks at the pane
+    services.doorbell.ring("worker-a")
+    assert not torn.exists()
+
+
+def test_a_doorbell_about_a_heap_is_remembered_in_a_few_lines_and_rings_once(
+    services: Services, recorder: Recorder, clock: Clock
+) -> None:
+    recorder.outcome = Delivery("stored", "draft")
+    for number in range(NAMED + 20):
+        send(services, "admin", "owner", str(number))
+    recorder.outcome = Delivery("submitted")
+    assert services.doorbell.ring("owner")[0] == Delivery("submitted")
+    entries = list(services.workspace.delivery_log("owner").newest_first())
+    assert [(entry["state"], len(entry["messages"])) for entry in entries[:2]] == [("submitted", 200), ("rung", 200)]
+    clock.advance(3600)
+    assert services.doorbell.ring_again("owner")[0] is None
+    by_hand(services, "owner", "late.md", "---\nsender_id: admin\n---\n\nx")
+    assert services.doorbell.ring_again("owner")[0] == Delivery("submitted")

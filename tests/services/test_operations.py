@@ -19,6 +19,7 @@ from multi_agent_mcp.errors import InvalidStatusTransition, StorageError
 from multi_agent_mcp.services.operations import Kind
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.store.codec.frontmatter import as_text
 from multi_agent_mcp.store.intents import Intent
 from tests.services import forks
 from tests.services.support import send
@@ -192,3 +193,13 @@ def test_words_that_the_disk_refuses_are_said_once_when_they_are_said_again(serv
     assert [content for _, _, content in inbox(services, "worker-b")] == ["again", "hello"]
     spoken = services.conversations.messages_of(conversation.id)
     assert sorted(message.content for message in spoken) == ["again", "hello"]
+
+
+def test_a_broadcast_that_an_earlier_version_left_is_finished(services: Services, admin: Agent) -> None:
+    letters = services.messages.compose(admin, Draft(content="to all"))
+    whole = {"messages": [as_text(message) for message in letters.missing], "conversation_id": None}
+    written(services, "send", whole)
+    assert services.operations.finish() == 1
+    for message in letters.messages:
+        ((_, stored),) = services.workspace.mailbox(message.receiver_id).unread()
+        assert (stored.id, services.signatures.verifies(stored, message.receiver_id)) == (message.id, True)

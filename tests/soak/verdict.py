@@ -22,7 +22,7 @@ def complaints(stage: Stage) -> Iterator[str]:
     services = stage.team.services
     settle(services)
     for agent_id in services.agents.all():
-        services.reading.unread_count(agent_id)  # whoever looks sets aside what nobody can read
+        services.unread_mail_count(agent_id)  # whoever looks sets aside what nobody can read
         services.workspace.notices(agent_id).unread()
     books = stage.ledger
     mail = {agent_id: _boxed(stage, "ipc", agent_id, Message) for agent_id in services.agents.all()}
@@ -39,8 +39,8 @@ def complaints(stage: Stage) -> Iterator[str]:
         ]  # others are settled
         yield from delivered(books, agent_id, [*mail[agent_id], *standing])
         unread = sum(message.read_at is None for message in mail[agent_id])
-        if unread != services.reading.unread_count(agent_id):
-            yield f"{agent_id} has {unread} unread files and is told of {services.reading.unread_count(agent_id)}"
+        if unread != services.unread_mail_count(agent_id):
+            yield f"{agent_id} has {unread} unread files and is told of {services.unread_mail_count(agent_id)}"
     yield from tasks(books, services.workspace.tasks.all())
     yield from told_of_interrupts(stage, notices)
     yield from registry(stage)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import string
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from multi_agent_mcp import texts
 from multi_agent_mcp.errors import (
     AgentNotFound,
     InvalidArguments,
@@ -34,12 +38,18 @@ def test_japanese_texts_are_the_documented_words(key: str) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_text_is_text_and_can_be_filled(language: str) -> None:
-    texts = catalogue(language)
-    for key in sorted(texts.keys()):
-        names = {name for _, name, _, _ in string.Formatter().parse(texts(key)) if name}
-        filled = texts(key, **dict.fromkeys(names, "{hostile}")) if names else texts(key)
+    words = catalogue(language)
+    for key in sorted(words.keys()):
+        names = {name for _, name, _, _ in string.Formatter().parse(words(key)) if name}
+        filled = words(key, **dict.fromkeys(names, "{hostile}")) if names else words(key)
         assert filled.strip()
         assert filled.count("{hostile}") >= len(names)
+
+
+@pytest.mark.parametrize("file", sorted(Path(texts.__file__).parent.glob("*.yaml")), ids=lambda file: file.name)
+def test_no_key_stands_in_a_file_twice(file: Path) -> None:
+    keys = re.findall(r"^([\w.]+):", file.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [key for key, count in Counter(keys).items() if count > 1] == []
 
 
 def test_values_with_braces_are_not_filled_again() -> None:

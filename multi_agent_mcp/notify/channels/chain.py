@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import ChannelReport, Delivery
-from multi_agent_mcp.notify.channel import LINE_GONE, Channel, Notifier
+from multi_agent_mcp.notify.channel import LINE_GONE, Channel
 from multi_agent_mcp.notify.channels.command import NotifyCommand
 from multi_agent_mcp.notify.channels.desktop import DesktopNotifier
 from multi_agent_mcp.notify.channels.keyless import CodexQueue, HookChannel
@@ -22,6 +22,8 @@ from multi_agent_mcp.texts import Texts
 if TYPE_CHECKING:
     from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
 
+T = TypeVar("T")
+
 logger = logging.getLogger(__name__)
 
 BY_HOST: Mapping[str, tuple[str, ...]] = {
@@ -29,6 +31,7 @@ BY_HOST: Mapping[str, tuple[str, ...]] = {
     "codex": ("hook", "codex_queue", "tmux", "notify_command", "desktop", "status_line"),
 }
 OTHERWISE = ("tmux", "notify_command", "desktop", "status_line")
+NEED_A_PANE = ("tmux", "status_line")
 _LEAST_TELLING = (
     *("no_desktop", "no_pane"),
     *("no_hook", "no_codex_thread", "no_codex", "codex_gone", "not_human", "status_line"),
@@ -39,7 +42,7 @@ NO_SUCH_CHANNEL = "no_such_rung"
 """The reason for a name in an agent's key `ladder` that nobody knows; in the words of that file."""
 
 
-class ChannelChain(Notifier):
+class ChannelChain(Channel):
     """Tries an agent's channels in order. The first that gets the line across wins; else the most telling reason
     counts. Never raises: a doorbell that breaks must not lose the answer of a message that was stored."""
 
@@ -48,40 +51,42 @@ class ChannelChain(Notifier):
     def __init__(self, channels: Mapping[str, Callable[[], Channel]]) -> None:
         self._channels = channels  # made when needed: most calls ring nobody
 
-    def ring(self, agent: Agent, line: str) -> Delivery:
-        failed: list[Delivery] = []
+    def check(self, agent: Agent) -> str | None:
+        """None as soon as one channel could ring; else the most telling reason."""
+        reasons: list[str | None] = []
         for name in self.names(agent):
-            delivery = self._ring(name, agent, line)
-            if delivery.state != "stored":
+            if (reason := self._asked(name, agent, lambda channel: channel.check(agent))) is None:
+                return None
+            reasons.append(reason)
+        return min(reasons, key=_tells_little, default="no_doorbell")
+
+    def ring(self, agent: Agent, line: str) -> Delivery:
+        failed: list[str | None] = []
+        for name in self.names(agent):
+            delivery = self._asked(name, agent, lambda channel: channel.ring(agent, line))
+            if isinstance(delivery, Delivery) and delivery.state != "stored":
                 return delivery
-            failed.append(delivery)
-        return min(failed, key=_tells_little, default=Delivery("stored", "no_doorbell"))
+            failed.append(delivery.reason if isinstance(delivery, Delivery) else delivery)
+        return Delivery("stored", min(failed, key=_tells_little, default="no_doorbell"))
 
     def finish(self, agent: Agent) -> Delivery:
-        for name, channel in self._usable(agent):
-            try:
-                delivery = channel.finish(agent)
-            except Exception as error:  # noqa: BLE001 - as in `_ring`
-                logger.warning("%s could not finish its line: %s: %s", name, type(error).__name__, error)
-            else:
-                if delivery.reason != LINE_GONE:
-                    return delivery
+        for name in self.names(agent) if agent.pane_id is not None else ():  # without one no line is left behind
+            delivery = self._asked(name, agent, lambda channel: channel.finish(agent))
+            if isinstance(delivery, Delivery) and delivery.reason != LINE_GONE:
+                return delivery
         return Delivery("stored", LINE_GONE)
 
     def clear(self, agent: Agent) -> None:
-        for name, channel in self._usable(agent):
-            try:
-                channel.clear(agent)
-            except Exception as error:  # noqa: BLE001 - as in `_ring`
-                logger.warning("%s could not be cleared: %s: %s", name, type(error).__name__, error)
+        for name in self.names(agent) if agent.pane_id is not None else ():  # without one no count is shown
+            self._asked(name, agent, lambda channel: channel.clear(agent))
 
     def explain(self, agent: Agent) -> tuple[ChannelReport, ...]:
-        """Which channels the agent has, strongest first, and why each could not ring at this moment (None: it could).
-
-        Rings nothing, types nothing. A channel that breaks is `failed_{error}`. A reason may be gone in a second
-        (`draft`, `human_typing`) or need another set-up (`no_hook`, `no_pane`).
-        """
-        return tuple(ChannelReport(name, self._check(name, agent)) for name in self._wanted(agent))
+        """Rings nothing, types nothing. A channel that breaks is `failed_{error}`. A reason may be gone in a second
+        (`draft`, `human_typing`) or need another set-up (`no_hook`, `no_pane`)."""
+        return tuple(
+            ChannelReport(name, self._asked(name, agent, lambda channel: channel.check(agent)))
+            for name in self._wanted(agent)
+        )
 
     def names(self, agent: Agent) -> tuple[str, ...]:
         """The agent's channels, strongest first: its own key `ladder` in agents.json, else its host's."""
@@ -95,33 +100,22 @@ class ChannelChain(Notifier):
         usual = BY_HOST.get(agent.host, OTHERWISE) if isinstance(agent.host, str) else OTHERWISE
         return tuple(name for name in usual if name in self._channels)
 
-    def _usable(self, agent: Agent) -> Iterator[tuple[str, Channel]]:
-        """Those of an agent with a pane: without one no line is left behind and no count is shown."""
-        for name in self.names(agent) if agent.pane_id is not None else ():
-            try:
-                yield name, self._channels[name]()
-            except Exception as error:  # noqa: BLE001 - as in `_ring`
-                logger.warning("the channel %s cannot be had: %s: %s", name, type(error).__name__, error)
-
-    def _ring(self, name: str, agent: Agent, line: str) -> Delivery:
-        try:
-            return self._channels[name]().ring(agent, line)
-        except Exception as error:  # noqa: BLE001 - whatever breaks in a channel, the next one is tried
-            logger.warning("the channel %s failed: %s: %s", name, type(error).__name__, error)
-            return Delivery("stored", f"failed_{type(error).__name__}")
-
-    def _check(self, name: str, agent: Agent) -> str | None:
+    def _asked(self, name: str, agent: Agent, question: Callable[[Channel], T]) -> T | str:
+        """What a channel answers, else the reason why it cannot be asked."""
         if name not in self._channels:
             return NO_SUCH_CHANNEL
+        if name in NEED_A_PANE and agent.pane_id is None:
+            return "no_pane"  # what its module imports is not waited for
         try:
-            return self._channels[name]().check(agent)
-        except Exception as error:  # noqa: BLE001 - as in `_ring`
+            return question(self._channels[name]())
+        except Exception as error:  # noqa: BLE001 - whatever breaks in a channel, the next one is tried
+            logger.warning("the channel %s failed: %s: %s", name, type(error).__name__, error)
             return f"failed_{type(error).__name__}"
 
 
-def _tells_little(delivery: Delivery) -> int:
+def _tells_little(reason: str | None) -> int:
     """0 for a reason that tells something; ties are the stronger channel's."""
-    return _LEAST_TELLING.index(delivery.reason) + 1 if delivery.reason in _LEAST_TELLING else 0
+    return _LEAST_TELLING.index(reason) + 1 if reason in _LEAST_TELLING else 0
 
 
 def default_chain(workspace: Workspace, settings: Settings, texts: Texts) -> ChannelChain:

@@ -12,7 +12,7 @@ from typing import Any
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
 from multi_agent_mcp.store.files.locks import LIFELONG
-from multi_agent_mcp.system.file_events import Watch
+from multi_agent_mcp.system.file_events import Watch, instances_max
 
 HELD_SECONDS = 1.0
 
@@ -62,7 +62,8 @@ def stuck(context: CheckContext) -> Iterator[Finding]:
         facts = {"what": agents.sentence(found), "host": host, "agent_id": agent_id}
         # A team that is down has its tasks in progress and nobody who runs: nothing is wrong with that.
         level = PROBLEM if found.facts.alive or found.facts.pane else NOTE
-        yield context.found("stuck", level, agent_id, f"stuck_{found.cause}", **facts)
+        kind = found.cause if found.kind == "gone" else found.kind
+        yield context.found("stuck", level, agent_id, f"stuck_{kind}", **facts)
 
 
 def waits(context: CheckContext) -> Iterator[Finding]:
@@ -81,7 +82,11 @@ def waits(context: CheckContext) -> Iterator[Finding]:
 
 
 def events(context: CheckContext) -> Iterator[Finding]:
-    """Whether file events work; without them every server polls once a second."""
+    """Whether file events work for every server: without them it polls once a second."""
+    running = sum(context.sessions.is_running(session) for session in context.workspace.sessions.open())
+    limit = instances_max()
     with Watch([context.workspace.path], lambda _: None) as watch:
-        if watch.degraded is not None:
-            yield context.found("events", NOTE, "inotify", "polling")
+        polls = watch.degraded is not None
+    if polls or (limit is not None and running > limit):
+        facts = {"servers": running, "limit": "-" if limit is None else limit, "wanted": 4 * max(running, limit or 128)}
+        yield context.found("events", NOTE, "inotify", "polling", **facts)

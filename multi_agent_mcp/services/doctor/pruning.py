@@ -24,6 +24,7 @@ _MAY_BE_OVER = re.compile(
     | (?P<notifications>  notifications/[^/]+/archive/[^/]+/[^/]+\.md )
     | (?P<owner_wait>     owner_wait/archive/[^/]+\.md )
     | (?P<tasks>          tasks/\w[\w-]*/archive/[^/]+/[^/]+\.md )
+    | (?P<histories>      tasks/_history/[^/]+\.jsonl )
     | (?P<sessions>       sessions/\w[\w-]*/(?:archive/[^/]+/)?[^/]+\.md )
     | (?P<executions>     executions/\w[\w-]*/(?:archive/[^/]+/)?[^/]+\.md )
     | (?P<logs>           executions/\w[\w-]*/logs/[^/]+\.log )
@@ -86,6 +87,7 @@ class _Search:
         self.needed = {name for task in open_tasks for name in (task.parent_task_id, *task.dependencies)}
         self.conditions: dict[str, Callable[[Node, PurePath], bool]] = {
             "tasks": lambda _, path: path.name.partition(".")[0] not in self.needed,
+            "histories": lambda _, path: workspace.tasks.find(path.stem) is None,
             "sessions": lambda _, path: _is_closed(workspace.sessions, path),
             "executions": lambda _, path: _is_closed(workspace.executions, path),
             "logs": lambda _, path: not self._is_running(path.parts[1], f"{path.stem}.md"),
@@ -108,9 +110,17 @@ class _Search:
             item = Prunable(node.name, kind, node.status.st_size)
             if node.name.endswith(f"/{CONVERSATION}"):
                 last.append(item)
-            else:
-                yield item
+                continue
+            yield item
+            if kind == "tasks":
+                yield from self._history_of(PurePath(node.name).stem)
         yield from last
+
+    def _history_of(self, task_id: str) -> Iterator[Prunable]:
+        """The earlier lines of a task's history, which go after it."""
+        path = self.workspace.tasks.history_path(task_id)
+        if path.is_file():
+            yield Prunable(str(path.relative_to(self.workspace.path)), "histories", path.stat().st_size)
 
     def _is_over(self, kind: str, node: Node) -> bool:
         if kind == "scratch":

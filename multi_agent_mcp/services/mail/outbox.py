@@ -13,17 +13,20 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.team.signatures import Signatures
 from multi_agent_mcp.store.codec.frontmatter import as_text, from_text
-from multi_agent_mcp.store.inbox import file_name
+from multi_agent_mcp.store.inbox import deliver_all, file_name
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
 
 Announce = Callable[[Sequence[Message]], dict[str, Delivery]]
 
+_OWN = ("id", "receiver_id", "signature")
+"""What the messages of one sending do not have in common."""
+
 
 @dataclass(frozen=True)
 class PreparedMessages:
-    """Messages with their final ids and times. `missing` are those not stored yet; with a `conversation_id` each is
-    copied into that conversation's folder first."""
+    """Messages with their final ids and times, alike but for who receives them. `missing` are those not stored yet;
+    with a `conversation_id` each is copied into that conversation's directory first."""
 
     messages: Sequence[Message]
     missing: Sequence[Message]
@@ -36,8 +39,18 @@ class PreparedMessages:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """As an intent holds them."""
-        return {"messages": [as_text(message) for message in self.missing], "conversation_id": self.conversation_id}
+        """As an intent holds them: the first message, and of each further one what is its own."""
+        whole, copies = self.missing[:1], self.missing[1:]
+        return {
+            "messages": [as_text(message) for message in whole],
+            "copies": [[getattr(copy, name) for name in _OWN] for copy in copies],
+            "conversation_id": self.conversation_id,
+        }
+
+
+def _messages_of(facts: Mapping[str, Any]) -> list[Message]:
+    whole = [from_text(Message, text) for text in facts["messages"]]  # earlier versions wrote each one down whole
+    return whole + [replace(whole[0], **dict(zip(_OWN, own, strict=True))) for own in facts.get("copies", ())]
 
 
 @dataclass(eq=False)
@@ -58,7 +71,7 @@ class Outbox:
         is there."""
         if facts is None:
             return []
-        messages = [from_text(Message, text) for text in facts["messages"]]
+        messages = _messages_of(facts)
         conversation_id = facts["conversation_id"]
         if not again:
             return self.store(messages, conversation_id)
@@ -69,6 +82,10 @@ class Outbox:
 
     def store(self, messages: Sequence[Message], conversation_id: str | None) -> list[Message]:
         """Writes the messages; on failure takes back what this call wrote, so that nothing was sent."""
+        if conversation_id is None and len(messages) > 1:
+            with suppress(FileExistsError):  # a name is taken: one by one, then
+                deliver_all([(self._mailbox(message), message) for message in messages])
+                return list(messages)
         copies = self.workspace.conversation_messages(conversation_id) if conversation_id is not None else None
         stored: list[Message] = []
         copied: list[Message] = []

@@ -10,7 +10,7 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.errors import MessageNotFound
 from multi_agent_mcp.store.inbox import age
-from multi_agent_mcp.store.merged_inbox import InboxFile, MergedInbox, position
+from multi_agent_mcp.store.merged_inbox import LAST, InboxFile, MergedInbox, position
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
 
 
@@ -27,7 +27,7 @@ class MailSearch:
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
-        self._skim: MergedInbox[Message] = MergedInbox()
+        self._merged: MergedInbox[Message] = MergedInbox()
 
     def page(
         self,
@@ -46,11 +46,12 @@ class MailSearch:
         Raises `MessageNotFound` when there is no message `before`.
         """
         mailboxes = self._mailboxes(between if receiver_id is None else (receiver_id,))
-        letters = self._skim.unread(mailboxes) if unread_only else self._skim.everything(mailboxes)
         place = None if before is None else position(*self._find(before))
+        last = LAST if place is None else place[0]
+        files = self._merged.unread(mailboxes) if unread_only else self._merged.newest_first(mailboxes, last=last)
         wanted = (
             head
-            for head in self._skim.heads(letters, place)
+            for head in self._merged.heads(files, place)
             if (between is None or head.sender_id in between) and sender_id in (None, head.sender_id)
         )
         messages = list(islice(wanted, limit))
@@ -63,20 +64,23 @@ class MailSearch:
     def during(self, start: datetime, end: datetime, limit: int) -> tuple[list[Message], int]:
         """The newest `limit` messages of a period, oldest first, and about how many older ones of it there are."""
         first, last = stamp(start), stamp(end)
-        letters = [item for item in self._skim.everything(self._mailboxes()) if first <= item.second <= last]
-        found = (head for head in self._skim.heads(letters) if start <= head.created_at <= end)
-        return list(islice(found, limit))[::-1], max(len(letters) - limit, 0)
+        mailboxes = self._mailboxes()
+        files = self._merged.newest_first(mailboxes, first, last)
+        found = (head for head in self._merged.heads(files) if start <= head.created_at <= end)
+        messages = list(islice(found, limit))[::-1]
+        older = self._merged.count(mailboxes, first, last) - limit if len(messages) == limit else 0
+        return messages, max(older, 0)
 
     def get(self, message_id: str) -> Message:
         """The whole message. Raises `MessageNotFound`."""
-        letter, _ = self._find(message_id)
-        message = letter.directory.load(letter.name)
+        file, _ = self._find(message_id)
+        message = file.directory.load(file.name)
         if message is None:
             raise MessageNotFound(message_id=message_id)
         return message
 
     def _find(self, message_id: str) -> tuple[InboxFile[Message], Message]:
-        found = self._skim.find(self._mailboxes(), message_id)
+        found = self._merged.find(self._mailboxes(), message_id)
         if found is None:
             raise MessageNotFound(message_id=message_id)
         return found

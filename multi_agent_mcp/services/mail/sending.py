@@ -95,9 +95,7 @@ class Messages:
         if draft.idempotency_key is not None:
             messages, is_new = claim(self.workspace, draft.idempotency_key, messages)
             missing = messages if is_new else [message for message in messages if self._is_missing(message)]
-        return PreparedMessages(
-            messages, [self.outbox.signatures.sign(message) for message in missing], conversation_id
-        )
+        return PreparedMessages(messages, self.outbox.signatures.sign_all(missing, sender.id), conversation_id)
 
     def announced(self, letters: PreparedMessages, stored: Sequence[Message]) -> Sent:
         """Rings for what was stored; returns the delivery of every message, also of those stored earlier."""

@@ -7,13 +7,15 @@ its notifications, the next reader writes the very same ones; what has been deal
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from operator import is_
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from multi_agent_mcp.domain.agent import report_recipient
+from multi_agent_mcp.domain.agent import Agent, report_recipient
 from multi_agent_mcp.domain.conversation import Delegation
 from multi_agent_mcp.domain.derived import (
     DELEGATION,
@@ -37,7 +39,17 @@ from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
 
 logger = logging.getLogger(__name__)
 
-Version = tuple[Directory[Any], int]
+
+NO_TASKS: Mapping[str, Task] = MappingProxyType({})
+
+
+class Checked(NamedTuple):
+    """A task whose notifications were ensured. Nothing of it need be looked at again while this very value is in the
+    index, and what it waits for, and the notifications are known to be written."""
+
+    task: Task
+    awaited: tuple[Task | None, ...]
+    notices: frozenset[str]
 
 
 @dataclass(eq=False)
@@ -50,8 +62,10 @@ class DerivedNotices:
     last_activity: Callable[[str], datetime | None]
     """When an agent made its last call."""
     clock: Callable[[], datetime]
-    _looked_at: dict[str, list[Version]] = field(default_factory=dict, init=False)
+    _looked_at: dict[str, dict[Directory[Any], int]] = field(default_factory=dict, init=False)
     _written: set[str] = field(default_factory=set, init=False)
+    _checked: dict[str, dict[str, Checked]] = field(default_factory=dict, init=False)
+    _checked_for: Mapping[str, Agent] | None = field(default=None, init=False)
 
     def ensure(self, task: Task) -> list[Notification]:
         """Writes the notifications that the task has to tell now, unless they are there (or were read and archived).
@@ -78,18 +92,43 @@ class DerivedNotices:
 
     def repair(self, agent_id: str) -> None:
         """Ensures what an agent's tasks and delegations have to tell and settles what is over. Costs a stat(2) for each
-        of its two folders, and for each with a task that it waits for, while none of them changes."""
-        if self._is_unchanged(agent_id):
+        of its two directories, and for each with a task that one of its own waits for, while none of them changes."""
+        seen = self._looked_at.get(agent_id)
+        if seen is not None and all(_version(directory) == version for directory, version in seen.items()):
             return
-        tasks, delegations = self.workspace.tasks.directory(agent_id), self.workspace.delegations.directory(agent_id)
-        seen = [_version(tasks), _version(delegations)]
+        mine = self.workspace.tasks.directory(agent_id), self.workspace.delegations.directory(agent_id)
+        seen = {directory: _version(directory) for directory in mine}
+        still_open = {task.id: task for task in self.workspace.tasks.open()}
+        tasks, delegations = mine
         for _, task in tasks.open_entities():
-            seen += self._awaited_folders(task)
-            self.ensure(task)
+            for awaited in filter(None, map(still_open.get, task.dependencies)):
+                directory = self.workspace.tasks.directory(awaited.assignee_id or UNASSIGNED)
+                if directory not in seen:
+                    seen[directory] = _version(directory)
+        self._check(agent_id, [task for _, task in tasks.open_entities()], still_open)
         for _, delegation in delegations.open_entities():
             self.ensure_delegation(delegation)
         self.settle(agent_id)
         self._looked_at[agent_id] = seen
+
+    def _check(self, agent_id: str, tasks: Iterable[Task], still_open: Mapping[str, Task]) -> None:
+        """Ensures what these tasks have to tell, where they or what they wait for have changed since the last time."""
+        agents = self.workspace.registry.all()
+        if agents is not self._checked_for:
+            self._checked.clear()
+            self._checked_for = agents
+        before, now = self._checked.get(agent_id, {}), {}
+        for task in tasks:
+            awaited = tuple(map(still_open.get, task.dependencies))
+            known = before.get(task.id)
+            if known is None or not self._is_as_before(known, task, awaited):
+                known = Checked(task, awaited, frozenset(notice.id for notice in self.ensure(task)))
+            if not self._is_worked_on(task):
+                now[task.id] = known
+        self._checked[agent_id] = now
+
+    def _is_as_before(self, known: Checked, task: Task, awaited: tuple[Task | None, ...]) -> bool:
+        return known.task is task and all(map(is_, known.awaited, awaited)) and known.notices <= self._written
 
     def tell(self, tasks: Iterable[Task]) -> None:
         """As `ensure`, for tasks that have been written: never raises, because the next reader tries again."""
@@ -99,22 +138,24 @@ class DerivedNotices:
         except Refusal as refusal:
             logger.warning("not everybody who must be told of a task is told yet: %s", refusal)
 
-    def follow_up(self, task: Task) -> None:
-        """Tells of a task that has changed, and those who waited for it to be done; settles what was told of it
+    def follow_up(self, *tasks: Task) -> None:
+        """Tells of tasks that have changed, and those who waited for them to be done; settles what was told of them
         before."""
-        self.tell([task, *(self._waiting_for(task) if task.status == "done" else ())])
-        concerned = {task.assignee_id or "", *self._superiors_to_tell(task)}
+        done = {task.id for task in tasks if task.status == "done"}
+        self.tell([*tasks, *(self._waiting_for(done) if done else ())])
+        concerned = {name for task in tasks for name in (task.assignee_id or "", *self._superiors_to_tell(task))}
         for agent_id in concerned & self.workspace.registry.active().keys():
-            self.settle(agent_id)
+            self.settle(agent_id, about={task.id: task for task in tasks})
 
-    def settle(self, agent_id: str, taken_up: str | None = None) -> None:
+    def settle(self, agent_id: str, *, taken_up: str | None = None, about: Mapping[str, Task] | None = None) -> None:
         """Marks read those of an agent's notifications that do not apply any more, and what told it of the task that it
-        has `taken_up`. Never raises: they are not shown, and the next reader tries again."""
+        has `taken_up`; with `about` looks only at those of these tasks, which were written a moment ago. Never raises:
+        they are not shown, and the next reader tries again."""
         try:
             inbox = self.workspace.notices(agent_id)
-            if self._over(agent_id, taken_up):
+            if self._over(agent_id, taken_up, about):
                 with self.workspace.locks.held(inbox.lock):
-                    inbox.mark_read(self._over(agent_id, taken_up), self.clock())
+                    inbox.mark_read(self._over(agent_id, taken_up, about), self.clock())
         except Refusal as refusal:
             logger.warning("notifications of %s that are over are not marked read yet: %s", agent_id, refusal)
 
@@ -122,8 +163,9 @@ class DerivedNotices:
         """What an agent has not read yet and still applies, for its sessions of either purpose. Writes nothing."""
         return [notice for _, notice in self.workspace.notices(agent_id).unread() if self.applies(notice)]
 
-    def applies(self, notice: Notification) -> bool:
-        """Whether a notification is still to be shown: not when what it tells of is over, or has come anew since."""
+    def applies(self, notice: Notification, known: Mapping[str, Task] = NO_TASKS) -> bool:
+        """Whether a notification is still to be shown: not when what it tells of is over, or has come anew since. Its
+        task is looked up, unless it is `known`."""
         agents = self.workspace.registry.all()
         if notice.target_agent_id not in agents or (notice.sender_id or notice.target_agent_id) not in agents:
             return True  # written by hand: it may name anything as an agent
@@ -133,7 +175,8 @@ class DerivedNotices:
             return self._is_stuck(notice)
         if notice.action in PAUSING and self.interrupts.is_overtaken(notice):
             return False
-        if notice.task_id is None or (task := self._task_of(notice, notice.task_id)) is None:
+        task = known.get(notice.task_id or "") or self._task_of(notice)
+        if task is None:
             return True
         if notice.action == TASK_ASSIGNED:
             arrival = arrival_of(task)
@@ -147,8 +190,10 @@ class DerivedNotices:
         newest = self.interrupts.newest_of_pausing(agent_id)
         return newest if newest is not None and newest.action == "pause" and self.applies(newest) else None
 
-    def _task_of(self, notice: Notification, task_id: str) -> Task | None:
+    def _task_of(self, notice: Notification) -> Task | None:
         """Its task: for what may be unread in great numbers from the index, for an interrupt always from the disk."""
+        if (task_id := notice.task_id) is None:
+            return None
         holder = notice.sender_id if notice.action == TASK_BLOCKED else notice.target_agent_id
         indexed = None if notice.interrupts or holder is None else self.workspace.tasks.indexed(task_id, holder)
         return indexed or self.workspace.tasks.find(task_id)
@@ -169,11 +214,12 @@ class DerivedNotices:
         task = self.workspace.tasks.indexed(notice.task_id, agent_id) if notice.task_id is not None else None
         return notice.task_id is None or (task is not None and task.status == "in_progress")
 
-    def _over(self, agent_id: str, taken_up: str | None) -> list[str]:
+    def _over(self, agent_id: str, taken_up: str | None, about: Mapping[str, Task] | None) -> list[str]:
         return [
             name
             for name, notice in self.workspace.notices(agent_id).unread()
-            if not self.applies(notice)
+            if about is None or notice.task_id in about
+            if not self.applies(notice, about or {})
             or (notice.action == TASK_ASSIGNED and taken_up is not None and notice.task_id == taken_up)
         ]
 
@@ -214,25 +260,13 @@ class DerivedNotices:
             told.add(report_recipient(task.assignee_id or "", self.workspace.registry.all()).id)
         return told - {task.assignee_id}
 
-    def _waiting_for(self, task: Task) -> list[Task]:
-        return [waiting for waiting in self.workspace.tasks.open() if task.id in waiting.dependencies]
-
-    def _awaited_folders(self, task: Task) -> Iterator[Version]:
-        """Where the tasks lie that this one waits for: when they are done, no folder of its own changes."""
-        arrival = arrival_of(task)
-        if arrival is None or arrival.notice_id in self._written:
-            return
-        for awaited in filter(None, map(self._found, task.dependencies)):
-            yield _version(self.workspace.tasks.directory(awaited.assignee_id or UNASSIGNED))
-
-    def _is_unchanged(self, agent_id: str) -> bool:
-        seen = self._looked_at.get(agent_id)
-        return seen is not None and all(_version(folder)[1] == version for folder, version in seen)
+    def _waiting_for(self, done: Collection[str]) -> list[Task]:
+        return [waiting for waiting in self.workspace.tasks.open() if not set(waiting.dependencies).isdisjoint(done)]
 
 
-def _version(folder: Directory[Any]) -> Version:
-    folder.entries()
-    return folder, folder.version
+def _version(directory: Directory[Any]) -> int:
+    directory.entries()
+    return directory.version
 
 
 def _interrupt_applies(notice: Notification, task: Task) -> bool:

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from multi_agent_mcp.domain.entity import EPOCH
 from multi_agent_mcp.domain.loops import (
+    LOOP_ANSWERS,
     LOOP_MESSAGES,
     LOOP_MESSAGES_ASKED_FOR,
     LOOP_WINDOW,
@@ -51,7 +52,7 @@ class Loops:
                 exchange = Exchange.of(message)
                 alone = "broadcast_id" not in message.metadata
                 if alone and self._has_sent_its_share(message) and not any(map(self._is_person, exchange.agents)):
-                    self._examine(exchange)
+                    self._examine(exchange, message.sender_id)
             except Refusal as refusal:
                 logger.warning("whether %s goes round in circles is not known: %s", message.sender_id, refusal)
 
@@ -64,20 +65,26 @@ class Loops:
             del self._sent[next(iter(self._sent))]  # the one that has rested longest
         return len(mine) == OWN_SHARE and mine[-1] - mine[0] <= LOOP_WINDOW
 
-    def _examine(self, exchange: Exchange) -> None:
-        recent = self._messages(exchange, self.clock() - LOOP_WINDOW)
-        lacking = LOOP_MESSAGES - len(recent)
-        before_next_look = OWN_SHARE if lacking <= 0 else (lacking + 1) // 2  # earlier there cannot be enough
-        self._sent[exchange] = deque(list(self._sent.get(exchange, ()))[before_next_look:], OWN_SHARE)
+    def _examine(self, exchange: Exchange, sender_id: str) -> None:
+        recently = self.clock() - LOOP_WINDOW
+        if len(self._messages(exchange, recently, (sender_id,))) < LOOP_ANSWERS:
+            self._rest(exchange, OWN_SHARE)  # who is not answered need not look into a full mailbox
+            return
+        lacking = LOOP_MESSAGES - len(self._messages(exchange, recently, exchange.agents))
+        self._rest(exchange, OWN_SHARE if lacking <= 0 else (lacking + 1) // 2)  # earlier there cannot be enough
         if lacking <= 0:
             enough = LOOP_MESSAGES_ASKED_FOR if self._was_delegated(exchange) else LOOP_MESSAGES
-            loop = loop_in(self._messages(exchange, EPOCH), self._changed_at(exchange), enough)
+            loop = loop_in(self._messages(exchange, EPOCH, exchange.agents), self._changed_at(exchange), enough)
             if loop is not None:
                 self._tell(exchange, loop, enough)
 
-    def _messages(self, exchange: Exchange, since: datetime) -> list[Message]:
-        """What they have written to each other of this and what lies in their mailboxes, oldest first."""
-        found = (message for agent_id in exchange.agents for message in self.workspace.mailbox(agent_id).since(since))
+    def _rest(self, exchange: Exchange, messages: int) -> None:
+        """The next look is that many messages away."""
+        self._sent[exchange] = deque(list(self._sent.get(exchange, ()))[messages:], OWN_SHARE)
+
+    def _messages(self, exchange: Exchange, since: datetime, receivers: Sequence[str]) -> list[Message]:
+        """What they have written to each other of this and what lies in these mailboxes, oldest first."""
+        found = (message for agent_id in receivers for message in self.workspace.mailbox(agent_id).since(since))
         mine = (message for message in found if Exchange.of(message) == exchange)
         alone = (message for message in mine if "broadcast_id" not in message.metadata)
         return sorted(alone, key=lambda message: (message.created_at, message.id))

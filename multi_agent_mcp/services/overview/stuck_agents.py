@@ -63,13 +63,12 @@ class StuckAgents:
     def sentence(self, found: Stuck) -> str:
         """What was seen, in words."""
         facts = found.facts
-        key = "gone" if found.cause == "silent" and not facts.alive else found.cause
         values = {
             "task_id": found.task_id,
             "minutes": int((self.clock() - found.since).total_seconds() // 60),
             "host": facts.pane.host if facts.pane else "-",
         }
-        words = self.texts(f"stuck.{key}", **values)
+        words = self.texts(f"stuck.{found.kind}", **values)
         return words if facts.pane is None else words + self.texts("stuck.screen", screen=facts.pane.state)
 
     def _notices(self) -> Iterator[Notification]:

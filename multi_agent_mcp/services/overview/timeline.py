@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
+from itertools import islice
 from typing import TypeVar
 
 from multi_agent_mcp.domain.agent import in_tree_order
@@ -16,13 +17,14 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, Talk, Timeline, bars_of
-from multi_agent_mcp.domain.times import parse_time
+from multi_agent_mcp.domain.times import parse_time, stamp
 from multi_agent_mcp.services.mail.search import MailSearch
 from multi_agent_mcp.services.sessions.agent_sessions import is_running
 from multi_agent_mcp.store.merged_inbox import MergedInbox
 from multi_agent_mcp.store.workspace import Workspace
 
 ARROWS_MAX = 2_000
+NOTICES_MAX = 2_000  # of which interrupts are some
 FINISHED_MAX = 500  # tasks, and as many ended agent sessions: each of them is parsed
 
 T = TypeVar("T", Bar, Life, Talk)
@@ -49,7 +51,7 @@ class Timelines:
             end=until,
             arrows=tuple(self._arrows(messages)),
             bars=_overlapping((bar for task in tasks for bar in bars_of(task)), since, until),
-            marks=tuple(mark for mark in self._marks(tasks) if since <= mark.at <= until),
+            marks=tuple(self._marks(tasks, since, until)),
             lives=_overlapping(map(self._life, self._sessions(start)), since, until),
             talks=_overlapping(map(_talk, self.workspace.conversations.all()), since, until),
             left_out=older + max(unparsed, 0),
@@ -80,11 +82,12 @@ class Timelines:
             str(step["state"]): parse_time(step.get("at")) for step in steps_to(agent_id).get(item_id, ())
         }
 
-    def _marks(self, tasks: Iterable[Task]) -> Iterator[Mark]:
+    def _marks(self, tasks: Iterable[Task], since: datetime, until: datetime) -> Iterator[Mark]:
         changed_by, steps_of = _changed_by(tasks), self._steps()
         inboxes = [self.workspace.notices(agent_id) for agent_id in self.workspace.registry.all()]
-        for notice in self._notices.heads(self._notices.everything(inboxes)):
-            if notice.interrupts:
+        files = self._notices.newest_first(inboxes, stamp(since), stamp(until))
+        for notice in islice(self._notices.heads(files), NOTICES_MAX):
+            if notice.interrupts and since <= notice.created_at <= until:
                 steps = steps_of(notice.target_agent_id, notice.id)
                 yield Mark(
                     notification_id=notice.id,

@@ -3,6 +3,7 @@ look; what is answered stands in the files."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -12,12 +13,15 @@ from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.sanitize import one_line
-from multi_agent_mcp.domain.times import json_values
+from multi_agent_mcp.domain.times import asked_time, json_values
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.search.sources import LOGS, TOPS, Source, Sources
 from multi_agent_mcp.store.search_index import Hit, SearchIndex, folded
 from multi_agent_mcp.store.workspace import Workspace
 
+FILTERS = {"from": "sender_id", "to": "receiver_id", "task": "task_id", "after": "since", "before": "until"}
+TIMES = ("after", "before")
+_PART = re.compile(r'(?:[a-z]+:)?(?:"[^"]*"?|[^\s"]+)')
 EXCERPT_BEFORE, EXCERPT_LENGTH = 40, 200
 
 
@@ -32,6 +36,21 @@ class SearchQuery:
     task_id: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+
+    @classmethod
+    def parse(cls, parts: Iterable[str]) -> SearchQuery:
+        """As people write it, one part each: a word, a phrase, `from:AGENT`, `to:AGENT`, `task:ID`, `after:TIME`,
+        `before:TIME`. Of two filters of one name the last counts. Raises `InvalidArguments`."""
+        words: list[str] = []
+        filters: dict[str, Any] = {}
+        for part in parts:
+            name, colon, value = part.partition(":")
+            if colon and value and name in FILTERS:
+                value = value.strip('"')
+                filters[FILTERS[name]] = asked_time(f"{name}:", value) if name in TIMES else value
+            else:
+                words.append(part.strip('"'))
+        return cls(words=tuple(words), **filters)
 
     def require_something(self) -> None:
         """Raises `InvalidArguments`."""
@@ -153,6 +172,11 @@ class Search:
         lines = enumerate(text.split("\n"))
         first = next((number for number, line in lines if any(word in folded(line) for word in words)), 0)
         return data.count(b"\n", 0, hit.start) + first + 1
+
+
+def parts(text: str) -> list[str]:
+    """What somebody wrote on one line, in parts: a phrase stands in quotation marks."""
+    return _PART.findall(text)
 
 
 def excerpt(text: str, words: list[str]) -> str:

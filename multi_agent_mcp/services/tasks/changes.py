@@ -125,7 +125,12 @@ class TaskChanges:
 
     def startable(self, agent_id: str) -> list[Task]:
         """The agent's tasks that could be started now, in the order of work."""
-        mine = [task for task in self.workspace.tasks.open(agent_id) if task.waits_for_assignee]
+        still_open = {task.id for task in self.workspace.tasks.open() if task.status != "done"}
+        mine = [
+            task
+            for task in self.workspace.tasks.open(agent_id)
+            if still_open.isdisjoint(task.dependencies) and task.waits_for_assignee
+        ]
         return sorted((task for task in mine if self._is_startable(task)), key=work_order)
 
     def take_up(self, agent: Agent, task: Task) -> Task:
@@ -136,7 +141,7 @@ class TaskChanges:
 
     def start(self, actor: Agent, task_id: str, change: Change | None = None) -> tuple[Task, str]:
         """Moves a task to `in_progress`; of two sessions that start it at once one is refused."""
-        return self._move(task_id, "in_progress", change or Change(by=actor.id, at=self.clock()))
+        return self._move(task_id, "in_progress", change or Change(by=actor.id, at=self.clock()), {})
 
     def edit(self, task_id: str, updates: Mapping[str, str], change: Change) -> Task:
         """Changes title, description, priority and status in one write; the caller checks who may."""
@@ -209,10 +214,13 @@ class TaskChanges:
     def apply_move(self, intent: Intent) -> tuple[Task, str]:
         """Applies an intent: blocks the subtasks that are still open, then moves the task itself."""
         facts, change = intent.facts, Change.of(intent.facts["change"], intent.id)
+        blocked = []
         for child_id in facts.get("children", ()):
             with suppress(InvalidStatusTransition):
-                self._move(child_id, "blocked", change)
-        return self._move(facts["task_id"], facts.get("status", "blocked"), change, facts["fields"])
+                blocked.append(self._change_status(child_id, "blocked", change, {})[0])
+        task, previous = self._change_status(facts["task_id"], facts.get("status", "blocked"), change, facts["fields"])
+        self.derived.follow_up(*blocked, task)
+        return task, previous
 
     def _moved_with_family(
         self, task: Task, status: str, change: Change, fields: Mapping[str, str]
@@ -239,20 +247,21 @@ class TaskChanges:
             return False
         return status == "done" or (status == "blocked" and change.by == task.assignee_id)
 
-    def _move(
-        self, task_id: str, status: str, change: Change, fields: Mapping[str, str] | None = None
-    ) -> tuple[Task, str]:
+    def _move(self, task_id: str, status: str, change: Change, fields: Mapping[str, str]) -> tuple[Task, str]:
+        task, previous = self._change_status(task_id, status, change, fields)
+        self.derived.follow_up(task)
+        return task, previous
+
+    def _change_status(self, task_id: str, status: str, change: Change, fields: Mapping[str, str]) -> tuple[Task, str]:
         previous: list[str] = []
 
         def move(task: Task) -> Task:
             previous.append(task.status)
-            if task.has_taken(change.intent_id):
-                return task
-            return self._moved(task.edited(change, **(fields or {})), status, change)
+            return (
+                task if task.has_taken(change.intent_id) else self._moved(task.edited(change, **fields), status, change)
+            )
 
-        task = self.workspace.tasks.update(task_id, move)
-        self.derived.follow_up(task)
-        return task, previous[-1]
+        return self.workspace.tasks.update(task_id, move), previous[-1]
 
     def _moved(self, task: Task, status: str, change: Change) -> Task:
         """The transition; blocking or cancelling another agent's task brings an interrupt with it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +26,14 @@ _AGENT_KEYS = frozenset({"id", "role", "type", "name", "parent", "parent_id", "c
 PROMPT_CHARACTERS = 1_000
 
 
+class _Unusable(Exception):
+    """A team file makes no team, for this reason."""
+
+    def __init__(self, reason: Reason) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
 @dataclass(frozen=True)
 class Team:
     """A parsed team.yaml."""
@@ -41,35 +50,45 @@ def read_team(path: Path) -> Team:
     try:
         data = load_yaml(path)
     except (OSError, *NOT_YAML) as error:
-        raise InvalidArguments("bad_team", reason=yaml_problem(error)) from error
+        raise InvalidArguments("bad_team", file=path.name, reason=yaml_problem(error)) from error
+    try:
+        return _team(data)
+    except _Unusable as error:
+        raise InvalidArguments("bad_team", file=path.name, reason=error.reason) from error
+
+
+def _team(data: Any) -> Team:
     if not isinstance(data, dict) or not isinstance(data.get("agents"), list):
-        raise InvalidArguments("bad_team", reason=Reason("no_agents"))
+        raise _Unusable(Reason("no_agents"))
     agents = tuple(_agent(record) for record in data["agents"])
     ids = [agent.id for agent in agents]
     lowered = [agent_id.lower() for agent_id in ids]
     if twice := {agent_id for agent_id in ids if lowered.count(agent_id.lower()) > 1}:
-        raise InvalidArguments("bad_team", reason=Reason("twice", name=", ".join(sorted(twice))))
+        raise _Unusable(Reason("twice", name=", ".join(sorted(twice))))
     language = data.get("language")
     if language is not None and language not in LANGUAGES:
         raise InvalidArguments("bad_language", language=repr(language)[:40], allowed=", ".join(LANGUAGES))
     limits = data.get("limits") or {}
-    parse_limits(limits)
+    try:
+        parse_limits(limits)
+    except InvalidArguments as refusal:
+        raise _Unusable(refusal.values["reason"]) from refusal
     notify_command = parse_notify_command(data.get("notify_command"))
     return Team(agents, data.get("session"), language, limits, notify_command)
 
 
 def _agent(record: Any) -> Agent:
     if not isinstance(record, dict) or "id" not in record:
-        raise InvalidArguments("bad_team", reason=Reason("no_id", value=f"{record!r:.80}"))
+        raise _Unusable(Reason("no_id", value=f"{reprlib.repr(record):.80}"))
     try:
         agent_id = parse_agent_id(record["id"])
     except InvalidId as error:
         raise InvalidId(value=repr(record["id"])[:80]) from error
     role, kind = record.get("role", "worker"), record.get("type", "ai")
     if role not in ROLES:
-        raise InvalidArguments("bad_team", reason=_no_choice(agent_id, "role", role, ROLES))
+        raise _Unusable(_no_choice(agent_id, "role", role, ROLES))
     if kind not in AGENT_TYPES:
-        raise InvalidArguments("bad_team", reason=_no_choice(agent_id, "type", kind, AGENT_TYPES))
+        raise _Unusable(_no_choice(agent_id, "type", kind, AGENT_TYPES))
     parent = record.get("parent_id", record.get("parent"))
     return Agent(
         id=agent_id,
@@ -93,14 +112,14 @@ def _as_json(extra: dict[str, Any]) -> dict[str, Any]:
     try:
         plain: dict[str, Any] = json.loads(json.dumps(extra, default=str, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidArguments("bad_team", reason=Reason("no_json")) from error
+        raise _Unusable(Reason("no_json")) from error
     return plain
 
 
 def _text_or_none(record: Mapping[str, Any], key: str) -> str | None:
     value = record.get(key)
     if value is not None and not isinstance(value, str):
-        raise InvalidArguments("bad_team", reason=Reason("no_text", name=f"{record['id']}.{key}"))
+        raise _Unusable(Reason("no_text", name=f"{record['id']}.{key}"))
     return value
 
 

@@ -7,6 +7,7 @@ this program or by somebody who took the key on purpose, not more (docs/security
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -27,11 +28,16 @@ class Signatures:
 
     def sign(self, message: Message) -> Message:
         """The message with its sender's signature; unsigned, with a warning in the log, when the key cannot be read."""
-        key = self.agents.known_key(message.sender_id)
+        return self.sign_all([message], message.sender_id)[0]
+
+    def sign_all(self, messages: Sequence[Message], sender_id: str) -> list[Message]:
+        """The same for several messages of one sender."""
+        key = self.agents.known_key(sender_id) if messages else None
         if key is None:
-            logger.warning("message %s is not signed: the key of %s cannot be read", message.id, message.sender_id)
-            return message
-        return replace(message, signature=signature(message, key))
+            for message in messages:
+                logger.warning("message %s is not signed: the key of %s cannot be read", message.id, sender_id)
+            return list(messages)
+        return [replace(message, signature=signature(message, key)) for message in messages]
 
     def verdict(self, message: Message, mailbox_of: str | None = None) -> Verdict:
         """What the signature says. `misplaced`: a genuine message to somebody else than the agent `mailbox_of`."""

@@ -19,12 +19,15 @@ _OURS = frozenset(spec.name for spec in fields(Agent))
 _FIXED = ("role", "type", "parent_id")
 """Who an agent is: others rely on it, so it is changed where it is registered."""
 _TAKEN_OVER = ("command", "host", "prompt", "name")
+_STAYS = ("command", "host", "prompt")
+_STAYS_TOO = ("ladder", "spawn")
+"""What a team.yaml that does not mention it leaves alone: `agent set`, or a person, may have put it there."""
 
 
 @dataclass(frozen=True)
 class TeamUpdate:
     """`changed` and `kept` name, per agent (or `session.yaml`), the keys in which team.yaml differed; what it does not
-    mention counts, but for a name. `left_out` are agents of the session that team.yaml does not name."""
+    mention is kept. `left_out` are agents of the session that team.yaml does not name."""
 
     added: list[str]
     changed: Mapping[str, list[str]]
@@ -44,9 +47,7 @@ def update_session(agents: Agents, team: Team, language: str | None) -> TeamUpda
     after = agents.all()
     known = [agent for agent in team.agents if agent.id in before and agent.id in after]
     changed = {agent.id: _differing(before[agent.id], after[agent.id]) for agent in known}
-    kept = {
-        agent.id: [key for key in _FIXED if getattr(agent, key) != getattr(after[agent.id], key)] for agent in known
-    }
+    kept = {agent.id: _kept(agent, after[agent.id]) for agent in known}
     named = {agent.id for agent in team.agents}
     return TeamUpdate(
         added,
@@ -73,6 +74,12 @@ def _update_settings(workspace: Workspace, team: Team, language: str | None) -> 
     text = yaml.safe_dump({**settings, **differing}, sort_keys=False, allow_unicode=True)
     workspace.files.replace(workspace.settings_path, text.encode())
     return list(differing), []
+
+
+def _kept(wanted: Agent, after: Agent) -> list[str]:
+    fixed = [key for key in _FIXED if getattr(wanted, key) != getattr(after, key)]
+    gone = [key for key in _STAYS if getattr(wanted, key) is None and getattr(after, key) is not None]
+    return [*fixed, *gone, *(key for key in _STAYS_TOO if key in after.extra and key not in wanted.extra)]
 
 
 def _differing(before: Agent, after: Agent) -> list[str]:

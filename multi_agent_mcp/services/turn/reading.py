@@ -98,10 +98,6 @@ class Reading:
     owner_waits: OwnerWaits
     signatures: Signatures
 
-    def unread_count(self, agent_id: str) -> int:
-        """How many messages wait; the mailbox's directory is looked at, its files only if they changed."""
-        return len(self.workspace.mailbox(agent_id).unread())
-
     def unread_among(self, agent_id: str, spoken: Iterable[Message]) -> list[str]:
         """The ids of those messages of a conversation that wait unread in the agent's mailbox. A copy that does not
         verify stands for none: its content may be another's."""
@@ -119,7 +115,8 @@ class Reading:
             mailbox.archive_read()
 
     def count(self, agent: Agent) -> int:
-        """As `unread_count`, for the agent itself, every file looked at; a waiting Owner's empty looks are counted."""
+        """How many messages wait, for the agent itself; every file is looked at, and a waiting Owner's empty looks are
+        counted."""
         unread = len(self.workspace.mailbox(agent.id).unread(fresh=True))
         self.owner_waits.checked(agent, unread)
         return unread

@@ -21,7 +21,7 @@ from multi_agent_mcp.config import NOT_YAML
 from multi_agent_mcp.domain.entity import ITEM, Entity, json_value, plain_value
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import Reason
-from multi_agent_mcp.store.codec.yaml_header import Loader, dump
+from multi_agent_mcp.store.codec.yaml_header import dump, load, load_quickly
 
 E = TypeVar("E", bound=Entity)
 
@@ -62,8 +62,10 @@ def parse(data: bytes) -> Document:
 
 
 def _load(header_text: str) -> Mapping[str, Any]:
+    if (quick := load_quickly(header_text)) is not None:
+        return quick
     try:
-        header = _handler.load(header_text, Loader=Loader)
+        header = load(header_text)
     except NOT_YAML as error:
         raise Unreadable("front_matter_yaml", problem=" ".join(str(error).split())[:200]) from error
     if not isinstance(header, dict):

@@ -18,7 +18,7 @@ import logging
 import os
 import secrets
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from multi_agent_mcp.system.disk import (
     make_private,
     storage_errors,
     sync_directory,
+    sync_together,
     write_all,
     write_new,
 )
@@ -78,6 +79,29 @@ class Files:
                 scratch.unlink(missing_ok=True)
             if sync:
                 self._sync(directory)
+
+    def create_all(self, contents: Mapping[Path, bytes]) -> None:
+        """As `create`, for several files, which are made durable together. Raises `FileExistsError` and `StorageError`:
+        then none is there."""
+        scratches: dict[Path, Path] = {}
+        placed: list[Path] = []
+        with storage_errors(self.scratch):
+            try:
+                for path, data in contents.items():
+                    self.containment.require(path.parent)
+                    scratches[path] = self._written(data, durable=False)
+                sync_together(scratches.values())
+                for path, scratch in scratches.items():
+                    self._place(scratch, path)
+                    placed.append(path)
+                sync_together({path.parent for path in placed})
+            except BaseException:
+                for path in placed:
+                    path.unlink(missing_ok=True)
+                raise
+            finally:
+                for scratch in scratches.values():
+                    scratch.unlink(missing_ok=True)
 
     def read(self, path: Path) -> bytes | None:
         """A regular file's bytes; None when there is none. Raises `StorageError`, also for a link or a pipe."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from multi_agent_mcp.web.api import agents, conversations, executions, messages, page_frame, tasks, timeline
+from multi_agent_mcp.web.api import agents, conversations, executions, messages, page_frame, search, tasks, timeline
 from multi_agent_mcp.web.request import ApiRequest
 
 Endpoint = Callable[[ApiRequest], dict[str, Any]]
@@ -38,5 +38,6 @@ ENDPOINTS: tuple[tuple[str, str, Endpoint], ...] = (
     ("GET", "/executions/{execution_id}/log", executions.log),
     ("GET", "/timeline", timeline.show),
     ("GET", "/health", page_frame.health),
+    ("GET", "/search", search.find),
 )
 """Method, path below `/api`, handler. `/api/events` is a stream and handled in `app.py`."""

@@ -25,7 +25,7 @@ def page(call: ApiRequest) -> dict[str, Any]:
             for message, way in zip(found.messages, progress, strict=True)
         ],
         "more": found.more,
-        "unread": call.services.reading.unread_count(call.me.id),
+        "unread": call.services.unread_mail_count(call.me.id),
     }
 
 

@@ -17,7 +17,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "language": services.texts.language,
         "version": __version__,
         "me": {"id": call.me.id, "role": call.me.role, "name": call.me.name},
-        "unread": services.reading.unread_count(call.me.id),
+        "unread": services.unread_mail_count(call.me.id),
         "requests": len(services.task_changes.requests_for(call.me.id)),
         "waiting_for": wait.admin_id if wait else None,
     }

@@ -28,7 +28,7 @@ async function look() {
 // Lines are only appended, so that a selection in the log survives.
 async function show(id) {
   const known = followed.id === id ? followed : { id, next: null, log: h("pre", { class: "log", tabindex: "0" }), head: h("div") };
-  const answer = await api(`/executions/${id}/log${query({ offset: known.next })}`);
+  const answer = await api(`/executions/${id}/log${query({ offset: known.next ?? beginning() })}`);
   followed = known;
   const { execution, lines, total } = answer;
   const { log } = known;
@@ -44,6 +44,12 @@ async function show(id) {
   if (atEnd) requestAnimationFrame(() => { log.scrollTop = log.scrollHeight; });
   if (known.next < total) chosen.look();
   return [known.head, log];
+}
+
+// Of a line that was searched for, some lines before it; without one the last lines.
+function beginning() {
+  const line = Number(new URLSearchParams(location.hash.slice(1)).get("line"));
+  return line ? Math.max(line - 20, 0) : null;
 }
 
 const lasted = (execution) => (execution.duration_seconds === null ? "" : ` · ${took(execution.duration_seconds)}`);

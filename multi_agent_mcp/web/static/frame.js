@@ -29,4 +29,11 @@ document.getElementById("theme").addEventListener("click", () => {
   localStorage.setItem("theme", next);
 });
 
+document.addEventListener("keydown", (event) => {
+  const writing = event.target.closest?.("input, textarea, select, [contenteditable]");
+  if (event.key !== "/" || writing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  event.preventDefault();
+  document.getElementById("sought").select();
+});
+
 watch(["messages", "tasks"], frame);

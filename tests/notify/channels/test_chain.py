@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.store.files.durable_files import Files
 
 NAMES = ("hook", "codex_queue", "tmux", "desktop", "status_line")
+
+IN_A_PANE = Agent(id="a", pane_id="%1", socket_path="/none")
 
 
 @pytest.mark.parametrize(
@@ -42,10 +45,22 @@ def test_the_channels_follow_the_host_unless_the_agent_names_its_own(
 def test_a_channel_that_cannot_be_used_gives_way_to_the_next_and_its_reason_counts_when_none_works() -> None:
     first, second = Recorder(Delivery("stored", "draft")), Recorder(Delivery("rung", "desktop"))
     chain = ChannelChain({"tmux": lambda: first, "desktop": lambda: second})
-    assert chain.ring(Agent(id="a"), "line") == Delivery("rung", "desktop")
+    assert chain.ring(IN_A_PANE, "line") == Delivery("rung", "desktop")
     second.outcome = Delivery("stored", "no_desktop")
-    assert chain.ring(Agent(id="a"), "line") == Delivery("stored", "draft")
+    assert chain.check(IN_A_PANE) == "draft"
+    assert chain.ring(IN_A_PANE, "line") == Delivery("stored", "draft")
     assert len(first.rings) == 2
+    second.outcome = Delivery("rung", "desktop")
+    assert chain.check(IN_A_PANE) is None
+
+
+def test_what_needs_a_pane_is_not_even_made_for_an_agent_without_one() -> None:
+    def libraries() -> Channel:
+        raise AssertionError
+
+    chain = ChannelChain({"tmux": libraries, "status_line": libraries})
+    assert chain.check(Agent(id="a")) == "no_pane"
+    assert chain.ring(Agent(id="a"), "line") == Delivery("stored", "no_pane")
 
 
 def test_an_owner_without_a_pane_lacks_a_desktop_command() -> None:
@@ -62,7 +77,8 @@ def test_the_chain_explains_each_channel_and_rings_none(tmp_path: Path) -> None:
         "tmux": lambda: pane,
         "desktop": lambda: DesktopNotifier("title"),
     }
-    agent = Agent(id="a", extra={"ladder": ["hook", "codex_queue", "nonsense", "tmux", "desktop"]})
+    ladder = ["hook", "codex_queue", "nonsense", "tmux", "desktop"]
+    agent = replace(IN_A_PANE, extra={"ladder": ladder})
     assert [(report.name, report.reason) for report in ChannelChain(channels).explain(agent)] == [
         ("hook", "no_hook"),
         ("codex_queue", "no_codex_thread"),
@@ -71,7 +87,7 @@ def test_the_chain_explains_each_channel_and_rings_none(tmp_path: Path) -> None:
         ("desktop", "not_human"),
     ]
     assert pane.rings == []
-    assert ChannelChain(channels).explain(Agent(id="b"))[0] == ChannelReport("tmux")
+    assert ChannelChain(channels).explain(IN_A_PANE)[0] == ChannelReport("tmux")
 
 
 def test_a_channel_that_breaks_when_asked_does_not_hide_the_others() -> None:
@@ -79,7 +95,7 @@ def test_a_channel_that_breaks_when_asked_does_not_hide_the_others() -> None:
         raise OSError("x")
 
     chain = ChannelChain({"tmux": broken, "desktop": Recorder, "status_line": Recorder})
-    reports = chain.explain(Agent(id="a"))
+    reports = chain.explain(IN_A_PANE)
     assert [report.reason for report in reports] == ["failed_OSError", None, None]
 
 

@@ -13,6 +13,7 @@ from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.services.doctor.finding import Finding
+from multi_agent_mcp.system import file_events
 from tests.services.support import by_hand, read, send, unread
 
 MONTH = timedelta(days=30)
@@ -165,3 +166,18 @@ def test_it_says_what_takes_how_much(services: Services) -> None:
             "ipc/archive": 1,
             "secrets": 4,
         }
+
+
+def test_more_servers_than_the_system_has_file_events_for_are_worth_a_note(
+    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = tmp_path / "max_user_instances"
+    monkeypatch.setattr(file_events, "INSTANCES", allowed)
+    for agent_id in ("worker-a", "worker-b"):
+        services.sessions.open(agent_id)
+    for limit in ("2", "1"):
+        allowed.write_text(limit)
+        found = [item for item in examine(services) if item.check == "events"]
+        assert len(found) == (limit == "1")
+    assert "2 run here" in found[0].finding
+    assert "sysctl fs.inotify.max_user_instances=8" in found[0].repair

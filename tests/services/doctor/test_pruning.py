@@ -153,7 +153,13 @@ def test_a_finished_task_that_an_unfinished_one_waits_for_stays(services: Servic
     for task in (first, third):
         services.task_changes.set_status(admin, task.id, "cancelled")
     archive(services, first.id, third.id)
-    assert [item.name for item in prunable(services) if item.kind == "tasks"] == [archived(third.id)]
+    histories = [services.workspace.tasks.history_path(task.id) for task in (first, third)]
+    for path in histories:
+        services.workspace.files.append(path, "{}")
+    found = [item.name for item in prunable(services) if item.kind in ("tasks", "histories")]
+    assert found == [archived(third.id), f"tasks/_history/{third.id}.jsonl"]
+    prune(services)
+    assert [path.exists() for path in histories] == [True, False]
     assert second.dependencies == (first.id,)
 
 

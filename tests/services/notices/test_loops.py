@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -9,10 +10,11 @@ import pytest
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.directory import Directory
 from tests.conftest import Clock
-from tests.services.support import send, unread
+from tests.services.support import by_hand, send, unread
 from tests.services.tasks_support import delegate, notices, open_session, running
 
 PAIR = ("worker-a", "worker-b")
@@ -93,6 +95,22 @@ def test_a_conversation_that_was_delegated_may_be_longer(services: Services, clo
             clock.advance(5)
             services.conversations.say((second, first)[turn % 2], conversation.id, Draft(content="りんご"))
         assert sorted(suspected(services)) == told
+
+
+def test_who_is_not_answered_looks_into_no_mailbox_of_others(services: Services, clock: Clock) -> None:
+    torn = by_hand(services, "worker-b", f"{stamp(clock.now)}_12345678.md", "no header")
+    os.utime(torn, (0, 0))
+    served = services.doorbell.serve("worker-b", "task")  # so that no sender rings
+    assert served is not None
+    for _ in range(30):
+        clock.advance(1)
+        send(services, "worker-a", "worker-b", subject="Progress")
+    assert torn.exists()  # whoever looks at it sets it aside
+    for _ in range(5):
+        clock.advance(1)
+        send(services, "worker-b", "worker-a", subject="Re: Progress")
+    assert not torn.exists()
+    assert suspected(services) != {}
 
 
 def test_an_admin_that_writes_to_many_reads_no_file_for_it(

@@ -159,6 +159,18 @@ class TestPanes:
         self.look(services, "idle")
         assert causes(services) == {}
 
+    def test_a_question_before_our_server_is_told_as_one(self, services: Services, clock: Clock) -> None:
+        self.look(services, "dialog")
+        clock.advance(60)
+        self.look(services, "dialog")
+        (notice,) = services.stuck_agents.tell()
+        assert notice.reason is not None
+        assert notice.reason.startswith("The host claude asks its human something")
+        findings = services.doctor(lambda _: None, lambda _: ("claude", "dialog")).examine()
+        (found,) = (item for item in findings if item.check == "stuck")
+        assert found.finding.startswith("The host claude asks its human something")
+        assert "host-config" not in found.repair
+
     def test_what_was_seen_long_ago_says_nothing(self, services: Services, clock: Clock) -> None:
         self.look(services, "login")
         clock.advance(GOOD_FOR.total_seconds())

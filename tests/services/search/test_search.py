@@ -11,7 +11,7 @@ import pytest
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.errors import InvalidArguments, StorageError
-from multi_agent_mcp.services.search.search import Found, SearchQuery
+from multi_agent_mcp.services.search.search import Found, SearchQuery, parts
 from multi_agent_mcp.services.tasks.creation import NewTask
 from tests.conftest import Clock
 from tests.services.support import by_hand, read, send
@@ -163,3 +163,18 @@ def test_a_link_among_the_mail_leads_nowhere(services: Services, tmp_path: Path)
     (services.path / "ipc" / "elsewhere").symlink_to(outside)
     (services.path / "ipc" / "worker-a" / "note.md").symlink_to(outside / "note.md")
     assert search(services, "secret") == []
+
+
+def test_a_line_of_words_is_taken_apart_as_people_write_it(services: Services, clock: Clock) -> None:
+    send(services, "admin", "worker-a", "from:nobody knows the word")
+    assert parts('word "the word" from:admin  to:"worker-a"　画面') == [
+        "word",
+        '"the word"',
+        "from:admin",
+        'to:"worker-a"',
+        "画面",
+    ]
+    for line in ('"the word" from:admin', "word to:worker-a", '"from:nobody"', f"word after:{clock.now:%Y-%m-%d}"):
+        assert len(services.search.find(SearchQuery.parse(parts(line))).found) == 1, line
+    for line in ("word from:worker-a", f"word before:{clock.now:%Y-%m-%d}"):
+        assert services.search.find(SearchQuery.parse(parts(line))).found == [], line

@@ -145,6 +145,16 @@ class TestStarting:
         moved(services, first, "in_progress", "done")
         assert first.id not in self.refusal(services, task)
 
+    @pytest.mark.parametrize("written", ["status: done", "status: 'done'"])
+    def test_dependencies_that_somebody_has_finished_by_hand_count(self, services: Services, written: str) -> None:
+        first = new(services, "first", "worker-b")
+        second = new(services, "second", dependencies=(first.id,))
+        assert services.task_changes.startable("worker-a") == []
+        path = path_of(services, first)
+        path.with_suffix(".new").write_text(path.read_text().replace("status: todo", written))
+        path.with_suffix(".new").replace(path)
+        assert services.task_changes.startable("worker-a") == [second]
+
     def test_dependencies_that_have_been_done_let_it_begin(self, services: Services) -> None:
         first = moved(services, new(services, "first"), "in_progress", "done")
         assert running(services, "second", dependencies=(first.id,)).status == "in_progress"

@@ -74,6 +74,7 @@ def test_the_documented_team_is_read(team_file: Path) -> None:
         "agents:\n  - id: a\n    x: &x [*x]",
         "\x00",
         "agents: &a [*a]",
+        f"agents: {'[' * 300}{']' * 300}",
     ],
 )
 def test_a_team_that_makes_no_sense_is_one_sentence(tmp_path: Path, text: str) -> None:

@@ -255,7 +255,7 @@ def test_two_files_with_one_id_keep_their_own_headers(services: Services) -> Non
 
 def test_a_message_edited_in_place_is_read_as_it_is_now(services: Services) -> None:
     path = by_hand(services, "worker-a", "note.md", "---\nid: note\n---\n\ndraft")
-    assert services.reading.unread_count("worker-a") == 1
+    assert services.unread_mail_count("worker-a") == 1
     path.write_text("---\nid: note\n---\n\nfinal")
     assert contents(read(services, "worker-a")) == ["final"]
 
@@ -310,4 +310,4 @@ def test_counting_looks_at_every_file(services: Services, worker_a: Agent) -> No
     assert services.reading.count(worker_a) == 0
     send(services, "admin", "worker-a")
     by_hand(services, "worker-a", "note.md", "---\nid: note\n---\n\nx")
-    assert services.reading.count(worker_a) == services.reading.unread_count("worker-a") == 2
+    assert services.reading.count(worker_a) == services.unread_mail_count("worker-a") == 2

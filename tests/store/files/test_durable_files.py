@@ -12,7 +12,7 @@ import pytest
 
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.system.disk import make_directory
+from multi_agent_mcp.system.disk import MANY, make_directory
 from tests.store.support import put, umask
 
 
@@ -160,3 +160,28 @@ def test_everything_is_private_to_the_user_even_under_a_careless_umask(files: Fi
             found = list(modes(files.base))
     assert {path.name for path, mode in found if path.is_dir() and mode != 0o700} == set()
     assert {path.name for path, mode in found if path.is_file() and mode != 0o600} == set()
+
+
+@pytest.mark.parametrize("count", [3, MANY + 1])
+def test_several_files_are_made_as_one(files: Files, count: int) -> None:
+    contents = {files.base / str(number) / "a.md": str(number).encode() for number in range(count)}
+    files.create_all(contents)
+    assert {path: path.read_bytes() for path in contents} == contents
+    assert list(files.scratch.iterdir()) == []
+
+
+def test_of_several_files_none_is_made_if_one_name_is_taken(files: Files) -> None:
+    taken = files.base / "b" / "1.md"
+    files.create(taken, b"first")
+    with pytest.raises(FileExistsError):
+        files.create_all({files.base / "a" / "1.md": b"x", taken: b"x", files.base / "c" / "1.md": b"x"})
+    assert [path.read_bytes() for path in files.base.glob("?/*.md")] == [b"first"]
+    assert list(files.scratch.iterdir()) == []
+
+
+def test_several_files_of_which_one_cannot_be_written_leave_nothing(files: Files) -> None:
+    files.create(files.base / "b", b"no directory")
+    with pytest.raises(StorageError):
+        files.create_all({files.base / "a" / "1.md": b"x", files.base / "b" / "1.md": b"x"})
+    assert list(files.base.glob("a/*")) == []
+    assert list(files.scratch.iterdir()) == []

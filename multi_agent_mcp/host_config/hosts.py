@@ -1,0 +1,138 @@
+"""The hosts that we can configure: what each reads is data (`hosts.yaml`), filled with an agent's values."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from multi_agent_mcp.config import load_yaml
+from multi_agent_mcp.host_config.opencode_plugin import opencode_plugin
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.store.workspace import Workspace
+
+SERVER_NAME = "ipc"
+HOOK_SECONDS = 10
+AGENT = "MULTI_AGENT_MCP_AGENT"
+IDENTITY = ("MULTI_AGENT_MCP_ROOT", "MULTI_AGENT_MCP_SESSION", AGENT)
+EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop")
+CODEX_TABLE = ".codex/config.toml"
+_PROGRAM = (sys.executable, "-m", "multi_agent_mcp")
+_PLACEHOLDER = re.compile(r"\{([\w./]+)\}")
+
+
+@dataclass(frozen=True)
+class Host:
+    """One host of `hosts.yaml`. `command` is what `up` runs for an agent; the first prompt is added to it by the host's
+    profile."""
+
+    name: str
+    title: str
+    install: str
+    command: str
+    words: str
+    start: str
+    start_shared: str
+    own: Mapping[str, Any] = field(default_factory=dict)
+    shared: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_installed(self) -> bool:
+        return shutil.which(self.name) is not None
+
+
+HOSTS = {name: Host(name, **fields) for name, fields in load_yaml(Path(__file__).with_name("hosts.yaml")).items()}
+"""By name, the one to prefer first."""
+
+
+def is_our_hook(hook: object) -> bool:
+    """Whether an entry in a host's file is a hook that we wrote, for whichever agent."""
+    return isinstance(hook, dict) and " multi_agent_mcp hook --host " in str(hook.get("command"))
+
+
+def own_file(workspace: Workspace, agent_id: str, name: str) -> Path:
+    """A file, or a directory, of this agent alone."""
+    return workspace.path / "hosts" / f"{agent_id}.{name}"
+
+
+def values(host: Host, workspace: Workspace, agent_id: str) -> dict[str, Any]:
+    """What the placeholders in the host's data stand for. Gemini CLI's name no agent: its environment says which one it
+    is, and so it does for Codex's hooks, about whose text Codex asks its user once."""
+    where = ["--root", str(workspace.root), "--session", workspace.session, "--agent", agent_id]
+    serve, hook = [*_PROGRAM, "serve"], [*_PROGRAM, "hook", "--host", host.name]
+    identity = dict(zip(IDENTITY, (str(workspace.root), workspace.session, agent_id), strict=True))
+    found: dict[str, Any] = {
+        "program": sys.executable,
+        "server": [*serve, *where],
+        "serve": [*serve, *where][1:],
+        "serve_anyone": serve[1:],
+        "identity": identity,
+        "whoever": {name: f"${name}" for name in IDENTITY},
+        "who": " ".join(f"{name}={shlex.quote(value)}" for name, value in identity.items()),
+        "hook": shlex.join([*hook, *where]),
+        "hook_anyone": shlex.join(hook),
+        "opencode_plugin": opencode_plugin([*hook, *where], HOOK_SECONDS),
+    }
+    for name in host.own:
+        path = own_file(workspace, agent_id, name)
+        found |= {name: shlex.quote(str(path)), f"{name}_uri": path.as_uri()}
+        if "/" in name:
+            found[name.partition("/")[0]] = shlex.quote(str(path.parent))
+    if CODEX_TABLE in host.shared:
+        found["codex_server"] = _codex_server(filled(host.shared[CODEX_TABLE], found))
+        found["codex_hooks"] = _codex_hooks(found["hook_anyone"])
+    return found
+
+
+def filled(data: Any, known: Mapping[str, Any]) -> Any:
+    """The data with its placeholders filled; a text that is nothing but one becomes the value itself. `{mcp_config}`
+    and the like, which are no values of ours, stay."""
+    if isinstance(data, dict):
+        return {key: filled(value, known) for key, value in data.items()}
+    if isinstance(data, list):
+        return [filled(item, known) for item in data]
+    if not isinstance(data, str):
+        return data
+    if (whole := _PLACEHOLDER.fullmatch(data)) is not None:
+        return known.get(whole[1], data)
+    return _PLACEHOLDER.sub(lambda found: str(known.get(found[1], found[0])), data)
+
+
+def _codex_server(table: dict[str, Any]) -> str:
+    """The server as `-c` options, for a shell. Codex starts servers with next to no environment and without the pane,
+    so that is given explicitly; and a `-c` option keeps the agent in its own TUI, so the pane is the right one."""
+    prefix = f"mcp_servers.{SERVER_NAME}"
+    flat = {**table, **{f"env.{name}": value for name, value in table["env"].items()}}
+    del flat["env"]
+    flat["env_vars"] = ["MULTI_AGENT_MCP_PURPOSE"]  # set in windows that the supervisor opens
+    options = [f"-c {shlex.quote(f'{prefix}.{key}={toml_value(value)}')}" for key, value in flat.items()]
+    pane = {"MULTI_AGENT_MCP_PANE": "$TMUX_PANE", "MULTI_AGENT_MCP_SOCKET": "${TMUX%%,*}"}
+    options += [f'-c "{prefix}.env.{name}=\\"{value}\\""' for name, value in pane.items()]
+    return " ".join(options)
+
+
+def _codex_hooks(command: str) -> str:
+    """The hooks as `-c` options: one text for every agent, because Codex remembers one for all that come from them."""
+    groups = toml_value([{"hooks": [{"type": "command", "command": command, "timeout": HOOK_SECONDS}]}])
+    return " ".join(f"-c {shlex.quote(f'hooks.{event}={groups}')}" for event in EVENTS)
+
+
+def toml_table(name: str, table: Mapping[str, Any]) -> str:
+    return "\n".join([f"[{name}]", *(f"{key} = {toml_value(value)}" for key, value in table.items())])
+
+
+def toml_value(value: Any) -> str:
+    """Texts, numbers, truth values, lists and tables as TOML; JSON's strings are TOML's, kept as UTF-8."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {toml_value(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,56 @@
+// What was found of the words in the address: each result opens where it stands.
+
+import { age, api, chip, face, h, query, t, visible } from "./core.js";
+
+const PAGE = 50;
+const SLOW = 1000; // milliseconds; after them the page says why: the first search reads everything
+const words = new URLSearchParams(location.search).get("q") ?? "";
+const list = document.getElementById("results");
+const more = document.getElementById("more");
+const state = document.getElementById("state");
+let wanted = PAGE;
+
+const places = {
+  message: ({ id }) => `/messages#${new URLSearchParams({ box: "all", id })}`,
+  task: ({ id }) => `/#${id}`,
+  conversation: ({ id }) => `/conversations#${id}`,
+  log: ({ id, line }) => `/executions#${new URLSearchParams({ id, line })}`,
+};
+
+async function look() {
+  list.setAttribute("aria-busy", "true");
+  const slow = setTimeout(() => say(t("search.reading")), SLOW);
+  try {
+    const answer = await api(`/search${query({ q: words, limit: wanted })}`);
+    list.replaceChildren(...answer.results.map((found) => result(found, answer.words)));
+    say(answer.results.length ? "" : t("search.nothing"));
+    more.hidden = !answer.more || wanted > PAGE;
+  } catch (error) {
+    say(error.message);
+  } finally {
+    clearTimeout(slow);
+    list.setAttribute("aria-busy", "false");
+  }
+}
+
+function say(text) {
+  state.textContent = visible(text);
+  state.hidden = !text;
+}
+
+const result = (found, looked) => h("li", null, h("a", { href: places[found.kind](found) },
+  face(found.sender_id ?? "?"),
+  h("span", { class: "first" }, chip("kind", t(`search.${found.kind}`)), h("bdi", null, visible(found.title) || found.id)),
+  age(found.at),
+  h("span", { class: "second" }, h("bdi", null, [found.sender_id, found.receiver_id].filter(Boolean).join(" → ")), " · ", h("bdi", null, marked(visible(found.excerpt), looked)))));
+
+// The text with the words marked in it, as far as they stand there in the same letters but for case.
+function marked(text, looked) {
+  const sought = looked.filter(Boolean).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  if (!sought.length) return text;
+  return text.split(new RegExp(`(${sought.join("|")})`, "iu")).map((part, index) => (index % 2 ? h("mark", null, part) : part));
+}
+
+document.getElementById("sought").value = words;
+more.addEventListener("click", () => { wanted = 200; look(); });
+if (words.trim()) look();

@@ -1,0 +1,128 @@
+"""What hooks announce of much mail: all of it once, and with a small state."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.hooks import state_file
+from multi_agent_mcp.hooks.answers import Event
+from multi_agent_mcp.system.file_status import RACY_NS, modified_at
+from tests.services.support import by_hand, read, send
+
+AGENT = "worker-a"
+
+
+def said(services: Services, event: str) -> str | None:
+    """What the model is told at this event."""
+    answer = services.hooks.answer(AGENT, "task", Event(event))
+    if answer is None:
+        return None
+    return str(answer.get("reason") or answer["hookSpecificOutput"]["additionalContext"]).splitlines()[0]
+
+
+def state(services: Services) -> dict[str, Any]:
+    return state_file.read_state(str(services.path), AGENT, "task")
+
+
+def is_silent(services: Services, event: str) -> bool:
+    return state_file.surely_silent(str(services.path), AGENT, "task", event, None)
+
+
+def settle(services: Services) -> None:
+    """Returns when what comes next cannot be taken for a part of what has come."""
+    while time.time_ns() < modified_at(services.workspace.mailbox(AGENT).path) + 2 * RACY_NS:
+        os.sched_yield()
+
+
+def test_only_what_is_new_is_announced_and_remembered_by_its_id(services: Services) -> None:
+    for number in range(30):
+        by_hand(services, AGENT, f"{number}.md", "---\nsender_id: admin\n---\n\nx")
+    settle(services)
+    assert said(services, "PostToolUse") == "[IPC] New messages: 30"
+    send(services, "admin", AGENT)
+    settle(services)
+    assert said(services, "PostToolUse") == "[IPC] New message: request from admin"
+    assert len(state(services)["told"]) == 1
+    assert is_silent(services, "PostToolUse")
+
+
+def test_reading_what_was_announced_is_no_news(services: Services) -> None:
+    send(services, "admin", AGENT)
+    settle(services)
+    said(services, "PostToolUse")
+    read(services, AGENT)
+    assert is_silent(services, "PostToolUse")
+    send(services, "admin", AGENT)
+    assert not is_silent(services, "PostToolUse")
+
+
+def test_what_no_event_could_announce_waits_for_one_that_can(services: Services) -> None:
+    send(services, "admin", AGENT)
+    settle(services)
+    assert said(services, "PreToolUse") is None
+    settle(services)
+    send(services, "admin", AGENT, priority="urgent")
+    assert said(services, "Stop") is not None
+    settle(services)
+    assert said(services, "PostToolUse") == "[IPC] New message: request from admin"
+    assert said(services, "PostToolUse") is None
+
+
+def test_urgent_mail_that_was_announced_long_ago_prevents_one_end_of_a_turn(services: Services) -> None:
+    send(services, "admin", AGENT, priority="urgent")
+    for _ in range(2):
+        settle(services)
+        send(services, "admin", AGENT)
+        settle(services)
+        assert said(services, "PostToolUse") is not None
+    assert len(state(services)["urgent"]) == 1
+    assert said(services, "Stop") is not None
+    assert said(services, "Stop") is None
+    assert state(services)["urgent"] == []
+
+
+def test_urgent_mail_that_was_read_prevents_nothing(services: Services) -> None:
+    send(services, "admin", AGENT, priority="urgent")
+    settle(services)
+    said(services, "PostToolUse")
+    settle(services)
+    read(services, AGENT)
+    assert said(services, "Stop") is None
+
+
+def test_a_clock_that_was_set_back_has_everything_announced_once_more_and_hides_nothing(services: Services) -> None:
+    send(services, "admin", AGENT)
+    settle(services)
+    said(services, "PostToolUse")
+    send(services, "admin", AGENT)
+    directory = services.workspace.mailbox(AGENT).path
+    os.utime(directory, ns=(0, modified_at(directory) - 3600 * 10**9))
+    assert not is_silent(services, "PostToolUse")
+    assert said(services, "PostToolUse") is not None
+
+
+def test_mail_for_the_chat_session_is_announced_when_that_has_ended(services: Services) -> None:
+    chat = services.doorbell.serve(AGENT, "chat")
+    assert chat is not None
+    send(services, "admin", AGENT, message_type="conversation")
+    settle(services)
+    assert said(services, "PostToolUse") is None
+    send(services, "admin", AGENT)
+    settle(services)
+    assert said(services, "PostToolUse") == "[IPC] New message: request from admin"
+    chat.release()
+    assert said(services, "PostToolUse") == "[IPC] New message: conversation from admin"
+    assert said(services, "PostToolUse") is None
+
+
+def test_a_state_of_an_earlier_version_announces_nothing_twice(services: Services) -> None:
+    sent = [send(services, "admin", AGENT).message_id for _ in range(2)]
+    settle(services)
+    facts = {"seen": [1, 2, 3], "unread": [["a"], []], "speaks": [], "told": sent[:1], "stopped": [], "ring": None}
+    state_path = services.path / ".hooks" / f"{AGENT}.json"
+    services.workspace.files.replace(state_path, str(facts).replace("'", '"').replace("None", "null").encode())
+    assert said(services, "PostToolUse") == "[IPC] New message: request from admin"
+    assert said(services, "PostToolUse") is None
