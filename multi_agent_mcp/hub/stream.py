@@ -14,6 +14,7 @@ import logging
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -281,7 +282,8 @@ async def connected_once(urls: Sequence[str], seed: str, certificate: str | None
             )
             return client
         except _FAILED as error:
-            await client.close()
+            with suppress(Exception):  # it may be in the middle of anything
+                await asyncio.wait_for(client.close(), 0.5)
             if time.monotonic() > deadline:
                 raise HubUnreachable from error
             await asyncio.sleep(0.1)
