@@ -52,8 +52,8 @@ class Publishing:
     names: Names
     machine: str
     hub: Hub
-    on_sent: Callable[[int], None]
-    """Called with the revision of what was stored."""
+    on_sent: Callable[[int, str], None]
+    """Called with the revision and the operation of what was stored."""
     _due: dict[Path, float] = field(default_factory=dict)
     _known: dict[str, str] = field(default_factory=dict)
     _asked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -231,7 +231,10 @@ class Publishing:
         self, subject: str, data: bytes, modified: int, *, expected: int | None = None, offset: int | None = None
     ) -> None:
         headers = {TIME: str(modified)} if offset is None else {TIME: str(modified), OFFSET: str(offset)}
-        self.on_sent(await self.hub.put(subject, data, secrets.token_hex(8), headers, expected=expected))
+        op = secrets.token_hex(8)
+        stored = await self.hub.put(subject, data, op, headers, expected=expected)
+        if offset is None:  # a log has revisions of its own
+            self.on_sent(stored, op)
 
     def _is_home(self, agent_id: str) -> bool:
         agent = self.workspace.registry.all().get(agent_id)

@@ -29,7 +29,7 @@ from multi_agent_mcp.hub.publishing import Publishing
 from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.settings import shared_settings
 from multi_agent_mcp.hub.share import Membership, Share, socket_path
-from multi_agent_mcp.hub.stream import TIME, Hub, Stored, StreamState
+from multi_agent_mcp.hub.stream import OP, TIME, Hub, Stored, StreamState
 from multi_agent_mcp.hub.subjects import MESSAGE, NOTIFICATION, Names, Own
 from multi_agent_mcp.store.authority import Shared, Superseded
 from multi_agent_mcp.store.files.locks import RELAY
@@ -39,6 +39,7 @@ from multi_agent_mcp.system.file_events import TreeWatch
 logger = logging.getLogger(__name__)
 
 BEAT_SECONDS = 5.0
+GRACE_SECONDS = 1.0
 DEAD_SECONDS = 15.0
 NOTE_SECONDS = 0.5
 TAKE_SECONDS = 0.2
@@ -130,6 +131,7 @@ class Relay:
         self.identity = str(noted.get("identity", ""))
         self.adopts = bool(noted.get("adopts", False))
         self._scanned = float(noted.get("scanned", 0))
+        self._witness = (int(noted.get("witness", [0, ""])[0]), str(noted.get("witness", [0, ""])[1]))
         self._restore_until = 0
         self._claimed = 0
         self._watch = ExitStack()
@@ -164,9 +166,11 @@ class Relay:
     async def put(self, key: str, revision: int, data: bytes) -> int:
         """Stores a shared value in place of this revision (0: of none). Raises as `Hub.put`, and `HubReplaced`."""
         self.require()
-        stamp = {TIME: str(time.time_ns())}
-        stored = await self.hub.put(self.names.shared(key), data, secrets.token_hex(8), stamp, expected=revision)
-        self._sent(stored)
+        stamp, op = {TIME: str(time.time_ns())}, secrets.token_hex(8)
+        stored = await self.hub.put(self.names.shared(key), data, op, stamp, expected=revision)
+        self._sent(stored, op)
+        # Should the process that asked for it die before it has written its file, we do.
+        asyncio.get_running_loop().call_later(GRACE_SECONDS, self._wake.set)
         return stored
 
     async def current(self, key: str) -> Shared | None:
@@ -256,7 +260,7 @@ class Relay:
         while True:
             self._wake.clear()
             try:
-                if self.hub.connected and not self.replaced:
+                if self.hub.connected and (not self.replaced or await self._is_made_anew()):
                     if not self._synchronised:
                         await self._synchronise()
                     await self._catch_up()
@@ -271,7 +275,7 @@ class Relay:
 
     async def _synchronise(self) -> None:
         state = await self.hub.state()
-        if not self._is_known(state):
+        if not await self._is_known(state):
             self._found_replaced()
             return
         is_new = self.position == 0
@@ -284,15 +288,28 @@ class Relay:
         self._synchronised = True
         self._news.set()
 
-    def _is_known(self, state: StreamState) -> bool:
-        """Whether this is the hub whose values have come so far, or its successor; see `hub.reseeding`."""
+    async def _is_known(self, state: StreamState) -> bool:
+        """Whether this is the hub whose values have come so far, or its successor; see `hub.reseeding`. One that was
+        restored may have grown again since: then another operation has the newest revision that is known here."""
         identity, _, predecessor = state.identity.partition(" after ")
         if self.identity in ("", identity):
             self.identity = identity
-            return state.last_sequence >= self.position
+            revision, op = self._witness
+            if state.last_sequence < max(revision, self.position):
+                return False
+            found = await self.hub.at(revision) if revision else None
+            return found is None or found.headers.get(OP) == op
         if predecessor != self.identity:
             return False
         self.identity, self._scanned = identity, 0.0
+        return True
+
+    async def _is_made_anew(self) -> bool:
+        """Whether the hub that was too old has got a successor; then all is exchanged again."""
+        state = await self.hub.state()
+        if state.identity.partition(" ")[0] == self.identity or not await self._is_known(state):
+            return False
+        self.replaced = self._synchronised = False
         return True
 
     async def _compare(self) -> None:
@@ -301,8 +318,9 @@ class Relay:
             self._found_replaced()
 
     def _found_replaced(self) -> None:
-        logger.error("the hub is older than what was had of it (revision %d): nothing is exchanged", self.position)
+        logger.error("the hub is older than what was had of it (revision %d): nothing is exchanged", self._witness[0])
         self.replaced = True
+        self._beat_soon.set()
         self._news.set()
 
     async def _catch_up(self) -> None:
@@ -311,6 +329,7 @@ class Relay:
             work = partial(self.applying.apply, batch, restoring=restoring)
             then = await self._in_applier(work)
             self.position = batch[-1].sequence
+            self._witnessed(self.position, batch[-1].headers.get(OP, ""))
             await self._in_applier(self._note_position)
             self._remember(batch)
             for consequence in then:
@@ -337,19 +356,30 @@ class Relay:
             "sequence": self.position,
             "log_sequence": self.log_position,
             "scanned": self._scanned,
+            "witness": self._witness,
         }
         self.share.record("position").write(facts)
 
     # The other machines
 
-    def _sent(self, revision: int) -> None:
+    def _sent(self, revision: int, op: str) -> None:
         self._last_sent = max(self._last_sent, revision)
+        self._witnessed(revision, op)
         self._beat_soon.set()
+
+    def _witnessed(self, revision: int, op: str) -> None:
+        """The newest revision that the hub is known to have had, and which operation it was."""
+        self._witness = max(self._witness, (revision, op))
 
     async def _beat(self) -> None:
         while True:
             self._beat_soon.clear()
-            facts = {"position": self.position, "last": self._last_sent, "time": time.time()}
+            facts = {
+                "position": self.position,
+                "last": self._last_sent,
+                "time": time.time(),
+                "replaced": self.identity if self.replaced else None,
+            }
             with suppress(Exception):  # it is cut off just now
                 await self.hub.beat(facts)
             self._bury()
@@ -363,9 +393,11 @@ class Relay:
             last, position, sent_at = int(facts["last"]), int(facts["position"]), float(facts["time"])
         except (ValueError, LookupError, TypeError):
             return
-        self._claimed = max(self._claimed, position)
         if machine == self.machine:
             return
+        self._claimed = max(self._claimed, position)
+        if facts.get("replaced") == self.identity and not self.replaced:
+            self._found_replaced()
         known = self.peers.get(machine)
         if known is None or not known.up:
             known = self.peers[machine] = Peer(time.monotonic(), True, format_time(now()))

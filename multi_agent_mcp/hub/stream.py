@@ -146,7 +146,14 @@ class Hub:
 
     async def last(self, subject: str, stream: str | None = None) -> Stored | None:
         """The newest value of a subject, which may have wildcards, as the leader has it. Raises `HubUnreachable`."""
-        answer = await self._api(f"STREAM.MSG.GET.{stream or self.names.stream}", {"last_by_subj": subject})
+        return await self._get(stream, {"last_by_subj": subject})
+
+    async def at(self, sequence: int) -> Stored | None:
+        """The value of this revision; None when a newer one has taken its place. Raises `HubUnreachable`."""
+        return await self._get(None, {"seq": sequence})
+
+    async def _get(self, stream: str | None, which: Mapping[str, Any]) -> Stored | None:
+        answer = await self._api(f"STREAM.MSG.GET.{stream or self.names.stream}", which)
         if "message" not in answer:
             return None
         message = answer["message"]
