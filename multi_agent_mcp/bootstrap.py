@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.notify.people import PeopleDoorbells
     from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
     from multi_agent_mcp.services.answer_budget import AnswerBudget
+    from multi_agent_mcp.services.attention import Attention
     from multi_agent_mcp.services.chat.conversations import Conversations
     from multi_agent_mcp.services.chat.delegations import Delegations
     from multi_agent_mcp.services.chat.human import HumanConversations
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
     from multi_agent_mcp.services.overview.pane_looks import LookAtPane, PaneLooks
     from multi_agent_mcp.services.overview.snapshot import Snapshots
+    from multi_agent_mcp.services.overview.statistics import StatisticsOfSession
     from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
     from multi_agent_mcp.services.overview.supervisor_lock import Supervision
     from multi_agent_mcp.services.overview.timeline import Timelines
@@ -81,13 +83,13 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.turn.report_effects import Reports
 
 SUPPLIED_BY = {
+    "after_sending": "loops.after_sending",
     "announce": "doorbell.announce",
-    "announcer": "doorbell",
     "budget": "answer_budget",
     "derived": "derived_notices",
-    "follower": "loops",
     "last_activity": "sessions.last_activity",
     "limits": "settings.limits",
+    "look_at": "host_in_pane",
     "panes": "pane_looks",
     "services": "declaring_operations",
     "writer": "notice_writer",
@@ -154,6 +156,7 @@ class _Wired:
     dashboard: Dashboard = _service("services.overview.dashboard")
     snapshots: Snapshots = _service("services.overview.snapshot")
     timeline: Timelines = _service("services.overview.timeline")
+    statistics: StatisticsOfSession = _service("services.overview.statistics")
     missing_sessions: MissingSessions = _service("services.overview.missing_sessions")
     pane_looks: PaneLooks = _service("services.overview.pane_looks")
     stuck_agents: StuckAgents = _service("services.overview.stuck_agents")
@@ -162,6 +165,7 @@ class _Wired:
     reports: Reports = _service("services.turn.report_effects")
     chat_action: ChatAction = _service("services.turn.chat_action")
     reading: Reading = _service("services.turn.reading")
+    attention: Attention = _service("services.attention")
     pruning: Pruning = _service("services.doctor.pruning")
     doorbell: Doorbell = _service("notify.doorbell")
     hooks: Hooks = _service("hooks.answers")

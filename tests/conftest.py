@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import multi_agent_mcp
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.notify.channels.recorder import Recorder
@@ -17,12 +19,22 @@ from multi_agent_mcp.services.team.setup import Team, add_missing, create_sessio
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.files.locks import ORDER_CHECK
 from multi_agent_mcp.store.workspace import Workspace
+from tests import warm
 
 settings.register_profile("untimed", deadline=None)  # a loaded machine is no bug
 settings.load_profile("untimed")
 
 ORDER_CHECK.raise_violations()  # a lock taken out of order fails the test that takes it
 os.environ["MULTI_AGENT_MCP_CHECK_LOCKS"] = "1"  # and ends a process that a test has started
+
+warm.install()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compiles the package before any test starts: the processes that tests start do not write what they compile."""
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(multi_agent_mcp.__path__[0], quiet=2)
+
 
 TEAM = Team(
     agents=(

@@ -15,6 +15,7 @@ import pytest
 
 import multi_agent_mcp
 from multi_agent_mcp import errors
+from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.texts import CONSOLE, LANGUAGES, PEOPLE, catalogue
 
@@ -51,6 +52,7 @@ SERVICES = (
     ("overview",),
     ("turn",),
     ("doctor",),
+    ("attention",),
 )
 """The same inside `services/`."""
 
@@ -252,6 +254,22 @@ def loaded_by(*arguments: str) -> set[str]:
     program += f"sys.argv[1:] = {list(arguments)}; from multi_agent_mcp.__main__ import main; main()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True)
     return set(done.stdout.splitlines()[-1].split())
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    loaded = loaded_by("--help")
+    own = {name for name in loaded if name.startswith(f"{NAME}.")}
+    assert own <= {f"{NAME}.{name}" for name in ("__main__", "cli", "cli.main", "environment", "errors")}
+    assert "yaml" not in loaded
+
+
+def test_counting_mail_waits_for_nothing_that_rings_or_reads(services: Services) -> None:
+    loaded = loaded_by("unread", "--root", str(services.root))
+    assert f"{NAME}.store.workspace" in loaded
+    assert not any(
+        name.startswith((f"{NAME}.notify.channels", f"{NAME}.notify.doorbell", f"{NAME}.services.turn"))
+        for name in loaded
+    )
 
 
 def test_a_command_waits_for_no_library_that_only_others_need() -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import titled_table
+from multi_agent_mcp.cli.output import column_table
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.validation import require_choice
+
+WHO = ("id", "role", "type", "name", "parent_id", "status")
+WHERE = ("pane_id", "socket_path", "session_name", "window_index", "pane_index")
+"""What `list` says of an agent, before and after what it does now."""
 
 AGENT_ID = click.argument("agent_id", metavar="ID")
 NAME = click.option("--name", help="A name for people.")
@@ -111,20 +117,16 @@ def list_agents(context: SessionContext) -> None:
     """Show the agents, whether their servers run, their panes and their unread mail."""
     records = [_record(context, agent) for agent in context.services.agents.all().values()]
     texts = context.services.people
-    head = ("id", "role", "type", "parent", "alive", "unread", "pane")
-    rows = [
-        (
-            record["id"],
-            record["role"],
-            record["type"],
-            display_id(record["parent_id"]),
-            texts("answer.yes" if record["alive"] else "answer.no"),
-            record["unread"],
-            record["pane_id"] or "-",
-        )
-        for record in records
-    ]
-    context.answer({"agents": records}, titled_table(texts, head, rows))
+    columns: dict[str, Callable[[dict[str, Any]], object]] = {
+        "id": itemgetter("id"),
+        "role": itemgetter("role"),
+        "type": itemgetter("type"),
+        "parent": lambda record: display_id(record["parent_id"]),
+        "alive": lambda record: texts("answer.yes" if record["alive"] else "answer.no"),
+        "unread": itemgetter("unread"),
+        "pane": lambda record: record["pane_id"] or "-",
+    }
+    context.answer({"agents": records}, column_table(texts, records, columns))
 
 
 @agent.command()
@@ -137,21 +139,9 @@ def remove(context: SessionContext, agent_id: str) -> None:
 
 
 def _record(context: SessionContext, agent: Agent) -> dict[str, Any]:
-    return {
-        "id": agent.id,
-        "role": agent.role,
-        "type": agent.type,
-        "name": agent.name,
-        "parent_id": agent.parent_id,
-        "status": agent.status,
-        "alive": context.services.sessions.alive(agent.id),
-        "unread": context.services.unread_mail_count(agent.id),
-        "pane_id": agent.pane_id,
-        "socket_path": agent.socket_path,
-        "session_name": agent.session_name,
-        "window_index": agent.window_index,
-        "pane_index": agent.pane_index,
-    }
+    services = context.services
+    now = {"alive": services.sessions.alive(agent.id), "unread": services.unread_mail_count(agent.id)}
+    return {name: getattr(agent, name) for name in WHO} | now | {name: getattr(agent, name) for name in WHERE}
 
 
 def _pane_here() -> str:

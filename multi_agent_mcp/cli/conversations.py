@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from typing import Any
 
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import delivery_lines, indented, text_of, titled_table, unverified
+from multi_agent_mcp.cli.output import column_table, delivery_lines, indented, text_of, unverified
 from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.sanitize import display_id, one_line
-from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.validation import Draft, require_words
 from multi_agent_mcp.texts import Texts
+
+Record = dict[str, Any]
+CONVERSATION_COLUMNS: dict[str, Callable[[Record], object]] = {
+    "conversation": itemgetter("id"),
+    "status": itemgetter("status"),
+    "between": lambda item: f"{display_id(item['initiator_id'])} ↔ {display_id(item['target_agent_id'])}",
+    "messages": itemgetter("message_count"),
+    "task": lambda item: item["task_id"] or "-",
+    "started": itemgetter("started_at"),
+    "purpose": lambda item: item["purpose"] or "",
+}
+SESSION_COLUMNS: dict[str, Callable[[Record], object]] = {
+    "session": itemgetter("id"),
+    "agent": itemgetter("agent_id"),
+    "purpose": itemgetter("purpose"),
+    "state": lambda item: item["state"] if item["ended_at"] or item["alive"] else "died",
+    "task": lambda item: item["task_id"] or "-",
+    "pid": itemgetter("pid"),
+    "since": itemgetter("created_at"),
+}
 
 CONVERSATION = click.argument("conversation_id", metavar="CONVERSATION", help="Its id; `conversations` lists them.")
 TEXT = click.argument("text", help="What you say; `-` reads standard input.")
@@ -39,20 +59,7 @@ def conversations(context: SessionContext, conversation_id: str | None) -> None:
         context.answer(answer, _conversation_lines(found, spoken, context.services.people))
         return
     records = [{**as_json(item), "message_count": len(service.messages_of(item.id))} for item in service.all()]
-    head = ("conversation", "status", "between", "messages", "task", "started", "purpose")
-    rows = [
-        (
-            record["id"],
-            record["status"],
-            f"{display_id(record['initiator_id'])} ↔ {display_id(record['target_agent_id'])}",
-            record["message_count"],
-            record["task_id"] or "-",
-            record["started_at"],
-            record["purpose"] or "",
-        )
-        for record in records
-    ]
-    context.answer({"conversations": records}, titled_table(context.services.people, head, rows))
+    context.answer({"conversations": records}, column_table(context.services.people, records, CONVERSATION_COLUMNS))
 
 
 @conversation.command()
@@ -104,20 +111,7 @@ def sessions(context: SessionContext, everything: bool) -> None:
     records = [{**as_json(item), "alive": is_running(item)} for item in found]
     for record in records:
         del record["token_hash"]
-    head = ("session", "agent", "purpose", "state", "task", "pid", "since")
-    rows = [
-        (
-            item.id,
-            item.agent_id,
-            item.purpose,
-            item.state if item.ended_at or is_running(item) else "died",
-            item.task_id or "-",
-            item.pid,
-            format_time(item.created_at),
-        )
-        for item in found
-    ]
-    context.answer({"sessions": records}, titled_table(context.services.people, head, rows))
+    context.answer({"sessions": records}, column_table(context.services.people, records, SESSION_COLUMNS))
 
 
 def _conversation_lines(conversation: Conversation, messages: Iterable[dict[str, Any]], texts: Texts) -> Iterator[str]:

@@ -46,9 +46,11 @@ COMMANDS = {
         "end": ("conversations:end", "End a conversation of yours."),
     },
     "Looking": {
+        "attention": ("attention:attention", "What waits for you, worst first, and what helps."),
         "watch": ("watch.command:watch", "Show agents, tasks and messages, live."),
         "web": ("web:web", "The same and more in a browser."),
         "timeline": ("timeline:timeline", "Tell what happened when, or draw it."),
+        "stats": ("stats:stats", "Count what each agent did, and how long tasks took."),
         "sessions": ("conversations:sessions", "List agent sessions: who runs, for what."),
         "log": ("tasks:log", "List executions, or print the log of one."),
         "demo": ("demo.command:demo", "Play a scene with scripted agents."),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import codecs
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from multi_agent_mcp.domain.sanitize import one_line, sanitize
 from multi_agent_mcp.domain.text_width import columns, shortened
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 EXCERPT_COLUMNS = 72
+Item = TypeVar("Item")
 
 
 def print_json(answer: Any) -> None:
@@ -69,6 +70,11 @@ def excerpt(text: str) -> str:
 def titled_table(texts: Texts, names: Iterable[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
     """A table whose columns are titled in the language of the session."""
     return table([texts(f"table.{name}") for name in names], rows)
+
+
+def column_table(texts: Texts, items: Iterable[Item], columns: Mapping[str, Callable[[Item], object]]) -> Iterator[str]:
+    """The same of items: each column's name with what makes its cell."""
+    return titled_table(texts, columns, [[cell(item) for cell in columns.values()] for item in items])
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:

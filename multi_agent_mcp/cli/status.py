@@ -12,7 +12,7 @@ from multi_agent_mcp.config import find_root, read_environment, session_names
 from multi_agent_mcp.domain.sanitize import one_line
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.services.overview.snapshot import AgentRow, Seen
+    from multi_agent_mcp.services.overview.snapshot import AgentRow, Snapshot
     from multi_agent_mcp.texts import Texts
 
 
@@ -22,11 +22,11 @@ def show() -> None:
         print_line(people_texts()("status.first_steps").rstrip("\n"))
         return
     with open_context(None, None) as context:
-        for line in lines(context.services.snapshots.look(messages=0), context.services.people):
+        for line in lines(context.services.snapshots.take(messages=0), context.services.people):
             print_line(line)
 
 
-def lines(seen: Seen, texts: Texts) -> Iterator[str]:
+def lines(seen: Snapshot, texts: Texts) -> Iterator[str]:
     """A few lines: who runs, what waits, and the next command."""
     running = [row.agent.id for row in seen.agents if row.alive]
     yield texts("status.agents", session=seen.session, count=len(seen.agents), running=_listed(running))

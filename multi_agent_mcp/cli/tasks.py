@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import delivery_lines, indented, text_of, titled_table
+from multi_agent_mcp.cli.output import column_table, delivery_lines, indented, text_of
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.notification import Notification
@@ -19,9 +20,25 @@ from multi_agent_mcp.services.validation import require_choice
 
 if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.executions import Executions
-    from multi_agent_mcp.texts import Texts
 
 ACTIONS = ("blocked", "cancel", "pause")
+
+TASK_COLUMNS: dict[str, Callable[[Task], object]] = {
+    "task": attrgetter("id"),
+    "status": attrgetter("status"),
+    "priority": attrgetter("priority"),
+    "assignee": lambda task: task.assignee_id or "-",
+    "progress": lambda task: f"{task.progress}%",
+    "title": attrgetter("title"),
+}
+EXECUTION_COLUMNS: dict[str, Callable[[Execution], object]] = {
+    "execution": attrgetter("id"),
+    "agent": attrgetter("agent_id"),
+    "task": attrgetter("task_id"),
+    "status": attrgetter("status"),
+    "started": lambda item: format_time(item.started_at),
+    "took": lambda item: "-" if item.duration_seconds is None else f"{item.duration_seconds:.1f} s",
+}
 
 TASK_ID = click.argument("task_id")
 
@@ -77,13 +94,9 @@ def list_tasks(context: SessionContext, status: str | None, assignee: str | None
         for task in context.services.board.all()
         if status in (None, task.status) and assignee in (None, task.assignee_id)
     ]
-    rows = [
-        (task.id, task.status, task.priority, task.assignee_id or "-", f"{task.progress}%", one_line(task.title))
-        for task in tasks
-    ]
     records = [{**summary_of(task), "assignee_id": task.assignee_id, "progress": task.progress} for task in tasks]
-    head = ("task", "status", "priority", "assignee", "progress", "title")
-    context.answer({"tasks": records, "total_count": len(tasks)}, titled_table(context.services.people, head, rows))
+    lines = column_table(context.services.people, tasks, TASK_COLUMNS)
+    context.answer({"tasks": records, "total_count": len(tasks)}, lines)
 
 
 @task.command()
@@ -208,9 +221,8 @@ def log(context: SessionContext, execution_id: str | None, agent: str | None, ta
         context.answer(answer, page.lines)
         return
     found = executions.all(agent)
-    context.answer(
-        {"executions": [_record(executions, item) for item in found]}, _execution_lines(found, context.services.people)
-    )
+    lines = column_table(context.services.people, found, EXECUTION_COLUMNS)
+    context.answer({"executions": [_record(executions, item) for item in found]}, lines)
 
 
 def _answer_sent(context: SessionContext, agent_id: str, notice: Notification) -> None:
@@ -235,21 +247,6 @@ def _task_lines(task: Task) -> Iterator[str]:
     for entry in as_json(task)["history"]:
         facts = ", ".join(f"{key} {_arrow(value)}" for key, value in entry.items() if key not in ("at", "by"))
         yield one_line(f"{entry.get('at', '-')}  {display_id(str(entry.get('by', '-')))}: {facts}")
-
-
-def _execution_lines(found: list[Execution], texts: Texts) -> Iterator[str]:
-    rows = [
-        (
-            item.id,
-            item.agent_id,
-            item.task_id,
-            item.status,
-            format_time(item.started_at),
-            "-" if item.duration_seconds is None else f"{item.duration_seconds:.1f} s",
-        )
-        for item in found
-    ]
-    return titled_table(texts, ("execution", "agent", "task", "status", "started", "took"), rows)
 
 
 def _arrow(value: Any) -> str:

@@ -53,6 +53,11 @@ def as_json(entity: Entity) -> dict[str, Any]:
     return {**known, **json_value(entity.extra)}
 
 
+def fields_of(value: object, *names: str) -> dict[str, Any]:
+    """These fields of a value, as YAML and JSON know them."""
+    return {name: plain_value(getattr(value, name)) for name in names}
+
+
 def plain_value(value: Any) -> Any:
     """A field's value as YAML and JSON know it."""
     if isinstance(value, datetime):

@@ -110,6 +110,11 @@ class Task(Identified):
     def final(self) -> bool:
         return self.status in FINAL
 
+    @property
+    def status_since(self) -> datetime:
+        """When its status became what it is."""
+        return self.status_changed_at or self.created_at
+
     def brought_by(self, message_id: str) -> Task:
         """A new task that this message hands to its assignee, who needs no notification beside it."""
         first, *rest = self.history

@@ -146,7 +146,7 @@ class Publishing:
         if found is None:
             return
         data, modified = found
-        entity: Readable = inbox.hot.decode(data, name, modified)
+        entity: Readable = inbox.hot.decode(data, path.stem, modified / 1e9)
         key = str(Path(path.parts[0], owner, name))
         kind = subjects.MESSAGE if path.parts[0] == "ipc" else subjects.NOTIFICATION
         if key not in self._known:

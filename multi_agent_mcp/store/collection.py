@@ -226,6 +226,13 @@ class Collection(Generic[E]):
         directories = chain.from_iterable(chosen.directories() for chosen in self._chosen(partition))
         return sum((directory.closed_counts() for directory in directories), Counter[str]())
 
+    def count(self, partition: str, *, label: str | None = None, group: str | None = None) -> int:
+        """How many closed entities of a partition `closed` would find."""
+        if group is not None:
+            return sum(1 for _ in self._newest_closed(partition, label, group))
+        counts = self.closed_counts(partition)
+        return counts.total() if label is None else counts[label]
+
     def group_counts(self) -> Counter[tuple[str, str]]:
         """How many closed entities belong to what, by what they were closed by."""
         directories = chain.from_iterable(chosen.directories() for chosen in self._chosen(None))
@@ -258,7 +265,7 @@ class Collection(Generic[E]):
             self._partitions[partition] = Partition(home, self._archive(path, known), self._ended, self._lock)
         return self._partitions[partition]
 
-    def _archive(self, path: Path, known: Mapping[str, Any]) -> Archive[E] | None:
+    def _archive(self, path: Path, known: Mapping[str, Any]) -> Archive[ArchivedFiles[E]] | None:
         if self._archived is None:
             return None
         made = partial(ArchivedFiles, self.files, entity_type=self._entity_type, closed=self._archived, **known)

@@ -59,7 +59,7 @@ class EntityFiles(Generic[E]):
                 self.quarantine.set_aside(path, Reason("unreadable", error=error))
                 return None
             try:
-                return self.decode(data, name, status.st_mtime_ns)
+                return self.decode(data, path.stem, status.st_mtime)
             except Unreadable as error:
                 if self._still_written(status):
                     return None
@@ -86,11 +86,10 @@ class EntityFiles(Generic[E]):
         with storage_errors(self.path):
             self.files.containment.require(self.path)
 
-    def decode(self, data: bytes, name: str, modified: int) -> E:
-        """An entity from a file's bytes; its name and modification time (in nanoseconds) stand in for a missing id and
-        time. Raises `Unreadable`."""
-        stem = Path(name).stem
-        facts = {"id": spelled(stem), "created_at": from_timestamp(modified / 1e9), **self._defaults}
+    def decode(self, data: bytes, stem: str, modified: float) -> E:
+        """An entity from a file's bytes; its name and modification time (seconds since the epoch) stand in for a
+        missing id and time. Raises `Unreadable`."""
+        facts = {"id": spelled(stem), "created_at": from_timestamp(modified), **self._defaults}
         entity = self.codec.decode(data, **facts)
         for name, value in self._place.items():
             if (said := getattr(entity, name)) != value:

@@ -16,7 +16,7 @@ from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.ids import AgentId, SessionName, differing_in_case, is_name
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
-from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.message import Message, without_content
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.session import AgentSession
@@ -115,7 +115,9 @@ class Workspace:
         """Raises `InvalidId`: a hand-written file may name anything as an agent."""
         if agent_id not in self._mailboxes:
             path = self.path / "ipc" / parse_agent_id(agent_id)
-            self._mailboxes[agent_id] = self._inbox(path, Message, f"mailbox-{agent_id}", receiver_id=agent_id)
+            self._mailboxes[agent_id] = self._inbox(
+                path, Message, f"mailbox-{agent_id}", indexed=without_content, receiver_id=agent_id
+            )
         return self._mailboxes[agent_id]
 
     def notices(self, agent_id: AgentId | str) -> Notices:

@@ -1,4 +1,5 @@
-"""Who changed what: file events of a few directories, from watchdog (inotify, FSEvents, kqueue; polling at need)."""
+"""Who changed what: file events of a few directories, from watchdog (inotify, FSEvents, kqueue). Where the system has
+none left to give, their times are looked at once a second."""
 
 from __future__ import annotations
 
@@ -8,10 +9,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from multi_agent_mcp.system.disk import make_directory
+from multi_agent_mcp.system.file_status import modified_at
 
 if TYPE_CHECKING:
     from watchdog.observers.api import BaseObserver
@@ -19,13 +22,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 POLLING_SECONDS = 1.0
+LOOKS_AFTER_A_CHANGE = 3
+"""So often a directory that has changed is told of: a file that somebody is writing into it becomes whole without
+moving its time again."""
 INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
-PASSED_OVER = frozenset({".tmp", ".locks", ".share"})
+IGNORED = frozenset({".tmp", ".locks", ".share"})
 
 
 class Watch:
     """Calls `changed(directory)` from a thread of its own whenever a `*.md` file was put into, written in or taken
-    out of one of the directories. Use as a context manager. `degraded` says that only polling was to be had.
+    out of one of the directories. Use as a context manager. `degraded` says that only polling was to be had, which
+    costs a stat(2) a second for each directory and misses what is written into an old file.
 
     Where the system tells less exactly than inotify what has happened, it is called for other files, too."""
 
@@ -35,7 +42,7 @@ class Watch:
         self.degraded: str | None = None
         self._directories = list(directories)
         self._changed = changed
-        self._observer: BaseObserver | None = None
+        self._observer: BaseObserver | _Polling | None = None
         self._by_path: dict[str, Path] = {}
 
     def __enter__(self) -> Watch:
@@ -44,11 +51,12 @@ class Watch:
             # FSEvents speaks of /private/tmp where /tmp was asked for.
             self._by_path |= {str(directory): directory, os.path.realpath(directory): directory}
         try:
-            self._observer = self._start(polling=False)
+            self._observer = self._start()
         except OSError as error:  # inotify instances or watches are used up
             self.degraded = f"file events are not to be had ({error}); looking once a second instead"
             logger.warning("%s", self.degraded)
-            self._observer = self._start(polling=True)
+            self._observer = _Polling(self._directories_to_poll, self._changed_path)
+            self._observer.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -57,11 +65,10 @@ class Watch:
             if threading.current_thread() is not self._observer:
                 self._observer.join(timeout=1.0)
 
-    def _start(self, *, polling: bool) -> BaseObserver:
+    def _start(self) -> BaseObserver:
         # Imported here: 40 ms that the server's first answer need not wait for.
         from watchdog import events
         from watchdog.observers import Observer
-        from watchdog.observers.polling import PollingObserver
 
         # It warns when an event arrives while its thread ends, which is no news to anybody who stops watching.
         logging.getLogger("watchdog").setLevel(logging.ERROR)
@@ -80,14 +87,20 @@ class Watch:
             events.FileClosedEvent,
             events.FileDeletedEvent,
         ]
-        if polling or not _has_inotify():
-            telling = None
-
-        observer: BaseObserver = PollingObserver(timeout=POLLING_SECONDS) if polling else Observer(timeout=0.2)
+        observer = Observer(timeout=0.2)
         for directory in self._directories:
-            observer.schedule(Handler(), str(directory), recursive=self.recursive, event_filter=telling)
+            observer.schedule(
+                Handler(), str(directory), recursive=self.recursive, event_filter=telling if _has_inotify() else None
+            )
         observer.start()
         return observer
+
+    def _directories_to_poll(self) -> list[Path]:
+        return self._directories
+
+    def _changed_path(self, path: Path) -> None:
+        """A directory of those to poll has changed."""
+        self._changed(path)
 
     def _noticed(self, path: Path) -> None:
         if path.suffix == ".md" and not path.name.startswith("."):
@@ -110,7 +123,7 @@ class TreeWatch(Watch):
     def _noticed(self, path: Path) -> None:
         with suppress(ValueError):  # moved out of the tree
             inside = path.relative_to(self._directory)
-            if inside.parts and inside.parts[0] not in PASSED_OVER:
+            if inside.parts and inside.parts[0] not in IGNORED:
                 self._changed(inside)
             elif not _has_inotify():
                 self._look()
@@ -118,13 +131,50 @@ class TreeWatch(Watch):
     def _look(self) -> None:
         """Tells of the directories whose modification time has moved. FSEvents takes a file that was linked right after
         its scratch file was made for one that was there before, and says nothing of it but where the scratch was."""
-        for directory in (*self._directory.glob("*/"), *self._directory.glob("*/*/")):
+        for directory in self._directories_to_poll():
             with suppress(OSError):
                 changed = directory.stat().st_mtime_ns
-                inside = directory.relative_to(self._directory)
-                if self._last_changed.get(inside) != changed and inside.parts[0] not in PASSED_OVER:
-                    self._changed(inside)
-                self._last_changed[inside] = changed
+                if self._last_changed.get(directory) != changed:
+                    self._changed_path(directory)
+                self._last_changed[directory] = changed
+
+    def _directories_to_poll(self) -> list[Path]:
+        """Down to those of single agents and conversations, and the delivery logs, which grow in place."""
+        found = chain.from_iterable(map(self._directory.glob, ("*/", "*/*/", ".doorbell/*")))
+        return [path for path in found if path.relative_to(self._directory).parts[0] not in IGNORED]
+
+    def _changed_path(self, path: Path) -> None:
+        self._changed(path.relative_to(self._directory))
+
+
+class _Polling(threading.Thread):
+    """Tells of the paths whose modification time has moved, within a second."""
+
+    def __init__(self, paths: Callable[[], Iterable[Path]], changed: Callable[[Path], None]) -> None:
+        super().__init__(name="polling", daemon=True)
+        self._paths = paths
+        self._changed = changed
+        self._closing = threading.Event()
+        self._seen = {path: modified_at(path) for path in paths()}
+        self._left: dict[Path, int] = {}
+
+    def run(self) -> None:
+        while not self._closing.wait(POLLING_SECONDS):
+            for path in self._paths():
+                with suppress(OSError):
+                    self._look(path)
+
+    def _look(self, path: Path) -> None:
+        modified = modified_at(path)
+        if self._seen.get(path) != modified:
+            self._left[path] = LOOKS_AFTER_A_CHANGE
+            self._seen[path] = modified
+        if self._left.get(path, 0) > 0:
+            self._left[path] -= 1
+            self._changed(path)
+
+    def stop(self) -> None:
+        self._closing.set()
 
 
 def instances_max() -> int | None:

@@ -148,7 +148,7 @@ async def _call(console: Console, request: Request, endpoint: Endpoint) -> dict[
 def _warm(services: Services) -> None:
     """Fills the indexes while the user is still opening the link: 5 000 tasks take about a second."""
     with suppress(Refusal):
-        services.snapshots.look(messages=1)
+        services.snapshots.take(messages=1)
 
 
 def _status(code: str) -> int:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from multi_agent_mcp.domain.conversation import Conversation
+from multi_agent_mcp.domain.entity import fields_of
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.task import Task
@@ -26,64 +27,41 @@ def moment(value: datetime | None) -> str | None:
 def task_card(task: Task, subtasks: Mapping[str, int] | None = None) -> dict[str, Any]:
     """A task as the board shows it. `subtasks`: of each status how many."""
     children = subtasks or {}
+    shown = ("title", "status", "priority", "assignee_id", "created_by", "requester_id", "parent_task_id", "progress")
+    dated = ("approval_status", "completion_result", "created_at", "updated_at")
     return {
         "task_id": task.id,
-        "title": task.title,
-        "status": task.status,
-        "priority": task.priority,
-        "assignee_id": task.assignee_id,
-        "created_by": task.created_by,
-        "requester_id": task.requester_id,
-        "parent_task_id": task.parent_task_id,
-        "progress": task.progress,
+        **fields_of(task, *shown, *dated),
         "checklist": {
             "total": len(task.checklist),
             "completed": sum(item["completed"] for item in task.checklist),
         },
         "subtasks": {"total": sum(children.values()), "done": children.get("done", 0)},
-        "approval_status": task.approval_status,
         "blocked_reason": (task.blocked_reason or "")[:PREVIEW_CHARACTERS] or None,
-        "completion_result": task.completion_result,
-        "created_at": moment(task.created_at),
-        "updated_at": moment(task.updated_at),
-        "status_changed_at": moment(task.status_changed_at or task.created_at),
+        "status_changed_at": moment(task.status_since),
     }
 
 
 def task_whole(task: Task, subtasks: Iterable[Task]) -> dict[str, Any]:
     """A task as its own panel shows it."""
     children = list(subtasks)
+    shown = ("dependencies", "blocked_reason", "completion_summary", "next_steps", "history")
     return {
         **task_card(task, Counter(child.status for child in children)),
+        **fields_of(task, *shown, "status_changed_by", "started_at", "completed_at"),
         "description": shown_text(task.description),
         "checklist_items": [{"text": item["text"], "completed": item["completed"]} for item in task.checklist],
-        "dependencies": list(task.dependencies),
-        "blocked_reason": task.blocked_reason,
-        "completion_summary": task.completion_summary,
-        "next_steps": task.next_steps,
-        "status_changed_by": task.status_changed_by,
-        "started_at": moment(task.started_at),
-        "completed_at": moment(task.completed_at),
         "subtask_cards": [task_card(child) for child in children],
-        "history": [dict(entry) for entry in task.history],
     }
 
 
 def message_head(message: Message) -> dict[str, Any]:
     """A message as a list shows it."""
     return {
-        "id": message.id,
-        "sender_id": message.sender_id,
-        "receiver_id": message.receiver_id,
-        "message_type": message.message_type,
-        "priority": message.priority,
+        **fields_of(message, "id", "sender_id", "receiver_id", "message_type", "priority", "created_at", "read_at"),
         "subject": message.subject[:SUBJECT_CHARACTERS],
         "preview": " ".join(message.content[: PREVIEW_CHARACTERS * 2].split())[:PREVIEW_CHARACTERS],
-        "created_at": moment(message.created_at),
-        "read_at": moment(message.read_at),
-        "conversation_id": _reference(message.metadata, "conversation_id"),
-        "task_id": _reference(message.metadata, "task_id"),
-        "broadcast_id": _reference(message.metadata, "broadcast_id"),
+        **{name: _reference(message.metadata, name) for name in ("conversation_id", "task_id", "broadcast_id")},
     }
 
 
@@ -117,33 +95,15 @@ def shown_text(text: str) -> dict[str, Any]:
 
 
 def conversation_head(conversation: Conversation) -> dict[str, Any]:
-    return {
-        "conversation_id": conversation.id,
-        "initiator_id": conversation.initiator_id,
-        "target_agent_id": conversation.target_agent_id,
-        "task_id": conversation.task_id,
-        "delegation_id": conversation.delegation_id,
-        "purpose": conversation.purpose,
-        "status": conversation.status,
-        "started_at": moment(conversation.started_at),
-        "ended_at": moment(conversation.ended_at),
-        "ended_by": conversation.ended_by,
-    }
+    belongs = ("initiator_id", "target_agent_id", "task_id", "delegation_id")
+    shown = (*belongs, "purpose", "status", "started_at", "ended_at", "ended_by")
+    return {"conversation_id": conversation.id, **fields_of(conversation, *shown)}
 
 
 def execution_row(execution: Execution) -> dict[str, Any]:
-    return {
-        "execution_id": execution.id,
-        "agent_id": execution.agent_id,
-        "task_id": execution.task_id,
-        "session_id": execution.session_id,
-        "status": execution.status,
-        "started_at": moment(execution.started_at),
-        "completed_at": moment(execution.completed_at),
-        "duration_seconds": execution.duration_seconds,
-        "exit_code": execution.exit_code,
-        "error_message": execution.error_message,
-    }
+    shown = ("agent_id", "task_id", "session_id", "status", "started_at", "completed_at")
+    ended = ("duration_seconds", "exit_code", "error_message")
+    return {"execution_id": execution.id, **fields_of(execution, *shown, *ended)}
 
 
 def _reference(metadata: Mapping[str, Any], name: str) -> str | None:

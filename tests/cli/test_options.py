@@ -14,7 +14,7 @@ from tests.cli.conftest import Ask, Run
 
 SHARED = ["root", "session", "acting", "as_json"]
 ACTING = {
-    *("send", "reply", "read", "unread", "web", "send-task", "unlock", "interrupt", "resume"),
+    *("send", "reply", "read", "unread", "web", "attention", "send-task", "unlock", "interrupt", "resume"),
     *("task add", "task status", "task assign", "task approve"),
     *("say", "end", "conversation start", "conversation say", "conversation end"),
 }

@@ -17,7 +17,7 @@ from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.stuck import AgentFacts, Stuck
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Seen, TaskRow
+from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Snapshot
 from multi_agent_mcp.texts import PEOPLE, catalogue
 
 ENGLISH = catalogue("en") | catalogue("en", PEOPLE)
@@ -41,10 +41,8 @@ def agent(name: str = "worker", **fields: object) -> AgentRow:
     return AgentRow(**{**known, **fields})  # type: ignore[arg-type]
 
 
-def task(title: str = "とても長い題名の仕事がここにある" * 5, status: str = "in_progress") -> TaskRow:
-    return TaskRow(
-        id="tsk_1", title=title, status=status, assignee_id="worker", progress=40, blocked_reason=None, since=NOW
-    )
+def task(title: str = "とても長い題名の仕事がここにある" * 5, status: str = "in_progress") -> Task:
+    return Task(id="tsk_1", title=title, status=status, assignee_id="worker", progress=40, created_at=NOW)
 
 
 def message(subject: str = "件名") -> MessageRow:
@@ -60,8 +58,8 @@ def message(subject: str = "件名") -> MessageRow:
     )
 
 
-def seen(agents: int = 4, tasks: int = 3, messages: int = 20, text: str | None = None) -> Seen:
-    return Seen(
+def seen(agents: int = 4, tasks: int = 3, messages: int = 20, text: str | None = None) -> Snapshot:
+    return Snapshot(
         session="demo",
         at=NOW,
         counts={"in_progress": tasks, "done": 7},
@@ -71,7 +69,7 @@ def seen(agents: int = 4, tasks: int = 3, messages: int = 20, text: str | None =
     )
 
 
-def drawn(what: Seen, width: int, height: int, language: str = "en") -> list[str]:
+def drawn(what: Snapshot, width: int, height: int, language: str = "en") -> list[str]:
     console = Console(file=StringIO(), width=width, height=height, force_terminal=False, color_system=None)
     with console.capture() as capture:
         console.print(screen(what, catalogue(language) | catalogue(language, PEOPLE), height))
@@ -80,7 +78,7 @@ def drawn(what: Seen, width: int, height: int, language: str = "en") -> list[str
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 12), (200, 60), (80, 8), (20, 5)])
 @pytest.mark.parametrize("what", [seen(), seen(12, 40, 50), seen(0, 0, 0), seen(3, 3, 3, HOSTILE)])
-def test_it_never_takes_more_than_the_terminal_has(what: Seen, width: int, height: int) -> None:
+def test_it_never_takes_more_than_the_terminal_has(what: Snapshot, width: int, height: int) -> None:
     for language in ("en", "ja"):
         lines = drawn(what, width, height, language)
         assert len(lines) <= height

@@ -9,7 +9,8 @@ REFUSING = "#!/bin/sh\nexit 1\n"
 
 
 def quiet_environment(base: Path) -> dict[str, str]:
-    """Its home is below `base`; `osascript` and `notify-send` are there and refuse."""
+    """Its home is below `base`; `osascript` and `notify-send` are there and refuse. Nothing writes what it compiles: a
+    process that is killed, or may write no large files, would leave half a module, which breaks the program."""
     home, silent = base / "home", base / "silent"
     home.mkdir()
     silent.mkdir()
@@ -19,6 +20,7 @@ def quiet_environment(base: Path) -> dict[str, str]:
     return {
         **{name: os.environ[name] for name in ("PYTHONPATH", "MULTI_AGENT_MCP_CHECK_LOCKS") if name in os.environ},
         "HOME": str(home),
+        "PYTHONDONTWRITEBYTECODE": "1",
         "PATH": f"{silent}:{os.environ['PATH']}",
         "SHELL": "/bin/sh",
         "TERM": "xterm-256color",

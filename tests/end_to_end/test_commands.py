@@ -145,7 +145,7 @@ def test_what_is_registered_for_an_agent_is_changed_and_taken_away(team: Team) -
 def test_an_agents_pane_is_set_as_doctor_advises(team: Team, terminal: Terminal) -> None:
     findings = team.run("doctor", "--json").json["findings"]
     (advice,) = (item["repair"] for item in findings if (item["check"], item["subject"]) == ("panes", "worker-a"))
-    command = re.match(r"multi-agent-mcp (.*) --pane %N", advice)
+    command = re.search(r"multi-agent-mcp (agent set .*) --pane %N", advice)
     assert command is not None
     pane = terminal.pane()
     team.ask(*command[1].split(), "--pane", pane.id, "--socket", terminal.socket)
@@ -454,8 +454,8 @@ def test_up_opens_a_window_for_each_command_and_down_closes_only_those(
 
     context = up()
     assert {agent_id: item["note"] for agent_id, item in context.items()} == {
-        "owner": "team.yaml に command がありません",
-        "admin": "team.yaml に command がありません",
+        "owner": "command がないので、起動するものはありません",
+        "admin": "command がないので、起動するものはありません",
         "worker-a": "起動しています",
         "worker-b": "起動しています",
     }

@@ -51,7 +51,7 @@ def _by_services(root: Path, *, lenient: bool) -> None:
         for agent_id in services.agents.all():
             services.hooks.answer(agent_id, "task", Event("UserPromptSubmit", "host-1"))
             services.hooks.wake(agent_id, "task")
-        json.dumps(services.snapshots.look().as_answer(), allow_nan=False)
+        json.dumps(services.snapshots.take().as_answer(), allow_nan=False)
         sent = services.messages.send(services.agents.get("admin"), Draft(content="x", receiver_id=AGENT))
         services.tracking.trace(sent.message_id)
         services.timeline.of(None, None)

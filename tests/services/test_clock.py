@@ -180,7 +180,7 @@ def test_everything_can_be_looked_at(services: Services, clock: Clock, owner: Ag
     clock.advance(leap)
     session.end()
     services.timeline.of(None, None)
-    services.snapshots.look().as_answer()
+    services.snapshots.take().as_answer()
     problems = [item for item in services.doctor(lambda _: None).examine() if item.level == "problem"]
     assert {item.check for item in problems} <= {"stuck"}  # nobody has done anything for all that time
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import queue
 from pathlib import Path
 from typing import Any
@@ -64,3 +65,43 @@ def test_what_changes_below_a_root_behind_a_link_is_told(
     with TreeWatch(files.base / "link" / "session", told.put):
         put(files.base / "real" / "session" / "note.md", "x")
         assert told.get(timeout=PATIENCE_SECONDS) == Path("note.md")
+
+
+@pytest.fixture
+def without_inotify(monkeypatch: pytest.MonkeyPatch) -> None:
+    """inotify_init(2) fails as it does when the instances of this user are used up."""
+
+    class NoObserver:
+        def __init__(self, **_: Any) -> None:
+            raise OSError(errno.EMFILE, "inotify instance limit reached")
+
+    monkeypatch.setattr(observers, "Observer", NoObserver)
+
+
+@pytest.mark.usefixtures("without_inotify")
+def test_without_file_events_the_directories_are_looked_at(files: Files) -> None:
+    told: queue.Queue[Path] = queue.Queue()
+    inbox: Inbox[Message] = mailbox(files)
+    other = files.base / "other"
+    with Watch([inbox.path, other], told.put) as watch:
+        assert "looking once a second" in str(watch.degraded)
+        inbox.deliver(message(1))
+        assert told.get(timeout=PATIENCE_SECONDS) == inbox.path
+        put(other / "note.md", "x")
+        while told.get(timeout=PATIENCE_SECONDS) != other:
+            pass
+
+
+@pytest.mark.usefixtures("without_inotify")
+def test_without_file_events_a_whole_session_is_looked_at_directory_by_directory(files: Files) -> None:
+    told: queue.Queue[Path] = queue.Queue()
+    inbox: Inbox[Message] = mailbox(files)
+    inbox.deliver(message(1))
+    put(files.base / ".doorbell" / "a.jsonl", "1\n")
+    with TreeWatch(files.base, told.put):
+        inbox.deliver(message(2))
+        assert told.get(timeout=PATIENCE_SECONDS) == inbox.path.relative_to(files.base)
+        with (files.base / ".doorbell" / "a.jsonl").open("a") as log:
+            log.write("2\n")
+        while told.get(timeout=PATIENCE_SECONDS) != Path(".doorbell/a.jsonl"):
+            pass

@@ -13,7 +13,7 @@ from multi_agent_mcp.cli.output import titled_table
 from multi_agent_mcp.cli.watch.rows import heading, tables
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.services.overview.snapshot import Seen
+    from multi_agent_mcp.services.overview.snapshot import Snapshot
     from multi_agent_mcp.texts import Texts
 
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def watch(context: SessionContext, once: bool, messages: int) -> None:
     """Show agents, open tasks and the last messages, redrawn when something changes; q or Ctrl-C ends it."""
     if once or context.as_json or not sys.stdout.isatty():
-        seen = context.services.snapshots.look(messages=messages)
+        seen = context.services.snapshots.take(messages=messages)
         context.answer(seen.as_answer(), _plain(seen, context.services.people))
         return
     from multi_agent_mcp.cli.watch.live import run  # rich takes 40 ms to import
@@ -32,7 +32,7 @@ def watch(context: SessionContext, once: bool, messages: int) -> None:
     run(context.services, messages)
 
 
-def _plain(seen: Seen, texts: Texts) -> Iterator[str]:
+def _plain(seen: Snapshot, texts: Texts) -> Iterator[str]:
     yield heading(seen, texts)
     for head, rows in tables(seen, texts):
         yield ""

@@ -44,7 +44,7 @@ def run(services: Services, messages: int) -> None:
     ):
         while not changes.closed:
             seen = changes.count
-            picture = screen(services.snapshots.look(messages=messages), services.people, live.console.height)
+            picture = screen(services.snapshots.take(messages=messages), services.people, live.console.height)
             live.update(picture, refresh=True)
             time.sleep(CALM_SECONDS)
             changes.wait(seen, TICK_SECONDS)

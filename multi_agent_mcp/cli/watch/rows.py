@@ -11,7 +11,8 @@ from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.times import format_duration
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Seen, TaskRow
+    from multi_agent_mcp.domain.task import Task
+    from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Snapshot
     from multi_agent_mcp.texts import Texts
 
 AGENTS = ("agent", "state", "unread", "doing")
@@ -42,14 +43,14 @@ def state(seen: AgentRow, now: datetime, texts: Texts) -> str:
     return f"{alive} {ago(seen.active_at, now, texts)}" if seen.active_at else alive
 
 
-def task(seen: TaskRow, now: datetime, texts: Texts) -> Row:
-    reason = excerpt(seen.blocked_reason or "")
-    title = f"{seen.title} ({reason})" if reason else seen.title
+def task(found: Task, now: datetime, texts: Texts) -> Row:
+    reason = excerpt(found.blocked_reason or "")
+    title = f"{found.title} ({reason})" if reason else found.title
     return (
-        one_line(seen.status),
-        one_line(seen.assignee_id or "-"),
-        meter(seen.progress),
-        ago(seen.since, now, texts),
+        one_line(found.status),
+        one_line(found.assignee_id or "-"),
+        meter(found.progress),
+        ago(found.status_since, now, texts),
         one_line(title),
     )
 
@@ -61,13 +62,13 @@ def message(seen: MessageRow, now: datetime, texts: Texts) -> Row:
     return sent, who, one_line(seen.message_type), one_line(reached), one_line(seen.subject)
 
 
-def heading(seen: Seen, texts: Texts) -> str:
+def heading(seen: Snapshot, texts: Texts) -> str:
     """The session and how many tasks there are of each status."""
     counted = " · ".join(f"{status} {number}" for status, number in seen.counts.items() if number)
     return f"{seen.session} · {counted or texts('watch.no_tasks')}"
 
 
-def tables(seen: Seen, texts: Texts) -> Iterator[tuple[Row, list[Row]]]:
+def tables(seen: Snapshot, texts: Texts) -> Iterator[tuple[Row, list[Row]]]:
     """Columns and rows of each table, from the top."""
     yield AGENTS, [agent(item, seen.at, texts) for item in seen.agents]
     yield TASKS, [task(item, seen.at, texts) for item in seen.tasks]

@@ -12,7 +12,7 @@ from rich.text import Text
 from multi_agent_mcp.cli.watch.rows import Row, heading, tables
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.services.overview.snapshot import Seen
+    from multi_agent_mcp.services.overview.snapshot import Snapshot
     from multi_agent_mcp.texts import Texts
 
 TITLES = ("agents", "tasks", "messages")
@@ -40,7 +40,7 @@ FRAME = 2  # the first line and the last one
 LARGEST = {"agent": 24, "assignee": 16, "from_to": 30, "type": 13, "state": 22}
 
 
-def screen(seen: Seen, texts: Texts, height: int) -> RenderableType:
+def screen(seen: Snapshot, texts: Texts, height: int) -> RenderableType:
     """The whole picture, at most `height` lines as wide as the terminal."""
     everything = list(tables(seen, texts))
     wanted = [len(rows) for _, rows in everything]

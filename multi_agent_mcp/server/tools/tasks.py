@@ -59,6 +59,7 @@ def report_task_completion(
 def get_dashboard(call: Call) -> Answer:
     """Counts, agents and tasks of this session."""
     dashboard = call.services.dashboard.data()
+    del dashboard["tasks_left_out"]  # the list is cut here, by its size
     tasks = dashboard.pop("tasks")
     fitted = call.fitting(dashboard, "tasks", tasks)
     truncated: Answer = {key: fitted.pop(key) for key in ("truncated", "how_to_continue") if key in fitted}

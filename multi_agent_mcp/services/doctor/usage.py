@@ -36,4 +36,5 @@ class Usage:
 @lru_cache(maxsize=64)  # the files of a directory come one after another
 def _kind(directory: str) -> str:
     first, *deeper = directory.split("/")
-    return "/".join([first or ".", *(part for part in deeper if part in ASIDE)][:2])
+    aside = [] if first.startswith(".") else [part for part in deeper if part in ASIDE]
+    return "/".join([first or ".", *aside[:1]])

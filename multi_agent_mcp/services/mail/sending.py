@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from multi_agent_mcp.config import Limits
 from multi_agent_mcp.domain.agent import Agent
@@ -23,18 +23,6 @@ from multi_agent_mcp.store.workspace import Mailbox, Workspace
 from multi_agent_mcp.texts import Texts
 
 SEND = Kind("send", takes_itself_back=True, only_mail=True)
-
-
-class Announcer(Protocol):
-    """Rings the receivers' doorbells for messages that are safely stored. Never raises."""
-
-    def announce(self, messages: Sequence[Message]) -> dict[str, Delivery]: ...
-
-
-class Follower(Protocol):
-    """Looks at what has been sent. Never raises."""
-
-    def after_sending(self, messages: Sequence[Message]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -62,10 +50,10 @@ class Messages:
     limits: Limits
     texts: Texts
     clock: Callable[[], datetime]
-    announcer: Announcer
     outbox: Outbox
     operations: Operations
-    follower: Follower
+    after_sending: Callable[[Sequence[Message]], None]
+    """Looks at what has been sent. Never raises."""
 
     def send(self, sender: Agent, draft: Draft) -> Sent:
         """Stores the message durably for each receiver and rings. The same idempotency key from the same sender gives
@@ -99,8 +87,8 @@ class Messages:
 
     def announced(self, letters: PreparedMessages, stored: Sequence[Message]) -> Sent:
         """Rings for what was stored; returns the delivery of every message, also of those stored earlier."""
-        delivery = {**self.announcer.announce(stored), **self._travelling(stored)}
-        self.follower.after_sending(stored)
+        delivery = {**self.outbox.announce(stored), **self._travelling(stored)}
+        self.after_sending(stored)
         for message in letters.messages:
             delivery.setdefault(message.receiver_id, Delivery("stored", "already_sent"))
         first = letters.messages[0]

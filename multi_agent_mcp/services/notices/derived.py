@@ -98,7 +98,7 @@ class DerivedNotices:
             return
         mine = self.workspace.tasks.directory(agent_id), self.workspace.delegations.directory(agent_id)
         seen = {directory: _version(directory) for directory in mine}
-        still_open = {task.id: task for task in self.workspace.tasks.open()}
+        still_open = {task.id: task for task in self.workspace.tasks.open() if task.status != "done"}
         tasks, delegations = mine
         for _, task in tasks.open_entities():
             for awaited in filter(None, map(still_open.get, task.dependencies)):
@@ -117,13 +117,15 @@ class DerivedNotices:
         if agents is not self._checked_for:
             self._checked.clear()
             self._checked_for = agents
+        worked_on = {execution.task_id for execution in self.workspace.executions.open(agent_id)}
         before, now = self._checked.get(agent_id, {}), {}
         for task in tasks:
             awaited = tuple(map(still_open.get, task.dependencies))
             known = before.get(task.id)
             if known is None or not self._is_as_before(known, task, awaited):
-                known = Checked(task, awaited, frozenset(notice.id for notice in self.ensure(task)))
-            if not self._is_worked_on(task):
+                waits = any(awaited) and task.status in ("todo", "backlog")  # then there is nothing to tell yet
+                known = Checked(task, awaited, frozenset(() if waits else (notice.id for notice in self.ensure(task))))
+            if task.id not in worked_on:
                 now[task.id] = known
         self._checked[agent_id] = now
 

@@ -6,19 +6,24 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from heapq import nsmallest
 from typing import Any
 
+from multi_agent_mcp.domain.entity import fields_of
 from multi_agent_mcp.domain.sanitize import one_line
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.services.overview.snapshot import AgentRow, Snapshots
+from multi_agent_mcp.services.tasks.board import status_order
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts, catalogue
 
 logger = logging.getLogger(__name__)
 
 FINISHED_SHOWN = 20
+OPEN_SHOWN = 100
+"""In `dashboard.md`, which is rewritten with every report."""
 
 
 @dataclass(eq=False)
@@ -30,16 +35,19 @@ class Dashboard:
     texts: Texts
     clock: Callable[[], datetime]
 
-    def data(self) -> dict[str, Any]:
-        """Counts by status, agents with their current task, open tasks, and the tasks finished last."""
-        tasks = sorted(self.workspace.tasks.open(), key=lambda task: (task.created_at, task.id))
+    def data(self, *, open_shown: int | None = None) -> dict[str, Any]:
+        """Counts by status, agents with their current task, open tasks, and the tasks finished last. With `open_shown`
+        so many of the open ones: those at work first."""
+        tasks = self.workspace.tasks.open()
+        shown = tasks if open_shown is None else nsmallest(open_shown, tasks, key=status_order)
         counts = self.snapshots.counts(tasks)
         finished = self.workspace.tasks.closed(limit=FINISHED_SHOWN)
         return {
             "updated_at": format_time(self.clock()),
             "counts": counts | {"total": sum(counts.values())},
             "agents": [_agent(row) for row in self.snapshots.agents(tasks)],
-            "tasks": [_task(task) for task in (*tasks, *finished)],
+            "tasks": [_task(task) for task in (*sorted(shown, key=_age), *finished)],
+            "tasks_left_out": len(tasks) - len(shown),
         }
 
     def update(self) -> bool:
@@ -55,8 +63,12 @@ class Dashboard:
     def write(self) -> None:
         """Rewrites `dashboard.md`; of two writers at once the later data wins."""
         with self.workspace.locks.held("dashboard"):
-            text = as_markdown(self.data(), self.texts)
+            text = as_markdown(self.data(open_shown=OPEN_SHOWN), self.texts)
             self.workspace.files.replace(self.workspace.dashboard_path, text.encode(), durable=False)
+
+
+def _age(task: Task) -> tuple[datetime, str]:
+    return task.created_at, task.id
 
 
 def _agent(row: AgentRow) -> dict[str, Any]:
@@ -67,12 +79,7 @@ def _agent(row: AgentRow) -> dict[str, Any]:
 def _task(task: Task) -> dict[str, Any]:
     return {
         "task_id": task.id,
-        "title": task.title,
-        "status": task.status,
-        "priority": task.priority,
-        "assignee_id": task.assignee_id,
-        "progress": task.progress,
-        "checklist": [dict(item) for item in task.checklist],
+        **fields_of(task, "title", "status", "priority", "assignee_id", "progress", "checklist"),
         "summary": task.completion_summary,
         "blocked_reason": task.blocked_reason,
     }
@@ -84,6 +91,8 @@ def as_markdown(data: dict[str, Any], texts: Texts) -> str:
     counts = " · ".join(f"{name} {number}" for name, number in named.items() if name != "total")
     lines = [f"# {texts('dashboard.title')}", "", f"{data['updated_at']} · {counts}"]
     lines += _table(texts, "task", map(_task_cells, data["tasks"]))
+    if data["tasks_left_out"]:
+        lines += ["", texts("dashboard.left_out", count=data["tasks_left_out"])]
     lines += _table(texts, "agent", (_agent_cells(agent, texts) for agent in data["agents"]))
     return "\n".join(lines) + "\n"
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent, in_tree_order
+from multi_agent_mcp.domain.entity import fields_of
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.session import AgentSession
@@ -77,19 +78,6 @@ class AgentRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskRow:
-    """`since`: when its status became what it is."""
-
-    id: str
-    title: str
-    status: str
-    assignee_id: str | None
-    progress: int
-    blocked_reason: str | None
-    since: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
 class MessageRow:
     """`state` is the last step of its delivery; `reason` says why it got no further. `subject`: or the first words."""
 
@@ -104,14 +92,14 @@ class MessageRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
-    """One snapshot. `tasks` are the open ones, `counts` counts all by status; `messages` are the newest."""
+class Snapshot:
+    """`tasks` are the open ones, `counts` counts all by status; `messages` are the newest."""
 
     session: str
     at: datetime
     counts: dict[str, int]
     agents: tuple[AgentRow, ...]
-    tasks: tuple[TaskRow, ...]
+    tasks: tuple[Task, ...]
     messages: tuple[MessageRow, ...]
 
     def as_answer(self) -> dict[str, Any]:
@@ -121,7 +109,7 @@ class Seen:
             "at": format_time(self.at),
             "counts": self.counts,
             "agents": [row.as_answer() for row in self.agents],
-            "tasks": [asdict(row, dict_factory=json_values) for row in self.tasks],
+            "tasks": [_task(task) for task in self.tasks],
             "messages": [asdict(row, dict_factory=json_values) for row in self.messages],
         }
 
@@ -139,15 +127,15 @@ class Snapshots:
     stuck_agents: StuckAgents
     clock: Callable[[], datetime]
 
-    def look(self, *, messages: int = 20) -> Seen:
+    def take(self, *, messages: int = 20) -> Snapshot:
         """A snapshot with the newest `messages`. Cheap while little has changed, because folders keep indexes."""
         tasks = sorted(self.workspace.tasks.open(), key=status_order)
-        return Seen(
+        return Snapshot(
             session=self.workspace.session,
             at=self.clock(),
             counts=self.counts(tasks),
             agents=tuple(self.agents(tasks, self.stuck_agents.find())),
-            tasks=tuple(_task(task) for task in tasks if not task.final),
+            tasks=tuple(task for task in tasks if not task.final),
             messages=tuple(self._messages(messages)),
         )
 
@@ -196,13 +184,6 @@ class Snapshots:
             )
 
 
-def _task(task: Task) -> TaskRow:
-    return TaskRow(
-        id=task.id,
-        title=task.title,
-        status=task.status,
-        assignee_id=task.assignee_id,
-        progress=task.progress,
-        blocked_reason=task.blocked_reason,
-        since=task.status_changed_at or task.created_at,
-    )
+def _task(task: Task) -> dict[str, Any]:
+    shown = fields_of(task, "id", "title", "status", "assignee_id", "progress", "blocked_reason")
+    return {**shown, "since": format_time(task.status_since)}

@@ -146,7 +146,7 @@ def _work_of(agent_id: str, tasks: Sequence[Task]) -> tuple[str, datetime] | Non
     mine = [task for task in tasks if task.assignee_id == agent_id and task.status == "in_progress"]
     if not mine or any(task.status in AT_WORK for task in handed_out):
         return None
-    began_at, task_id = min((task.status_changed_at or task.created_at, task.id) for task in mine)
+    began_at, task_id = min((task.status_since, task.id) for task in mine)
     return task_id, max([began_at, *(task.updated_at for task in handed_out)])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from multi_agent_mcp.domain.owner_wait import OwnerWait
+from multi_agent_mcp.domain.entity import fields_of
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.stuck import Stuck
 from multi_agent_mcp.services.overview.snapshot import AgentRow
@@ -18,11 +18,8 @@ ACTIONS = ("blocked", "cancel", "pause")
 
 def tree(call: ApiRequest) -> dict[str, Any]:
     """Every agent, each below its superior, with its depth in the tree."""
-    return {"agents": [_agent(call, row) for row in _rows(call)]}
-
-
-def _rows(call: ApiRequest) -> list[AgentRow]:
-    return call.services.snapshots.agents(stuck=call.services.stuck_agents.find())
+    rows = call.services.snapshots.agents(stuck=call.services.stuck_agents.find())
+    return {"agents": [_agent(call, row) for row in rows]}
 
 
 def interrupt(call: ApiRequest) -> dict[str, Any]:
@@ -50,24 +47,15 @@ def release(call: ApiRequest) -> dict[str, Any]:
 def _agent(call: ApiRequest, row: AgentRow) -> dict[str, Any]:
     agent = row.agent
     return {
-        "id": agent.id,
-        "name": agent.name,
-        "role": agent.role,
-        "type": agent.type,
-        "host": agent.host,
-        "parent_id": agent.parent_id,
-        "depth": row.depth,
-        "alive": row.alive,
+        **fields_of(agent, "id", "name", "role", "type", "host", "parent_id", "pane_id"),
+        **fields_of(row, "depth", "alive", "unread", "interrupts"),
         "sessions": [_session(session) for session in row.running],
-        "pane_id": agent.pane_id,
-        "unread": row.unread,
-        "interrupts": row.interrupts,
         "notifications": _waiting(call, agent.id),
         "paused": row.pause is not None,
         "pause_reason": row.pause.reason if row.pause else None,
         "task": task_card(row.task) if row.task else None,
         "last_activity_at": moment(call.services.sessions.last_activity(agent.id)),
-        "wait": _wait(row.wait) if row.wait else None,
+        "wait": fields_of(row.wait, "admin_id", "task_id", "since") if row.wait else None,
         "stuck": _stuck(call, row.stuck) if row.stuck else None,
     }
 
@@ -78,10 +66,7 @@ def _waiting(call: ApiRequest, agent_id: str) -> list[dict[str, Any]]:
     return [
         {
             "notification_id": notice.id,
-            "type": notice.type,
-            "action": notice.action,
-            "sender_id": notice.sender_id,
-            "created_at": moment(notice.created_at),
+            **fields_of(notice, "type", "action", "sender_id", "created_at"),
             "state": way["state"],
             "reason": way.get("reason"),
         }
@@ -90,18 +75,9 @@ def _waiting(call: ApiRequest, agent_id: str) -> list[dict[str, Any]]:
 
 
 def _session(session: AgentSession) -> dict[str, Any]:
-    return {
-        "session_id": session.id,
-        "purpose": session.purpose,
-        "task_id": session.task_id,
-        "since": moment(session.created_at),
-        "last_activity_at": moment(session.last_activity_at),
-    }
+    shown = fields_of(session, "purpose", "task_id", "last_activity_at")
+    return {"session_id": session.id, "since": moment(session.created_at), **shown}
 
 
 def _stuck(call: ApiRequest, stuck: Stuck) -> dict[str, Any]:
-    return {"cause": stuck.cause, "since": moment(stuck.since), "what": call.services.stuck_agents.sentence(stuck)}
-
-
-def _wait(wait: OwnerWait) -> dict[str, Any]:
-    return {"admin_id": wait.admin_id, "task_id": wait.task_id, "since": moment(wait.since)}
+    return {**fields_of(stuck, "cause", "since"), "what": call.services.stuck_agents.sentence(stuck)}

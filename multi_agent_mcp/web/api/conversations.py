@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from multi_agent_mcp.domain.entity import fields_of
 from multi_agent_mcp.errors import MessageNotFound
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.web.request import ApiRequest
@@ -11,7 +12,6 @@ from multi_agent_mcp.web.serializers import (
     conversation_head,
     message_whole,
     messages_whole,
-    moment,
     shown_text,
     task_card,
 )
@@ -21,15 +21,9 @@ def page(call: ApiRequest) -> dict[str, Any]:
     """The conversations, newest first, and the delegations that have none yet."""
     services = call.services
     found, total = services.conversations.page(offset=call.number("offset", 0), limit=call.limit)
+    shown = ("agent_id", "target_agent_id", "purpose", "task_id", "created_at")
     delegations = [
-        {
-            "delegation_id": item.id,
-            "agent_id": item.agent_id,
-            "target_agent_id": item.target_agent_id,
-            "purpose": item.purpose,
-            "task_id": item.task_id,
-            "created_at": moment(item.created_at),
-        }
+        {"delegation_id": item.id, **fields_of(item, *shown)}
         for agent_id in services.agents.all()
         for item in services.delegations.unstarted(agent_id)
     ]
@@ -41,14 +35,13 @@ def show(call: ApiRequest) -> dict[str, Any]:
     its task. Marks nothing read."""
     services = call.services
     conversation = services.conversations.get(call.path["conversation_id"])
-    messages = services.conversations.messages_of(conversation.id)
-    shown = messages[-call.limit :]
+    shown, total = services.conversations.newest(conversation.id, call.limit)
     delegation = services.delegations.of(conversation)
     tasks = services.board.existing([conversation.task_id])
     return {
         "conversation": conversation_head(conversation),
         "messages": messages_whole(shown),
-        "total": len(messages),
+        "total": total,
         "unread": services.reading.unread_among(call.me.id, shown),
         "context": shown_text(delegation.context) if delegation else None,
         "task": task_card(tasks[0]) if tasks else None,

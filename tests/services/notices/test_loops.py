@@ -72,6 +72,19 @@ def test_who_gets_on_rests_or_is_a_person_is_in_no_loop(
     assert suspected(services) == {}
 
 
+def test_the_reports_of_one_who_gets_no_answers_are_not_read_again(services: Services, clock: Clock) -> None:
+    mailbox = services.workspace.mailbox("admin")
+    for _ in range(12):
+        send(services, "worker-a", "admin", "Still at it.", subject="Progress")
+        clock.advance(1)
+    broken = mailbox.path / f"{stamp(clock())}_0a1b2c3d.md"
+    broken.write_bytes(b"\xff")  # whoever reads it sets it aside
+    for _ in range(12):
+        send(services, "worker-a", "admin", "Still at it.", subject="Progress")
+    assert broken.exists()
+    assert suspected(services) == {}
+
+
 def test_what_is_said_in_a_conversation_is_told_to_any_session(services: Services, clock: Clock) -> None:
     talk = services.conversations
     first, second = (services.agents.get(agent_id) for agent_id in PAIR)
@@ -128,7 +141,7 @@ def test_an_admin_that_writes_to_many_reads_no_file_for_it(
     for receiver in ("worker-a", "worker-b", "owner") * 3:
         send(services, "admin", receiver, "Do it", subject=f"To {receiver}")
     before = len(loaded)
-    monkeypatch.setattr(type(services.loops), "after_sending", lambda *_: None)
+    monkeypatch.setattr(services.messages, "after_sending", lambda _: None)
     for receiver in ("worker-a", "worker-b", "owner") * 3:
         send(services, "admin", receiver, "Do it", subject="Once more")
     assert before <= len(loaded) - before

@@ -12,13 +12,13 @@ def test_agents_stand_in_tree_order_with_what_they_do(services: Services, clock:
     task = running(services, "Build")
     session = open_session(services, "worker-a")
     send(services, "admin", "worker-b")
-    owner, admin, worker_a, worker_b = services.snapshots.look().agents
+    owner, admin, worker_a, worker_b = services.snapshots.take().agents
     assert [owner.depth, admin.depth, worker_a.depth] == [0, 1, 2]
     assert (worker_a.alive, worker_a.task) == (True, task)
     assert worker_a.active_at == clock.now
     assert (worker_b.alive, worker_b.unread, worker_b.task) == (False, 1, None)
     dies(services, session)
-    assert not services.snapshots.look().agents[2].alive
+    assert not services.snapshots.take().agents[2].alive
 
 
 def test_open_tasks_come_first_by_what_is_done_and_closed_ones_are_counted(services: Services) -> None:
@@ -26,7 +26,7 @@ def test_open_tasks_come_first_by_what_is_done_and_closed_ones_are_counted(servi
     urgent = new(services, "urgent", priority="urgent")
     active = running(services, "active", "worker-b")
     moved(services, running(services, "over", "worker-b"), "done")
-    look = services.snapshots.look()
+    look = services.snapshots.take()
     assert [task.id for task in look.tasks] == [active.id, urgent.id, waiting.id]
     assert look.counts == {"backlog": 0, "todo": 2, "in_progress": 1, "blocked": 0, "done": 1, "cancelled": 0}
 
@@ -34,14 +34,14 @@ def test_open_tasks_come_first_by_what_is_done_and_closed_ones_are_counted(servi
 def test_an_interrupt_shows_until_it_is_read_or_its_task_goes_on(services: Services) -> None:
     task = running(services)
     services.task_changes.set_status(services.agents.get("owner"), task.id, "blocked", reason="wait")
-    assert services.snapshots.look().agents[2].interrupts
+    assert services.snapshots.take().agents[2].interrupts
     services.notifications.read("worker-a", "task")
-    assert not services.snapshots.look().agents[2].interrupts
+    assert not services.snapshots.take().agents[2].interrupts
 
 
 def test_a_waiting_owner_is_seen(services: Services) -> None:
     services.task_creation.send(services.agents.get("owner"), "admin", "Plan", "Do it.")
-    assert services.snapshots.look().agents[0].waiting_for == "admin"
+    assert services.snapshots.take().agents[0].waiting_for == "admin"
 
 
 def test_messages_come_newest_first_with_the_step_they_have_reached(services: Services, clock: Clock) -> None:
@@ -49,10 +49,10 @@ def test_messages_come_newest_first_with_the_step_they_have_reached(services: Se
     clock.advance(1)
     read(services, "worker-a")
     send(services, "admin", "worker-b", subject="second")
-    newest, oldest = services.snapshots.look().messages
+    newest, oldest = services.snapshots.take().messages
     assert (oldest.subject, oldest.state) == ("first words of many", "read")
     assert (newest.subject, newest.receiver_id, newest.state) == ("second", "worker-b", "submitted")
-    assert services.snapshots.look(messages=1).messages == (newest,)
+    assert services.snapshots.take(messages=1).messages == (newest,)
 
 
 def test_looking_changes_nothing(services: Services) -> None:
@@ -60,5 +60,5 @@ def test_looking_changes_nothing(services: Services) -> None:
     send(services, "admin", "worker-a")
     services.task_changes.set_status(services.agents.get("owner"), task.id, "blocked", reason="wait")
     before = snapshot(services)
-    services.snapshots.look()
+    services.snapshots.take()
     assert snapshot(services) == before

@@ -192,7 +192,7 @@ class TestPanes:
     def test_everybody_who_looks_is_shown_it(self, services: Services, clock: Clock) -> None:
         self.look(services, "login")
         clock.advance(60)
-        rows = {row.agent.id: row.as_answer()["stuck"] for row in services.snapshots.look().agents}
+        rows = {row.agent.id: row.as_answer()["stuck"] for row in services.snapshots.take().agents}
         assert rows == {"owner": None, "admin": None, "worker-a": "login", "worker-b": None}
 
 

@@ -10,6 +10,7 @@ import pytest
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.services.overview.dashboard import OPEN_SHOWN
 from multi_agent_mcp.services.tasks.creation import NewTask
 from tests.conftest import Clock
 from tests.services.support import contents, read, send, size
@@ -278,6 +279,20 @@ def test_a_dashboard_that_cannot_be_written_keeps_no_mail_from_its_reader(servic
     assert [message["content"] for message in answer["messages"]] == ["task_complete!"]
     assert not answer["dashboard_updated"]
     assert services.task_changes.get(task.id).status == "done"
+
+
+def test_of_many_open_tasks_the_page_shows_those_at_work_and_counts_the_others(
+    services: Services, admin: Agent, task: Task
+) -> None:
+    items = [NewTask(title=f"later {number}", assignee_id="worker-a") for number in range(OPEN_SHOWN + 3)]
+    services.task_creation.create(admin, items)
+    services.task_changes.start(services.agents.get("worker-a"), task.id)
+    services.dashboard.write()
+    page = services.workspace.dashboard_path.read_text()
+    assert page.count("| todo |") == OPEN_SHOWN - 1
+    assert "| Build | in_progress |" in page
+    assert "4 more open tasks" in page
+    assert len(services.dashboard.data()["tasks"]) == OPEN_SHOWN + 4
 
 
 def test_an_ordinary_message_leaves_the_dashboard_alone(services: Services) -> None:

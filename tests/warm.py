@@ -1,0 +1,188 @@
+"""Starts our own programs from a warm interpreter: forked from a process that has imported what they import.
+
+Importing takes a server half a second of processor time and a command a quarter, and the suite starts more than a
+thousand of them. While this is installed, `subprocess.Popen` (what everything that starts processes comes down to) has
+`python -m multi_agent_mcp …` and a few of the tests' own programs forked by a process of ours and given to this one:
+its child by all that a process can ask, with the standard streams, directory, environment and arguments that were
+asked for. Anything unusual (a function to be run before, a locale, options of the interpreter) is started as always;
+so is everything where there is no Linux, or with `COLD=1` in the environment.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import io
+import json
+import os
+import re
+import runpy
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PROGRAMS = ("multi_agent_mcp", "tests.services.forks", "tests.end_to_end.processes", "tests.conformance.sender")
+IMPORTED = (
+    *("multi_agent_mcp.cli.serve", "multi_agent_mcp.cli.main", "multi_agent_mcp.server.app"),
+    *("multi_agent_mcp.notify.tmux.notifier", "multi_agent_mcp.server.tools", "multi_agent_mcp.web.serving"),
+    *("anyio._backends._asyncio", "cryptography.hazmat.primitives.asymmetric.ed25519", "mcp", "rich.table"),
+    *("cryptography.hazmat.primitives.kdf.hkdf", "watchdog.observers"),
+)
+UNUSUAL = re.compile(r"LANG|LC_|PYTHON(?!(PATH|DONTWRITEBYTECODE)$)")
+"""Variables that tell the interpreter itself how to start."""
+PR_SET_CHILD_SUBREAPER = 36
+REPOSITORY = Path(__file__).parents[1]
+_cold = subprocess.Popen
+
+
+class Warm(_cold):  # type: ignore[type-arg]
+    """A process that was forked from the warm one where that can be."""
+
+    def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, *rest: Any) -> None:
+        (close_fds, pass_fds, cwd, env, _, _, shell, *pipes, _, gid, gids, uid, umask, session, group) = rest
+        words = [] if shell or isinstance(args, (str, bytes, os.PathLike)) else [os.fsdecode(word) for word in args]
+        environment = os.environ if env is None else env
+        usual = close_fds and preexec_fn is None and not pass_fds and (gid, gids, uid) == (None,) * 3
+        usual = usual and executable in (None, sys.executable, *words[:1]) and (umask, group) == (-1, -1)
+        if not (usual and _is_ours(words) and not any(UNUSUAL.match(os.fsdecode(name)) for name in environment)):
+            super()._execute_child(args, executable, preexec_fn, *rest)  # type: ignore[misc]
+            return
+        streams = pipes[0], pipes[3], pipes[5]
+        asked = {
+            "program": words[2],
+            "arguments": words[3:],
+            "directory": os.fsdecode(cwd or Path.cwd()),
+            "environment": {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()},
+            "session": bool(session),
+        }
+        self.pid = _forked(asked, [given if given >= 0 else own for own, given in enumerate(streams)])
+        self._child_created = True
+        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+
+
+def install() -> None:
+    """From now on, in this process."""
+    if sys.platform == "linux" and "COLD" not in os.environ:
+        subprocess.Popen = Warm  # type: ignore[misc]
+
+
+def _is_ours(words: Sequence[str]) -> bool:
+    return words[:2] == [sys.executable, "-m"] and words[2:3] != [] and words[2] in PROGRAMS
+
+
+class _Stove:
+    """The warm process, started when it is needed first; it ends with this one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._line: socket.socket | None = None
+        self._process: Any = None
+
+    def fork(self, asked: Mapping[str, Any], streams: Sequence[int]) -> int:
+        """The pid of a new child of this process."""
+        with self._lock:
+            line = self._line = self._line or self._lit()
+            with _adopting():
+                socket.send_fds(line, [b"\n"], streams)
+                line.sendall(json.dumps(asked).encode() + b"\n")
+                return int(_line_from(line))
+
+    def _lit(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        environment = {name: value for name, value in os.environ.items() if not UNUSUAL.match(name)}
+        command = [sys.executable, "-m", "tests.warm", str(theirs.fileno())]
+        self._process = _cold(command, cwd=REPOSITORY, env=environment, pass_fds=[theirs.fileno()])
+        theirs.close()
+        return ours
+
+
+@contextmanager
+def _adopting() -> Iterator[None]:
+    """Meanwhile a process below this one whose parent ends becomes this one's child, and not one of init: prctl(2)."""
+    prctl = ctypes.CDLL(None).prctl
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+_forked = _Stove().fork
+
+
+def _line_from(line: socket.socket) -> bytes:
+    """Up to the end of a line; EOFError when the other side has gone."""
+    data = b""
+    while not data.endswith(b"\n"):
+        data += (more := line.recv(1 << 20))
+        if not more:
+            raise EOFError
+    return data
+
+
+def _asked(line: socket.socket) -> dict[str, Any]:
+    """The warm process's life. Returns in each of its children, which has its streams then, with what that is to be."""
+    while True:
+        _, streams, _, _ = socket.recv_fds(line, 1, 3)
+        asked: dict[str, Any] = json.loads(_line_from(line))
+        between = os.fork()
+        if between == 0 and _is_born():
+            for number, stream in enumerate(streams):
+                os.dup2(stream, number)
+            line.sendall(b"%d\n" % os.getpid())
+            return asked
+        os.waitpid(between, 0)
+        for stream in streams:
+            os.close(stream)
+
+
+def _is_born() -> bool:
+    """True in the one child of this process, which ends, once the child has another parent."""
+    before = os.getpid()
+    if os.fork():
+        os._exit(0)
+    while os.getppid() == before:
+        time.sleep(0)
+    return True
+
+
+def _become(asked: Mapping[str, Any]) -> None:
+    """What a fresh interpreter would have been told by its surroundings."""
+    if asked["session"]:
+        os.setsid()
+    os.closerange(3, 256)
+    os.chdir(asked["directory"])
+    os.environ.clear()
+    os.environ.update({"LC_CTYPE": "C.UTF-8", **asked["environment"]})
+    time.tzset()
+    sys.stdin, sys.stdout = (
+        io.TextIOWrapper(open(number, mode), encoding="utf-8", errors="surrogateescape")  # noqa: SIM115
+        for number, mode in enumerate(("rb", "wb"))
+    )
+    sys.stderr = io.TextIOWrapper(open(2, "wb"), "utf-8", "backslashreplace", line_buffering=True)  # noqa: SIM115
+    sys.argv = [asked["program"], *asked["arguments"]]
+    sys.path[0] = asked["directory"]
+
+
+def main(line: socket.socket) -> None:
+    for module in IMPORTED:
+        importlib.import_module(module)
+    sys.dont_write_bytecode = True  # as `quiet_environment` wants it of every process
+    gc.freeze()
+    try:
+        asked = _asked(line)
+    except EOFError:
+        return
+    _become(asked)
+    runpy.run_module(asked["program"], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])))
