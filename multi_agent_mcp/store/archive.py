@@ -110,6 +110,7 @@ class ArchivedFiles(Directory[E]):
             index: dict[str, Entry[E]] = {
                 name: Entry((int(mtime), int(size), int(inode)), None, str(closed), str(group))
                 for name, (mtime, size, inode, closed, group) in json.loads(rows).items()
+                if "/" not in name
             }
         except (ValueError, TypeError, AttributeError, RecursionError):
             return

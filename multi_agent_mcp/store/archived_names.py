@@ -73,7 +73,7 @@ class ArchivedNames(Directory[E], Generic[E]):
         """None when there is no index that can be trusted."""
         with suppress(OSError, ValueError), self._opened() as data:
             if _head_of(data)[0] == mtime:
-                return list(_search(data, key.encode()))
+                return [name for name in _search(data, key.encode()) if "/" not in name]
         return None
 
     def _head(self) -> tuple[int, int] | None:
