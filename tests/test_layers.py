@@ -29,7 +29,7 @@ LAYERS = (
     ("domain",),
     ("system",),
     ("store",),
-    ("services", "notify", "host_config"),
+    ("services", "notify", "host_config", "hub"),
     ("hooks",),
     ("bootstrap",),
     ("windows",),
@@ -58,7 +58,7 @@ SERVICES = (
 
 LIBRARIES = {
     "click": {"cli"},
-    "cryptography": {"domain"},
+    "cryptography": {"domain", "hub"},
     "rich": {"cli"},
     "mcp": {"server"},
     "mcp_types": {"server"},
@@ -66,6 +66,7 @@ LIBRARIES = {
     "starlette": {"web"},
     "uvicorn": {"web"},
     "nats": {"hub"},
+    "nkeys": {"hub"},
     "frontmatter": {"store"},
     "watchdog": {"system"},
 }
@@ -80,6 +81,8 @@ FILE_CALLS = {
 """Calls that read or change files."""
 TOUCH_FILES = {
     "store": "the session's files",
+    "hub.share": "where the relay's socket is",
+    "hub.server": "the hub's own directory, which the server it starts writes in, too",
     "system": "other programs' files, and what every write is made of",
     "config": "session.yaml, before there is a session",
     "texts": "the catalogue in the package",
@@ -94,7 +97,7 @@ TOUCH_FILES = {
 CODES = """invalid_id invalid_arguments invalid_session unauthorized wrong_session_purpose agent_not_found
 agent_not_assigned_to_project task_not_found conversation_not_found delegation_not_found execution_not_found
 message_not_found invalid_status_transition already_exists not_participant conversation_not_active owner_waiting
-polling_blocked content_too_large storage_error"""
+polling_blocked content_too_large storage_error hub_unreachable hub_replaced"""
 
 
 def module_name(path: Path) -> str:
@@ -282,6 +285,9 @@ def test_a_command_waits_for_no_library_that_only_others_need() -> None:
         "mcp",
         "rich",
         "cryptography",
+        "nats",
+        "nkeys",
+        "asyncio",
     }
     assert heavy & (loaded | loaded_by("--help")) == set()
     assert {f"{NAME}.cli.{other}" for other in ("tasks", "team", "doctor", "serve")} & loaded == set()

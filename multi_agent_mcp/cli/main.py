@@ -56,6 +56,13 @@ COMMANDS = {
         "demo": ("demo.command:demo", "Play a scene with scripted agents."),
         "help": ("main:help_command", "Explain a command."),
     },
+    "Machines": {
+        "share": ("machines:share", "Let other machines take part in a session."),
+        "join": ("machines:join", "Take part in a session of another machine."),
+        "machines": ("machines:machines", "List the machines: who is there, what waits."),
+        "relay": ("machines:relay", "Exchange with the other machines (`up` starts it)."),
+        "leave": ("machines:leave", "End this machine's part, or shut another one out."),
+    },
     "Maintenance": {
         "doctor": ("doctor:doctor", "Say what is wrong with a session, and mend it."),
         "prune": ("doctor:prune", "Delete old things that are finished."),

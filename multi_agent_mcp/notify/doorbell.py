@@ -240,6 +240,8 @@ class Doorbell:
     def _without_ringing(self, agent_id: str, item: DoorbellItem) -> Delivery | None:
         """What is to be said of an item that was just stored where nobody is rung about it; None: somebody may be."""
         try:
+            if not self.workspace.is_here(self._agent(agent_id)):
+                return Delivery("stored", "other_machine")  # its home rings it
             served = served_purposes(self.workspace, agent_id)
             reason = _nobody_to_ring(item, served or {"task"})
             if reason is None and served:

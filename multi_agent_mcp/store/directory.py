@@ -197,7 +197,7 @@ class Directory(EntityFiles[E]):
             return Entry(found, None, *closed)
         if len(data) == found[1]:  # all of it
             with contextlib.suppress(Unreadable):
-                return Entry(found, self._indexed(self._decode(data, name[:-3], found[0] / 1e9)), "")
+                return Entry(found, self._indexed(self.decode(data, name[:-3], found[0] / 1e9)), "")
         return self._loaded(name, found)
 
     def _loaded(self, name: str, found: Signature) -> Entry[E] | None:

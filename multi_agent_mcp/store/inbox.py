@@ -86,6 +86,27 @@ class Inbox(Generic[R]):
         name = file_name(entity)
         return (self.path / name).exists() or (self.path / ARCHIVE / month_of(entity.created_at) / name).exists()
 
+    def accept(self, name: str, data: bytes, modified: int) -> R | None:
+        """Puts a file of another machine in place under its name, as its bytes are; None when it is there, read and
+        archived ones included. An empty file is what a power cut has left of an earlier attempt (`Files.in_bulk`)."""
+        entity = self.hot.decode(data, Path(name).stem, modified / 1e9)
+        month = self.path / ARCHIVE / month_of(entity.created_at)
+        places = (self.path / name, month / name, month / file_name(entity))
+        if any(path.exists() and path.stat().st_size for path in places):
+            return None
+        self.files.replace(self.path / name, data, modified=modified)
+        return entity
+
+    def accept_read(self, name: str, at: datetime | None) -> None:
+        """Sets `read_at` as the agent's own machine says; unread again, a file comes back from the archive."""
+        with self.files.locks.held(self.lock):
+            if at is None:
+                archived = [item.path / name for item in self.directories() if item is not self.hot]
+                self.files.relocate([(path, self.path / name) for path in archived if path.exists()])
+            entity = self.hot.load(name)
+            if entity is not None and entity.read_at != at:
+                self.hot.replace(name, entity.mark_read(at))
+
     def remove(self, entity: R) -> None:
         """Takes back what was delivered a moment ago and not acknowledged to anybody."""
         self.hot.remove(file_name(entity))

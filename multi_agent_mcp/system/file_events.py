@@ -26,7 +26,7 @@ LOOKS_AFTER_A_CHANGE = 3
 """So often a directory that has changed is told of: a file that somebody is writing into it becomes whole without
 moving its time again."""
 INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
-IGNORED = frozenset({".tmp", ".locks"})
+IGNORED = frozenset({".tmp", ".locks", ".share"})
 
 
 class Watch:

@@ -18,8 +18,8 @@ ACTING = {
     *("task add", "task status", "task assign", "task approve"),
     *("say", "end", "conversation start", "conversation say", "conversation end"),
 }
-WITHOUT_JSON = {"supervise", "host learn"}
-WITHOUT_SESSION = {"serve", "hook", "demo", "init", "help"}
+WITHOUT_JSON = {"supervise", "relay", "host learn"}
+WITHOUT_SESSION = {"serve", "hook", "demo", "init", "help", "join"}
 
 
 def _commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:

@@ -27,7 +27,7 @@ from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
 
 BEGIN_CONVERSATION = Kind("begin_conversation", takes_itself_back=True)
-SAY = Kind("say", takes_itself_back=True)
+SAY = Kind("say", takes_itself_back=True, only_mail=True)
 END_CONVERSATION = Kind("end_conversation")
 
 ENDED = "ended"

@@ -18,10 +18,11 @@ from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.idempotency import claim
+from multi_agent_mcp.store.inbox import file_name
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
 from multi_agent_mcp.texts import Texts
 
-SEND = Kind("send", takes_itself_back=True)
+SEND = Kind("send", takes_itself_back=True, only_mail=True)
 
 
 @dataclass(frozen=True)
@@ -86,12 +87,24 @@ class Messages:
 
     def announced(self, letters: PreparedMessages, stored: Sequence[Message]) -> Sent:
         """Rings for what was stored; returns the delivery of every message, also of those stored earlier."""
-        delivery = self.outbox.announce(stored)
+        delivery = {**self.outbox.announce(stored), **self._travelling(stored)}
         self.after_sending(stored)
         for message in letters.messages:
             delivery.setdefault(message.receiver_id, Delivery("stored", "already_sent"))
         first = letters.messages[0]
         return Sent(first.metadata.get("broadcast_id", first.id), delivery)
+
+    def _travelling(self, stored: Sequence[Message]) -> dict[str, Delivery]:
+        """What becomes of messages to agents of other machines: stored there, or queued here until the hub is back.
+        Those of this machine travel, too, but nobody waits for that."""
+        if self.workspace.authority.here is None:
+            return {}
+        agents = self.agents.registry.all()
+        away = [item.receiver_id for item in stored if not self.workspace.is_here(agents[item.receiver_id])]
+        paths = [self._mailbox(message).path / file_name(message) for message in stored]
+        is_there = self.workspace.authority.queue(paths, wait=bool(away))
+        outcome = Delivery("stored", "other_machine") if is_there else Delivery("queued", "hub_unreachable")
+        return dict.fromkeys(away, outcome)
 
     def _receivers(self, sender: Agent, draft: Draft) -> list[str]:
         if draft.receiver_id is not None:

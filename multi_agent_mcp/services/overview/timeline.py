@@ -54,7 +54,7 @@ class Timelines:
             arrows=tuple(self._arrows(messages)),
             bars=_overlapping((bar for task in tasks for bar in bars_of(task)), since, until),
             marks=tuple(self._marks(tasks, since, until)),
-            lives=_overlapping(map(_life, self._sessions(start, finished)), since, until),
+            lives=_overlapping(map(self._life, self._sessions(start, finished)), since, until),
             talks=_overlapping(map(_talk, self.workspace.conversations.all()), since, until),
             left_out=older + max(unparsed, 0),
         )
@@ -104,6 +104,17 @@ class Timelines:
                     read_at=notice.read_at,
                     reason=notice.reason,
                 )
+
+    def _life(self, session: AgentSession) -> Life:
+        """A session whose process died without ending it counts as ended with its last call."""
+        is_alive = is_running(session, self.workspace.authority)
+        return Life(
+            session_id=session.id,
+            agent_id=session.agent_id,
+            purpose=session.purpose,
+            start=session.created_at,
+            end=None if is_alive else session.ended_at or session.last_activity_at,
+        )
 
     def _sessions(self, start: datetime | None, limit: int) -> list[AgentSession]:
         sessions = self.workspace.sessions
@@ -163,17 +174,6 @@ def _overlapping(items: Iterable[T], start: datetime, end: datetime) -> tuple[T,
     """Those that overlap the period, oldest first."""
     found = [item for item in items if item.start <= end and (item.end is None or item.end >= start)]
     return tuple(sorted(found, key=lambda item: item.start))
-
-
-def _life(session: AgentSession) -> Life:
-    """A session whose process died without ending it counts as ended with its last call."""
-    return Life(
-        session_id=session.id,
-        agent_id=session.agent_id,
-        purpose=session.purpose,
-        start=session.created_at,
-        end=None if is_running(session) else session.ended_at or session.last_activity_at,
-    )
 
 
 def _talk(conversation: Conversation) -> Talk:

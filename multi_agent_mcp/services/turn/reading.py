@@ -222,9 +222,9 @@ class Reading:
         if lease is not None:
             lease(tuple(mailbox.reference(name) for name in names))
         self.owner_waits.release_by(batch.reader, believed, self.agents.registry.all())
-        mailbox.mark_read(names, batch.at)
         if batch.query.unread_only:  # pages that are being turned stay where they are
-            mailbox.archive_read()
+            mailbox.archive_read()  # first: the index has just been made
+        mailbox.mark_read(names, batch.at)
         return refused
 
     def _not_followed(self, refused: Mapping[str, Refusal]) -> dict[str, Any]:
