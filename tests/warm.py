@@ -163,10 +163,10 @@ def _become(asked: Mapping[str, Any]) -> None:
     os.environ.update({"LC_CTYPE": "C.UTF-8", **asked["environment"]})
     time.tzset()
     sys.stdin, sys.stdout = (
-        io.TextIOWrapper(open(number, mode), encoding="utf-8", errors="surrogateescape")  # noqa: SIM115
+        io.TextIOWrapper(open(number, mode), encoding="utf-8", errors="surrogateescape", newline="\n")  # noqa: SIM115
         for number, mode in enumerate(("rb", "wb"))
     )
-    sys.stderr = io.TextIOWrapper(open(2, "wb"), "utf-8", "backslashreplace", line_buffering=True)  # noqa: SIM115
+    sys.stderr = io.TextIOWrapper(open(2, "wb"), "utf-8", "backslashreplace", "\n", line_buffering=True)  # noqa: SIM115
     sys.argv = [asked["program"], *asked["arguments"]]
     sys.path[0] = asked["directory"]
 
