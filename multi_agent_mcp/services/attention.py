@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,6 +13,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import plain_value
 from multi_agent_mcp.domain.message import page_order
 from multi_agent_mcp.domain.stuck import DIALOG, LOGIN, PaneLook
+from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.services.doctor.finding import PROBLEM, Finding
 from multi_agent_mcp.services.mail.tracking import DeliveryTracking
 from multi_agent_mcp.services.overview.pane_looks import LookAtPane, PaneLooks
@@ -21,7 +22,19 @@ from multi_agent_mcp.services.tasks.changes import TaskChanges
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
-KINDS = ("dialog", "login", "ended", "stuck", "request", "conversation", "blocked", "undelivered", "mail", "doctor")
+KINDS = (
+    "dialog",
+    "login",
+    "ended",
+    "machine",
+    "stuck",
+    "request",
+    "conversation",
+    "blocked",
+    "undelivered",
+    "mail",
+    "doctor",
+)
 """What may wait, the worst first."""
 MAIL_MAX = 50
 UNDELIVERED_AFTER = timedelta(seconds=30)
@@ -46,10 +59,18 @@ class Item:
         return {name: plain_value(value) for name, value in vars(self).items()}
 
 
+@dataclass(frozen=True)
+class Panes:
+    """What agents' panes show. `ended`: the agents whose panes were kept although their program has ended."""
+
+    looks: Mapping[str, PaneLook] = field(default_factory=dict)
+    ended: Collection[str] = ()
+
+
 @dataclass(eq=False)
 class Attention:
     """Looks what waits for one person; changes nothing. `look_at` and `screen` look into an agent's pane at this
-    moment."""
+    moment; `machines` is what is known of the team's machines, by name."""
 
     workspace: Workspace
     stuck_agents: StuckAgents
@@ -58,19 +79,31 @@ class Attention:
     pane_looks: PaneLooks
     look_at: LookAtPane
     screen: Callable[[Agent], str]
+    machines: Callable[[], Mapping[str, Any]]
     people: Texts
     clock: Callable[[], datetime]
 
-    def of(self, person: Agent, findings: Iterable[Finding] = (), *, live: bool = True) -> list[Item]:
-        """What waits for this person, the worst first, of one kind the oldest; `findings` are those of `doctor`.
-        Without `live` no pane is looked at: what the supervisor saw last counts."""
-        looks = self.pane_looks.now(self.look_at) if live else self.pane_looks.recorded()
-        asking = {item.agent_id: item for item in self._asking(looks)}
+    def look(self) -> Panes:
+        """What stands in the panes at this moment."""
+        kept = [agent for agent in self._others() if agent.pane_id is not None]
+        ended = {agent.id for agent in kept if self.screen(agent) == "pane_dead"}
+        return Panes(self.pane_looks.now(self.look_at), ended)
+
+    def recorded(self) -> Panes:
+        """What the supervisor saw last; calls no tmux."""
+        return Panes(self.pane_looks.recorded())
+
+    def of(self, person: Agent, findings: Iterable[Finding] = (), panes: Panes | None = None) -> list[Item]:
+        """What waits for this person, the worst first, of one kind the oldest; `findings` are those of `doctor`,
+        `panes` what the panes show (None: looks now)."""
+        panes = self.look() if panes is None else panes
+        asking = {item.agent_id: item for item in self._asking(panes.looks)}
         requests = list(self._requests(person))
         waiting = [
             *asking.values(),
-            *(self._ended() if live else ()),
-            *self._stuck(looks, asking.keys()),
+            *self._ended(panes.ended),
+            *self._away(),
+            *self._stuck(panes.looks, asking.keys() | set(panes.ended)),
             *requests,
             *self._blocked(),
             *self._undelivered(asking.keys()),
@@ -89,12 +122,23 @@ class Attention:
                 text = self.people(f"attention.{look.state}", host=look.host)
                 yield Item(kind=look.state, agent_id=agent_id, since=since, text=text, command=self._attach(agent_id))
 
-    def _ended(self) -> Iterator[Item]:
-        """Panes that were kept although their program has ended."""
-        for agent in self._others():
-            if agent.pane_id is not None and self.screen(agent) == "pane_dead":
-                text = self.people("attention.ended")
-                yield Item(kind="ended", agent_id=agent.id, text=text, command=f"multi-agent-mcp up {agent.id}")
+    def _ended(self, ended: Iterable[str]) -> Iterator[Item]:
+        for agent_id in ended:
+            text = self.people("attention.ended")
+            yield Item(kind="ended", agent_id=agent_id, text=text, command=f"multi-agent-mcp up {agent_id}")
+
+    def _away(self) -> Iterator[Item]:
+        """Other machines of the team that do not answer."""
+        for name, facts in self.machines().items():
+            if not facts.get("up"):
+                yield Item(
+                    kind="machine",
+                    agent_id=None,
+                    id=name,
+                    since=parse_time(facts.get("since")),
+                    text=self.people("attention.machine", machine=name),
+                    command="multi-agent-mcp machines",
+                )
 
     def _stuck(self, looks: Mapping[str, PaneLook], asking: Iterable[str | None]) -> Iterator[Item]:
         for agent_id, found in self.stuck_agents.find(looks).items():
