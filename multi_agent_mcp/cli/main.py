@@ -48,6 +48,7 @@ COMMANDS = {
     "Looking": {
         "watch": ("watch.command:watch", "Show agents, tasks and messages, live."),
         "web": ("web:web", "The same and more in a browser."),
+        "answer": ("answer:answer", "Answer what a host asks in its pane."),
         "timeline": ("timeline:timeline", "Tell what happened when, or draw it."),
         "sessions": ("conversations:sessions", "List agent sessions: who runs, for what."),
         "log": ("tasks:log", "List executions, or print the log of one."),
