@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -20,21 +21,28 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import ChannelReport
 from multi_agent_mcp.domain.dialog import Answered, Dialog
 from multi_agent_mcp.domain.stuck import Patience
-from multi_agent_mcp.errors import NoSuchSession
+from multi_agent_mcp.errors import NoSuchSession, Refusal
+from multi_agent_mcp.store.authority import ALONE, Authority
 from multi_agent_mcp.store.files.locks import ORDER_CHECK
 from multi_agent_mcp.store.journal import Journal
+from multi_agent_mcp.store.json_file import Record
 from multi_agent_mcp.store.keys import KeyFile
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.message import Message
+    from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.hooks.answers import Hooks
     from multi_agent_mcp.host_config import HostConfiguration
+    from multi_agent_mcp.hub.relay import Relay
     from multi_agent_mcp.notify.channel import Channel
     from multi_agent_mcp.notify.doorbell import Doorbell
     from multi_agent_mcp.notify.people import PeopleDoorbells
     from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
     from multi_agent_mcp.services.answer_budget import AnswerBudget
+    from multi_agent_mcp.services.attention import Attention
     from multi_agent_mcp.services.chat.conversations import Conversations
     from multi_agent_mcp.services.chat.delegations import Delegations
     from multi_agent_mcp.services.chat.human import HumanConversations
@@ -55,6 +63,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
     from multi_agent_mcp.services.overview.pane_looks import LookAtPane, PaneLooks
     from multi_agent_mcp.services.overview.snapshot import Snapshots
+    from multi_agent_mcp.services.overview.statistics import StatisticsOfSession
     from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
     from multi_agent_mcp.services.overview.supervisor_lock import Supervision
     from multi_agent_mcp.services.overview.timeline import Timelines
@@ -75,13 +84,13 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.turn.report_effects import Reports
 
 SUPPLIED_BY = {
+    "after_sending": "loops.after_sending",
     "announce": "doorbell.announce",
-    "announcer": "doorbell",
     "budget": "answer_budget",
     "derived": "derived_notices",
-    "follower": "loops",
     "last_activity": "sessions.last_activity",
     "limits": "settings.limits",
+    "look_at": "host_in_pane",
     "panes": "pane_looks",
     "services": "declaring_operations",
     "writer": "notice_writer",
@@ -148,6 +157,7 @@ class _Wired:
     dashboard: Dashboard = _service("services.overview.dashboard")
     snapshots: Snapshots = _service("services.overview.snapshot")
     timeline: Timelines = _service("services.overview.timeline")
+    statistics: StatisticsOfSession = _service("services.overview.statistics")
     missing_sessions: MissingSessions = _service("services.overview.missing_sessions")
     pane_looks: PaneLooks = _service("services.overview.pane_looks")
     stuck_agents: StuckAgents = _service("services.overview.stuck_agents")
@@ -156,6 +166,7 @@ class _Wired:
     reports: Reports = _service("services.turn.report_effects")
     chat_action: ChatAction = _service("services.turn.chat_action")
     reading: Reading = _service("services.turn.reading")
+    attention: Attention = _service("services.attention")
     pruning: Pruning = _service("services.doctor.pruning")
     doorbell: Doorbell = _service("notify.doorbell")
     hooks: Hooks = _service("hooks.answers")
@@ -193,6 +204,16 @@ class Services(_Wired):
     def path(self) -> Path:
         """The session's directory."""
         return self.workspace.path
+
+    @property
+    def machine(self) -> str | None:
+        """This machine's name; None while the session is on one alone."""
+        return self.workspace.authority.here
+
+    def machines(self) -> dict[str, Any]:
+        """What the relay last noted of the machines of the team, by name; none while there is one alone."""
+        found = Record(self.workspace.files, self.path / ".share" / "state.json").read()
+        return dict(found.get("machines", {})) if isinstance(found, dict) else {}
 
     def directories_of(self, agent_id: str) -> list[Path]:
         """What concerns an agent: its mail, its notifications, its tasks, what it delegated."""
@@ -361,6 +382,50 @@ class Services(_Wired):
         journal.append(at=times.format_time(now), tool=tool, **facts)
 
 
+class _Consequences:
+    """What follows here from what another machine wrote: what the next reader would repair, and a ring. Nothing of it
+    raises."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+
+    def task_changed(self, task: Task) -> None:
+        with suppress(Refusal):
+            self.services.derived_notices.follow_up(task)
+
+    def arrived(self, message: Message) -> None:
+        self.services.doorbell.announce([message])
+
+    def notified(self, notice: Notification) -> None:
+        self.services.doorbell.announce_notification(notice)
+
+    def moved_in(self, agent: Agent) -> None:
+        with suppress(Refusal):  # the hub is gone again: the next relay does it
+            if self.services.agents.known_key(agent.id) is None:
+                self.services.agents.take_home(agent.id)
+
+
+def relay(root: Path, session: str) -> Relay:
+    """This machine's relay. Raises `InvalidArguments` for a session that is not shared."""
+    from multi_agent_mcp.hub.relay import Relay, RelayAuthority
+    from multi_agent_mcp.hub.sharing import Sharing
+
+    sharing = Sharing(root / names.session_name(session))
+    authority = RelayAuthority(sharing.membership.machine)
+    services = open_session(root, session, authority=authority)
+    return Relay(services.workspace, sharing.share, sharing.membership, authority, _Consequences(services))
+
+
+def _authority(path: Path) -> Authority:
+    """The files of this machine alone, unless the session was shared. Servers and commands import no client of the
+    hub: they ask their relay."""
+    if not (path / ".share" / "machine.json").exists():
+        return ALONE
+    from multi_agent_mcp.hub.link import link_of
+
+    return link_of(path) or ALONE
+
+
 def open_session(
     root: Path,
     session: str,
@@ -368,11 +433,13 @@ def open_session(
     language: str | None = None,
     clock: Callable[[], datetime] = times.now,
     notifier: Channel | None = None,
+    authority: Authority | None = None,
 ) -> Services:
     """The services of an existing session. Raises `InvalidId`, or `NoSuchSession` when `init` was never run."""
     if read_environment().check_locks:
         ORDER_CHECK.abort_on_violations()
-    workspace = Workspace(root, names.session_name(session))
+    path = root / names.session_name(session)
+    workspace = Workspace(root, names.session_name(session), authority or _authority(path))
     if session not in session_names(root):  # by its exact name, also where the file system does not mind the case
         raise NoSuchSession(session=session)
     settings = read_settings(workspace.settings_path, language)

@@ -129,6 +129,18 @@ class StorageError(Refusal):
     code = "storage_error"
 
 
+class HubUnreachable(StorageError):
+    """The team is on several machines, and what decides between them cannot be asked now."""
+
+    code = "hub_unreachable"
+
+
+class HubReplaced(StorageError):
+    """The hub is not as new as what this machine has had of it: it was restored from an older copy."""
+
+    code = "hub_replaced"
+
+
 class NoSuchSession(Refusal):
     """The session directory does not exist (yet): `init` makes it."""
 

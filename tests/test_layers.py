@@ -15,6 +15,7 @@ import pytest
 
 import multi_agent_mcp
 from multi_agent_mcp import errors
+from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.texts import CONSOLE, LANGUAGES, PEOPLE, catalogue
 
@@ -28,7 +29,7 @@ LAYERS = (
     ("domain",),
     ("system",),
     ("store",),
-    ("services", "notify", "host_config"),
+    ("services", "notify", "host_config", "hub"),
     ("hooks",),
     ("bootstrap",),
     ("windows",),
@@ -51,12 +52,13 @@ SERVICES = (
     ("overview",),
     ("turn",),
     ("doctor",),
+    ("attention",),
 )
 """The same inside `services/`."""
 
 LIBRARIES = {
     "click": {"cli"},
-    "cryptography": {"domain"},
+    "cryptography": {"domain", "hub"},
     "rich": {"cli"},
     "mcp": {"server"},
     "mcp_types": {"server"},
@@ -64,6 +66,7 @@ LIBRARIES = {
     "starlette": {"web"},
     "uvicorn": {"web"},
     "nats": {"hub"},
+    "nkeys": {"hub"},
     "frontmatter": {"store"},
     "watchdog": {"system"},
 }
@@ -78,6 +81,8 @@ FILE_CALLS = {
 """Calls that read or change files."""
 TOUCH_FILES = {
     "store": "the session's files",
+    "hub.share": "where the relay's socket is",
+    "hub.server": "the hub's own directory, which the server it starts writes in, too",
     "system": "other programs' files, and what every write is made of",
     "config": "session.yaml, before there is a session",
     "texts": "the catalogue in the package",
@@ -91,8 +96,8 @@ TOUCH_FILES = {
 
 CODES = """invalid_id invalid_arguments invalid_session unauthorized wrong_session_purpose agent_not_found
 agent_not_assigned_to_project task_not_found conversation_not_found delegation_not_found execution_not_found
-message_not_found invalid_status_transition already_exists not_answered not_participant conversation_not_active owner_waiting
-polling_blocked content_too_large storage_error"""
+message_not_found invalid_status_transition already_exists not_participant conversation_not_active not_answered
+owner_waiting polling_blocked content_too_large storage_error hub_unreachable hub_replaced"""
 
 
 def module_name(path: Path) -> str:
@@ -251,6 +256,22 @@ def loaded_by(*arguments: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    loaded = loaded_by("--help")
+    own = {name for name in loaded if name.startswith(f"{NAME}.")}
+    assert own <= {f"{NAME}.{name}" for name in ("__main__", "cli", "cli.main", "environment", "errors")}
+    assert "yaml" not in loaded
+
+
+def test_counting_mail_waits_for_nothing_that_rings_or_reads(services: Services) -> None:
+    loaded = loaded_by("unread", "--root", str(services.root))
+    assert f"{NAME}.store.workspace" in loaded
+    assert not any(
+        name.startswith((f"{NAME}.notify.channels", f"{NAME}.notify.doorbell", f"{NAME}.services.turn"))
+        for name in loaded
+    )
+
+
 def test_a_command_waits_for_no_library_that_only_others_need() -> None:
     loaded = loaded_by("unread", "--help")
     assert f"{NAME}.cli.mail" in loaded
@@ -264,6 +285,9 @@ def test_a_command_waits_for_no_library_that_only_others_need() -> None:
         "mcp",
         "rich",
         "cryptography",
+        "nats",
+        "nkeys",
+        "asyncio",
     }
     assert heavy & (loaded | loaded_by("--help")) == set()
     assert {f"{NAME}.cli.{other}" for other in ("tasks", "team", "doctor", "serve")} & loaded == set()

@@ -30,7 +30,7 @@ SOCKET = click.option("--socket", metavar="PATH", help="The pane's tmux socket (
 
 @click.group()
 def agent() -> None:
-    """Who takes part: add, set, list, remove."""
+    """Who takes part: add, set, list, remove, move."""
 
 
 @agent.command()
@@ -166,3 +166,19 @@ def _pane_fields(pane: str | None, socket: str | None) -> dict[str, Any]:
     if place is None:
         raise InvalidArguments("no_such_pane", pane=pane, socket_path=socket_path)
     return place
+
+
+@agent.command()
+@AGENT_ID
+@click.option("--to", "machine", metavar="MACHINE", required=True, help="Its new home; see `machines`.")
+@session_command()
+def move(context: SessionContext, agent_id: str, machine: str) -> None:
+    """Give an agent another home: from then on its server, its pane and its key are on that machine."""
+    agents = context.services.agents
+    if machine not in agents.by_machine() and machine not in context.services.machines():
+        raise InvalidArguments("no_such_machine", name=machine)
+    if context.services.sessions.alive(agent_id):
+        raise InvalidArguments("still_running", agent_id=agent_id)
+    moved = agents.move(agent_id, machine)
+    lines = [context.services.people("agent.moved", agent_id=moved.id, machine=machine)]
+    context.answer({"agent_id": moved.id, "machine": machine}, lines)

@@ -51,8 +51,10 @@ class SessionContext:
 
     @property
     def me(self) -> Agent:
-        """Who acts: `--as`, else the Owner."""
-        return self.agent(None)
+        """Who acts: `--as`, else the Owner. Raises `Unauthorized` for somebody whose home is another machine."""
+        agent = self.agent(None)
+        self.services.agents.require_here(agent)
+        return agent
 
     def agent(self, agent_id: str | None) -> Agent:
         """The agent with this id; without one, who acts."""

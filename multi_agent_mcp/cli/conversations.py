@@ -106,8 +106,7 @@ def end(context: SessionContext, conversation_id: str, text: str | None) -> None
 @session_command()
 def sessions(context: SessionContext, everything: bool) -> None:
     """List agent sessions: who runs, for what, since when."""
-    from multi_agent_mcp.services.sessions.agent_sessions import is_running
-
+    is_running = context.services.sessions.is_running
     found = context.services.sessions.all(ended=everything)
     records = [{**as_json(item), "alive": is_running(item)} for item in found]
     for record in records:

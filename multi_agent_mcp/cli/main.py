@@ -46,14 +46,23 @@ COMMANDS = {
         "end": ("conversations:end", "End a conversation of yours."),
     },
     "Looking": {
+        "attention": ("attention:attention", "What waits for you, worst first, and what helps."),
         "watch": ("watch.command:watch", "Show agents, tasks and messages, live."),
         "web": ("web:web", "The same and more in a browser."),
         "answer": ("answer:answer", "Answer what a host asks in its pane."),
         "timeline": ("timeline:timeline", "Tell what happened when, or draw it."),
+        "stats": ("stats:stats", "Count what each agent did, and how long tasks took."),
         "sessions": ("conversations:sessions", "List agent sessions: who runs, for what."),
         "log": ("tasks:log", "List executions, or print the log of one."),
         "demo": ("demo.command:demo", "Play a scene with scripted agents."),
         "help": ("main:help_command", "Explain a command."),
+    },
+    "Machines": {
+        "share": ("machines:share", "Let other machines take part in a session."),
+        "join": ("machines:join", "Take part in a session of another machine."),
+        "machines": ("machines:machines", "List the machines: who is there, what waits."),
+        "relay": ("machines:relay", "Exchange with the other machines (`up` starts it)."),
+        "leave": ("machines:leave", "End this machine's part, or shut another one out."),
     },
     "Maintenance": {
         "doctor": ("doctor:doctor", "Say what is wrong with a session, and mend it."),

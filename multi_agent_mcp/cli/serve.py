@@ -71,11 +71,12 @@ def main(arguments: Sequence[str], passkey: str | None = None) -> None:
         binding = _bound(services, options, environment, passkey)
     except Refusal as refusal:
         _refuse(refusal, texts)
-    from multi_agent_mcp.server.app import run  # imports mcp, which takes half a second
+    from multi_agent_mcp.server.lean_import import import_app
 
+    app = import_app()  # and mcp, which takes half a second
     gc.freeze()
     gc.enable()
-    run(binding, host_pid)
+    app.run(binding, host_pid)
 
 
 def _refuse(refusal: Refusal, texts: Texts) -> NoReturn:

@@ -54,6 +54,10 @@ def up(
     from multi_agent_mcp.windows.startup import Startup
     from multi_agent_mcp.windows.window_registry import TeamWindows
 
+    if context.services.machine is not None:
+        from multi_agent_mcp.cli.machines import sharing_of
+
+        sharing_of(context).start_relay()
     path = str(Path(socket).absolute()) if socket else tmux_socket()
     startup = Startup(TeamWindows(context.services, path, tmux_config, joins=socket is None), agent_ids)
     texts = context.services.people

@@ -21,7 +21,8 @@ PURPOSES: tuple[str, ...] = get_args(Purpose)
 @dataclass(frozen=True, kw_only=True)
 class Agent:
     """A named participant: one record of `agents.json`. The pane fields say where its doorbell hangs; `pane_program`
-    are the processes that read its terminal when it was registered. `host` names the profile of the host it runs in,
+    are the processes that read its terminal when it was registered. `machine` is its home, where there are several:
+    its server, its pane and its key are there. `host` names the profile of the host it runs in,
     or is `plain` for a program that reads lines; `prompt` replaces the first prompt that host begins with."""
 
     id: str
@@ -44,6 +45,7 @@ class Agent:
     created_at: str | None = None
     passkey_hash: str | None = None
     public_key: str | None = None
+    machine: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -14,14 +14,14 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import parse_time
 
-DeliveryState = Literal["stored", "rung", "submitted", "read"]
+DeliveryState = Literal["queued", "stored", "rung", "submitted", "read"]
 
 
 @dataclass(frozen=True)
 class Delivery:
     """What came of one attempt to ring. `rung`: the line stands in the pane (or a desktop notice was shown).
-    `submitted`: it was also entered. Only the recipient's own reading proves `read`. `reason` says why it got no
-    further."""
+    `submitted`: it was also entered. `queued`: it is for another machine, and the hub does not have it yet. Only the
+    recipient's own reading proves `read`. `reason` says why it got no further."""
 
     state: DeliveryState = "stored"
     reason: str | None = None

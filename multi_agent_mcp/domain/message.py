@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar, Literal, get_args
 
@@ -28,6 +28,9 @@ MessagePriority = Literal["low", "normal", "high", "urgent"]
 MESSAGE_TYPES: tuple[str, ...] = get_args(MessageType)
 MESSAGE_PRIORITIES: tuple[str, ...] = get_args(MessagePriority)
 REPORT_TYPES = frozenset({"task_progress", "task_complete", "task_failed"})
+
+
+SHORT_CHARACTERS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,3 +62,10 @@ def reading_order(message: Message) -> tuple[bool, datetime, str]:
 def page_order(message: Message) -> tuple[datetime, str]:
     """Sort key of a page of history (newest first when reversed)."""
     return message.created_at, message.id
+
+
+def without_content(message: Message) -> Message:
+    """What is kept in memory of each of many messages: a short one as it is, of a longer one no content. One in a
+    conversation is kept whole: it counts only if its signature fits, content included."""
+    whole = len(message.content) <= SHORT_CHARACTERS or "conversation_id" in message.metadata
+    return message if whole else replace(message, content="", signature=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import ClassVar
 
 from multi_agent_mcp.domain.entity import EPOCH, Identified
 
@@ -14,7 +15,10 @@ SESSION_LIFETIME = timedelta(seconds=3600)
 class AgentSession(Identified):
     """`state` is `active`, `ended` or `expired`. `unconfirmed` are the files handed out in the last answers
     (paths in the session directory; ids in files of earlier versions): should this process die before its next call,
-    they are unread again for the agent's next server."""
+    they are unread again for the agent's next server. `calls` are the tool calls so far. `machine` is where the process
+    runs, where there are several."""
+
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"machine"})
 
     id: str
     agent_id: str = ""
@@ -29,10 +33,12 @@ class AgentSession(Identified):
     expires_at: datetime = EPOCH
     ended_at: datetime | None = None
     unconfirmed: tuple[str, ...] = ()
+    calls: int = 0
+    machine: str | None = None
 
     def touch(self, at: datetime) -> AgentSession:
         """A call was made: the hour starts anew."""
-        return replace(self, last_activity_at=at, expires_at=at + SESSION_LIFETIME)
+        return replace(self, last_activity_at=at, expires_at=at + SESSION_LIFETIME, calls=self.calls + 1)
 
     def holding(self, files: tuple[str, ...]) -> AgentSession:
         """These were handed out and wait for the reader's next call."""

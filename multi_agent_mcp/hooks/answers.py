@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.delivery import Delivery, DoorbellItem, Due, UnreadMessage, UnreadNotification
+from multi_agent_mcp.domain.delivery import DoorbellItem, Due, UnreadMessage, UnreadNotification
 from multi_agent_mcp.domain.message import Message, reading_order
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.hooks import state_file
 from multi_agent_mcp.hooks.state import ChangedMail, HookState, Unread, ids
-from multi_agent_mcp.notify.channel import HOOK, Channel
 from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.wording import doorbell_line
 from multi_agent_mcp.services.notices.notifications import Notifications, as_answer
@@ -83,12 +82,11 @@ class Hooks:
             return None, Due()
         with self.workspace.locks.held(_lock(agent_id)):
             state = self._state(agent_id, purpose)
-            waker = Waker()
-            _, decision = self.doorbell.ring_from_waiter(agent_id, purpose, state.ring, waker)
-            if waker.line is not None:
+            line, decision = self.doorbell.wake(agent_id, purpose, state.ring)
+            if line is not None:
                 state.rung(self.clock(), (item.id for item in decision.items), decision.attempt)
                 self._write(agent_id, purpose, state.facts())  # without what was seen: the next hook looks again
-        return waker.line, decision
+        return line, decision
 
     def _decided(self, event: str, unread: Unread, state: HookState) -> dict[str, Any] | None:
         """The answer to one event; notes in `state` what it announces."""
@@ -147,7 +145,7 @@ class Hooks:
     def _loaded(self, mailbox: Mailbox, names: Sequence[str]) -> Mapping[str, Message | None]:
         try:
             return {name: mailbox.hot.load(name) for name in names}
-        except StorageError:  # a bad sector, which the index passes over
+        except (StorageError, ValueError):  # a bad sector, which the index passes over; a name that is none
             return dict(mailbox.unread())
 
     def _meant(self, agent_id: str, purpose: str, mail: Sequence[Message]) -> list[Message]:
@@ -176,22 +174,6 @@ class Hooks:
         if facts != state_file.read_state(path, agent_id, purpose):
             target = Path(state_file.state_path(path, agent_id, purpose))
             self.workspace.files.replace(target, json.dumps(facts).encode(), durable=False)
-
-
-class Waker(Channel):
-    """What a waiter rings with: it keeps the line, for the host that started it."""
-
-    name = HOOK
-
-    def __init__(self) -> None:
-        self.line: str | None = None
-
-    def check(self, agent: Agent) -> None:
-        """The waiter itself asks."""
-
-    def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - a waiter has one agent
-        self.line = line
-        return Delivery("rung", HOOK)
 
 
 def _for_event(event: str, **output: str) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import ChannelReport, Delivery
@@ -10,6 +12,20 @@ from multi_agent_mcp.domain.delivery import ChannelReport, Delivery
 LINE_GONE = "line_gone"
 HOOK = "hook"
 """The channel that leaves the ring to a waiter in the host, and the reason that the delivery log gives for it."""
+
+CALL_SECONDS = 5.0
+
+
+def has_taken(call: Sequence[str], environment: Mapping[str, str] | None = None) -> bool:
+    """Whether a program that was given a line ended with 0, in time."""
+    quiet = subprocess.DEVNULL
+    try:
+        done = subprocess.run(
+            call, env=environment, stdin=quiet, capture_output=True, timeout=CALL_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 class Channel(ABC):

@@ -19,7 +19,6 @@ from filelock import FileLock, Timeout
 from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import PURPOSES, Agent
 from multi_agent_mcp.domain.delivery import (
-    NAMED,
     Delivery,
     DoorbellItem,
     Due,
@@ -30,13 +29,12 @@ from multi_agent_mcp.domain.delivery import (
     UnreadMessage,
     UnreadNotification,
     due,
-    item_ids_of,
 )
 from multi_agent_mcp.domain.message import Message, reading_order
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.times import format_time, is_recent
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.notify.channel import HOOK, LINE_GONE, Channel
+from multi_agent_mcp.notify.ring_log import RingLog
 from multi_agent_mcp.notify.wording import doorbell_line
 from multi_agent_mcp.store.files.locks import SERVING
 from multi_agent_mcp.store.workspace import Workspace
@@ -82,7 +80,7 @@ class Doorbell:
             timedelta(seconds=settings.limits.doorbell_pause_seconds),
             timedelta(seconds=settings.limits.doorbell_pause_max_seconds),
         )
-        self._unreachable: dict[str, tuple[Agent, Delivery]] = {}
+        self.log = RingLog(workspace, clock, self.pauses.shortest)
 
     def announce(self, messages: Sequence[Message]) -> dict[str, Delivery]:
         """Rings for messages that were just stored, unless the recipient's own server does. Never raises."""
@@ -130,35 +128,36 @@ class Doorbell:
         rung: a thousand senders do not read a thousand messages each.
         """
         agent = self._agent(agent_id, purpose, place)
-        if (refused := self._known_failure(agent)) is not None:
-            return refused, Due()
+        if agent.pane_id is None and stored is None and (reason := self.notifier.check(agent)) in PERMANENT:
+            return Delivery("stored", reason), Due()
         with self.workspace.locks.held(f"doorbell-{agent_id}"):
-            last = self._last_ring(agent_id, lambda entry: entry.get("pane") == agent.pane_id)
+            last = self.log.last(agent_id, lambda entry: entry.get("pane") == agent.pane_id)
             if (resting := self._resting(agent_id, last)) is not None:
                 return None, Due(after=resting)
             if stored is not None and self.notifier.check(agent) is not None:
-                return self._ring_about(agent, Due((stored,)), self.notifier)
-            delivery, decision = self._ring_if_due(agent, purpose, [last], self.notifier)
+                return self._ring_about(agent, Due((stored,)))
+            delivery, decision = self._ring_if_due(agent, purpose, [last])
             if delivery is None and not decision.after and not self.workspace.unread_count(agent_id):
                 self.notifier.clear(agent)
-            if delivery is not None and delivery.reason in PERMANENT:
-                self._unreachable[agent_id] = agent, delivery
             return delivery, decision
 
-    def ring_from_waiter(
-        self, agent_id: str, purpose: str, announced: Ring | None, waiter: Channel
-    ) -> tuple[Delivery | None, Due[DoorbellItem]]:
-        """The same for a waiter of the agent's host, which wakes the agent itself. `announced` is the last announcement
-        that the host's hooks made. A ring that was left to a waiter has not happened yet, so it does not count here."""
+    def wake(self, agent_id: str, purpose: str, announced: Ring | None) -> tuple[str | None, Due[DoorbellItem]]:
+        """The same for a waiter of the agent's host, which wakes the agent itself: returns the line to wake it with, if
+        one is due. `announced` is the last announcement that the host's hooks made. A ring that was left to a waiter
+        has not happened yet, so it does not count here."""
         with self.workspace.locks.held(f"doorbell-{agent_id}"):
-            elsewhere = self._last_ring(agent_id, lambda entry: entry.get("reason") != HOOK)
-            return self._ring_if_due(self._agent(agent_id), purpose, [announced, elsewhere], waiter)
+            elsewhere = self.log.last(agent_id, lambda entry: entry.get("reason") != HOOK)
+            decision = self._decide(agent_id, purpose, [announced, elsewhere])
+            if not decision.items:
+                return None, decision
+            self.log.record(self._agent(agent_id), decision, Delivery("rung", HOOK), self.clock())
+            return doorbell_line(self.texts, decision.items), decision
 
     def ring_again(self, agent_id: str) -> tuple[Delivery | None, Due[DoorbellItem]]:
         """The same for a person without a server, by a process that runs anyway: only about what no ring has announced
         yet. A person who is away need not be told of the same all night."""
         place = self._agent(agent_id).pane_id
-        last = self._last_ring(agent_id, lambda entry: entry.get("pane") == place)
+        last = self.log.last(agent_id, lambda entry: entry.get("pane") == place)
         if all(last is not None and last.announced(item) for item in self._unread(agent_id)):
             return None, Due()
         return self.ring(agent_id)
@@ -178,12 +177,12 @@ class Doorbell:
         agent = self._agent(agent_id, purpose, place)
         with self.workspace.locks.held(f"doorbell-{agent_id}"):
             began = self.clock()
-            last = self._last_ring(agent_id, lambda entry: entry.get("pane") == agent.pane_id)
+            last = self.log.last(agent_id, lambda entry: entry.get("pane") == agent.pane_id)
             delivery = self.notifier.finish(agent)
             if delivery.reason == LINE_GONE:
                 return None
             if unread := self.meant_for(agent_id, purpose, self._unread(agent_id)):
-                self._record(agent, Due(tuple(unread), last.attempt if last else 1), delivery, began)
+                self.log.record(agent, Due(tuple(unread), last.attempt if last else 1), delivery, began)
             return delivery
 
     def meant_for(self, agent_id: str, purpose: str | None, items: Sequence[Item]) -> list[Item]:
@@ -193,19 +192,19 @@ class Doorbell:
         living = {mine} if purpose is None else {mine, *self._other_served(agent_id, mine)}
         return [item for item in items if _rung_in(item, living) == mine]
 
-    def _ring_if_due(
-        self, agent: Agent, purpose: str | None, rings: Iterable[Ring | None], channel: Channel
-    ) -> tuple[Delivery | None, Due[DoorbellItem]]:
-        unread = self.meant_for(agent.id, purpose, self._unread(agent.id))
-        decision = due(unread, rings, self.clock(), self.pauses)
-        return self._ring_about(agent, decision, channel) if decision.items else (None, decision)
+    def _decide(self, agent_id: str, purpose: str | None, rings: Iterable[Ring | None]) -> Due[DoorbellItem]:
+        return due(self.meant_for(agent_id, purpose, self._unread(agent_id)), rings, self.clock(), self.pauses)
 
-    def _ring_about(
-        self, agent: Agent, decision: Due[DoorbellItem], channel: Channel
-    ) -> tuple[Delivery, Due[DoorbellItem]]:
+    def _ring_if_due(
+        self, agent: Agent, purpose: str | None, rings: Iterable[Ring | None]
+    ) -> tuple[Delivery | None, Due[DoorbellItem]]:
+        decision = self._decide(agent.id, purpose, rings)
+        return self._ring_about(agent, decision) if decision.items else (None, decision)
+
+    def _ring_about(self, agent: Agent, decision: Due[DoorbellItem]) -> tuple[Delivery, Due[DoorbellItem]]:
         began = self.clock()
-        delivery = channel.ring(agent, doorbell_line(self.texts, decision.items))
-        self._record(agent, decision, delivery, began)
+        delivery = self.notifier.ring(agent, doorbell_line(self.texts, decision.items))
+        self.log.record(agent, decision, delivery, began)
         return delivery, decision
 
     def _agent(self, agent_id: str, purpose: str | None = None, place: Mapping[str, Any] | None = None) -> Agent:
@@ -231,11 +230,6 @@ class Doorbell:
             waiting = [notice for notice in self.notifications.waiting(agent_id) if notice.rings]
         return [*map(UnreadMessage.of, messages), *map(UnreadNotification.of, waiting)]
 
-    def _known_failure(self, agent: Agent) -> Delivery | None:
-        """What came of an earlier attempt, when only another record of the agent would change that."""
-        tried, delivery = self._unreachable.get(agent.id, (None, None))
-        return delivery if tried == agent else None
-
     def _resting(self, agent_id: str, last: Ring | None) -> timedelta | None:
         """How long the doorbell still rests, because something it last announced is surely unread; see `due`."""
         if last is None or not (remaining := last.rests_for(self.clock(), self.pauses)):
@@ -246,16 +240,18 @@ class Doorbell:
     def _without_ringing(self, agent_id: str, item: DoorbellItem) -> Delivery | None:
         """What is to be said of an item that was just stored where nobody is rung about it; None: somebody may be."""
         try:
+            if not self.workspace.is_here(self._agent(agent_id)):
+                return Delivery("stored", "other_machine")  # its home rings it
             served = served_purposes(self.workspace, agent_id)
             reason = _nobody_to_ring(item, served or {"task"})
             if reason is None and served:
                 return Delivery("stored", "recipient_server_rings")
             agent = self._agent(agent_id)
-            if reason is None and agent.pane_id is None:  # one in a pane is asked under the lock of its doorbell
+            if reason is None and agent.pane_id is None and agent.host is None:  # others, under their doorbell's lock
                 reason = self.notifier.check(agent)
             if reason is None:
                 return None
-            self._record_deferral(agent_id, [item.id], reason)
+            self.log.defer(agent_id, [item.id], reason)
             return Delivery("stored", reason)
         except Refusal as refusal:
             return Delivery("stored", refusal.code)
@@ -267,38 +263,6 @@ class Doorbell:
             return Delivery("stored", refusal.code)
         announced = delivery is not None and any(about.id == item.id for about in decision.items)
         return delivery if delivery and announced else Delivery("stored", "doorbell_outstanding")
-
-    def _last_ring(self, agent_id: str, counts: Callable[[Mapping[str, Any]], bool]) -> Ring | None:
-        """The newest entry of the delivery log that got across and counts."""
-        entries = filter(counts, self.workspace.delivery_log(agent_id).rings())
-        rings = (Ring.of(entry) for entry in entries if entry.get("state") in ("rung", "submitted"))
-        return next(filter(None, rings), None)
-
-    def _record(self, agent: Agent, decision: Due[DoorbellItem], delivery: Delivery, began: datetime) -> None:
-        log = self.workspace.delivery_log(agent.id)
-        about = [item.id for item in decision.items[:NAMED]]
-        if delivery.state == "stored":
-            if unrecorded := log.without_deferral(about, delivery.reason):
-                self._record_deferral(agent.id, unrecorded, delivery.reason)
-            return
-        if delivery.reason == HOOK and self._left_to_waiter(agent.id, about):
-            return
-        facts = {"pane": agent.pane_id, "attempt": decision.attempt, **_until(decision.items)}
-        log.add("rung", began, about, reason=delivery.reason, **facts)
-        if delivery.state == "submitted":
-            entered = began + delivery.entered_after if delivery.entered_after else self.clock()
-            log.add("submitted", entered, about, **facts)
-
-    def _left_to_waiter(self, agent_id: str, about: Collection[str]) -> bool:
-        """Whether the log says already that the waiter announces these, written by a sender or server that found it
-        armed."""
-        newest = next(self.workspace.delivery_log(agent_id).rings(), {})
-        ring = Ring.of(newest)
-        recent = ring is not None and is_recent(ring.at, self.clock(), self.pauses.shortest)
-        return recent and newest.get("reason") == HOOK and set(about) <= set(item_ids_of(newest))
-
-    def _record_deferral(self, agent_id: str, about: Collection[str], reason: str | None) -> None:
-        self.workspace.delivery_log(agent_id).add("deferred", self.clock(), about, reason=reason)
 
 
 def served_purposes(workspace: Workspace, agent_id: str) -> set[str]:
@@ -316,11 +280,6 @@ def _nobody_to_ring(item: UnreadItem, living: Collection[str]) -> str | None:
     if _rung_in(item, living) is not None:
         return None
     return "no_chat_session" if "chat" in item.purposes else "no_task_session"
-
-
-def _until(items: Sequence[UnreadItem]) -> dict[str, str]:
-    """What an entry about more items than it names says of the others; see `Ring`."""
-    return {"until": format_time(max(item.created_at for item in items))} if len(items) > NAMED else {}
 
 
 def _serving(agent_id: str, purpose: str) -> str:

@@ -51,7 +51,7 @@ class PeopleDoorbells:
 
     def _look(self) -> None:
         for agent in self._doorbell.workspace.registry.all().values():
-            if agent.may_be_human and not agent.removed:
+            if agent.may_be_human and not agent.removed and self._doorbell.workspace.is_here(agent):
                 version = self._doorbell.version(agent.id)
                 if version != self._seen.get(agent.id, (0, frozenset())):
                     self._seen[agent.id] = version

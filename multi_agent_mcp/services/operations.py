@@ -28,11 +28,13 @@ class Kind:
     """A kind of operation, by its name in the intents' files; declared where it is applied.
 
     One that `takes_itself_back` only adds files: should the disk refuse, applying it removes what it had added, and
-    nothing was done. The others change what was there before, and are finished as soon as the disk allows.
+    nothing was done. The others change what was there before, and are finished as soon as the disk allows. One that is
+    `only_mail` changes nothing that machines share, so it needs no hub.
     """
 
     name: str
     takes_itself_back: bool = False
+    only_mail: bool = False
 
 
 class HasKinds(Protocol):
@@ -60,6 +62,8 @@ class Operations:
 
     def run(self, kind: Kind, facts: Mapping[str, Any]) -> Any:
         """Does it as a whole; returns what applying it returns. Raises what that refuses, and `StorageError`."""
+        if not kind.only_mail:
+            self.workspace.authority.require()  # else it would be done some time later, although it was refused
         intent = self.intents.write(kind.name, facts)
         try:
             result = self.kinds[kind.name](intent)

@@ -34,16 +34,19 @@ def month_of(moment: datetime) -> str:
     return f"{moment:%Y-%m}"
 
 
-class Archive(Generic[E]):
+D = TypeVar("D", bound=Directory[Any])
+
+
+class Archive(Generic[D]):
     """The months of one directory. `month` makes the `Directory` of one of them from its path."""
 
-    def __init__(self, path: Path, month: Callable[[Path], ArchivedFiles[E]]) -> None:
+    def __init__(self, path: Path, month: Callable[[Path], D]) -> None:
         self.path = path / ARCHIVE
         self._month = month
         self._listed_at = -1
-        self._months: dict[str, ArchivedFiles[E]] = {}
+        self._months: dict[str, D] = {}
 
-    def months(self) -> list[ArchivedFiles[E]]:
+    def months(self) -> list[D]:
         """The newest first."""
         mtime, looked_at = modified_at(self.path), time.time_ns()
         if mtime != self._listed_at:
@@ -107,6 +110,7 @@ class ArchivedFiles(Directory[E]):
             index: dict[str, Entry[E]] = {
                 name: Entry((int(mtime), int(size), int(inode)), None, str(closed), str(group))
                 for name, (mtime, size, inode, closed, group) in json.loads(rows).items()
+                if "/" not in name
             }
         except (ValueError, TypeError, AttributeError, RecursionError):
             return

@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from multi_agent_mcp.domain.entity import Identified
-from multi_agent_mcp.errors import InvalidId, Refusal, StorageError
+from multi_agent_mcp.errors import InvalidId, Reason, Refusal, StorageError
 from multi_agent_mcp.store.archive import Archive, ArchivedFiles
+from multi_agent_mcp.store.authority import ALONE, Authority, Shared, SharedKind, Superseded, marked, revision_of
+from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.files.containment import is_own_directory
 from multi_agent_mcp.store.files.durable_files import Files
@@ -47,6 +49,8 @@ class Collection(Generic[E]):
     `closed` tells in a directory what is done with (see `Directory`). With `archived`, which tells it in an archive,
     what is done with, or has `ended` otherwise, moves on to `{partition}/archive/{YYYY-MM}/` by the month of its last
     change, so that a directory stays small; it is found as before, and comes back when it has not `ended` any more.
+
+    With a `kind` they are shared between machines, and the `authority` decides which change comes first.
     """
 
     def __init__(
@@ -63,6 +67,8 @@ class Collection(Generic[E]):
         file_name: str | None = None,
         partition_field: str | None = None,
         ended: Callable[[E], bool] = lambda _: False,
+        authority: Authority = ALONE,
+        kind: str = "",
     ) -> None:
         self.files = files
         self.base = base
@@ -75,18 +81,21 @@ class Collection(Generic[E]):
         self._file_name = file_name
         self._partition_field = partition_field
         self._ended = ended
+        self.shared = SharedKind(authority, kind, entity_type) if kind and authority.here is not None else None
         self._partitions: dict[str, Partition[E]] = {}
         self._last_seen: dict[str, tuple[Partition[E], Directory[E]]] = {}
 
     def add(self, entity: E) -> E:
         """Exclusive and durable; raises `FileExistsError`."""
-        partition = self._of(self._partition(entity))
-        try:
-            partition.home.create(self._name(entity.id), entity)
-        except StorageError:
-            self._drop_own_directory(partition.home)
-            raise
-        return entity
+        if self.shared is None:
+            return self._create(entity)
+        with self.files.locks.held(self._lock(entity.id)):  # else the relay, too, would write what the hub has taken
+            if self._locate(entity.id) is not None:
+                raise FileExistsError(entity.id)
+            try:
+                return self._create(self._agreed(None, entity))
+            except Superseded as earlier:  # an attempt that died between the hub and the file
+                return self._create(self._received(entity.id, earlier.current))
 
     def find(self, entity_id: str) -> E | None:
         """The entity, in whichever partition it lies."""
@@ -113,23 +122,63 @@ class Collection(Generic[E]):
         An entity whose partition changes is rewritten where it lies and then moved: its content decides, and its place
         only follows.
         """
-        name = self._name(entity_id)
         with self.files.locks.held(self._lock(entity_id)):
-            located = self._locate(entity_id)
-            if located is None:
-                raise self._missing(entity_id)
-            partition, directory, entity = located
-            changed = change(entity)
-            if directory is not partition.home and not self._ended(changed):
-                partition.bring_back(directory, name)  # before anything says that it is not over
-                directory = partition.home
-            if changed != entity:
-                directory.replace(name, self._shortened(changed))
-            if directory is partition.home:
-                partition = self._moved_to_partition(partition, changed, name)
+            while True:
+                located = self._locate(entity_id)
+                if located is None:
+                    raise self._missing(entity_id)
+                try:
+                    partition, changed = self._write(located, self._agreed(located[2], change(located[2])))
+                    break
+                except Superseded as newer:  # another machine was faster: its value first, then the change again
+                    self._take_over(entity_id, newer.current, located)
         if self._ended(changed):
             partition.has_grown()
         return changed
+
+    def accept(self, entity_id: str, shared: Shared, modified: int | None = None, *, was: int | None = None) -> bool:
+        """Takes over what the hub says of a shared entity, unless the file is as new; empty data takes it away. Returns
+        whether a file was written. `modified` is when it was changed, in nanoseconds since the epoch. A value that was
+        brought to a hub made anew `was` of this revision before: a file that is newer than that is brought there."""
+        with self.files.locks.held(self._lock(entity_id)):
+            located = self._locate(entity_id)
+            if located is not None and revision_of(located[2]) >= shared.revision:
+                return False
+            if located is not None and was is not None and revision_of(located[2]) > was:
+                self._write(located, self._agreed(marked(located[2], shared), located[2], is_edited=True))
+                return False
+            self._take_over(entity_id, shared, located, modified)
+            return bool(shared.data)
+
+    def accept_copy(self, entity_id: str, data: bytes, partition: str, modified: int | None = None) -> None:
+        """The same for what only the machine of `partition` writes: the newest state replaces what is there. Raises
+        `Unreadable` for something of another partition."""
+        with self.files.locks.held(self._lock(entity_id)):
+            entity = self._adopted(codec(self._entity_type).decode(data, id=entity_id), entity_id)
+            if self._partition(entity) != partition:
+                raise Unreadable("misplaced", name="id", value=entity_id, owner=partition)
+            self._put(self._locate(entity_id), entity, modified)
+
+    def push(self, entity_id: str) -> Path | None:
+        """Brings a file that was made or edited by hand to the authority. Where that has a newer value, it stands, and
+        the edit is set aside: returns where it was."""
+        assert self.shared is not None, "only shared entities are pushed"  # noqa: S101
+        with self.files.locks.held(self._lock(entity_id)):
+            located = self._locate(entity_id)
+            if located is None or self.shared.is_as_marked(self._shortened(located[2])):
+                return None
+            _, directory, entity = located
+            try:
+                self._write(located, self._agreed(entity, entity, is_edited=True))
+            except Superseded as newer:
+                if newer.current.data == self.shared.payload(self._shortened(entity)):
+                    self._take_over(entity_id, newer.current, located)
+                    return None
+                path = directory.path / self._name(entity_id)
+                directory.quarantine.set_aside(path, Reason("edited_elsewhere"))
+                self._take_over(entity_id, newer.current, None)
+                return path
+        return None
 
     def tidy(self, partition: str) -> None:
         """Archives what is over in a partition, once there is much of it. Never raises."""
@@ -177,6 +226,13 @@ class Collection(Generic[E]):
         directories = chain.from_iterable(chosen.directories() for chosen in self._chosen(partition))
         return sum((directory.closed_counts() for directory in directories), Counter[str]())
 
+    def count(self, partition: str, *, label: str | None = None, group: str | None = None) -> int:
+        """How many closed entities of a partition `closed` would find."""
+        if group is not None:
+            return sum(1 for _ in self._newest_closed(partition, label, group))
+        counts = self.closed_counts(partition)
+        return counts.total() if label is None else counts[label]
+
     def group_counts(self) -> Counter[tuple[str, str]]:
         """How many closed entities belong to what, by what they were closed by."""
         directories = chain.from_iterable(chosen.directories() for chosen in self._chosen(None))
@@ -184,6 +240,8 @@ class Collection(Generic[E]):
 
     def remove(self, entity: E) -> None:
         """Takes back what was added a moment ago and not acknowledged to anybody."""
+        if self.shared is not None:
+            self.shared.take_back(entity)
         directory = self.directory(self._partition(entity))
         directory.remove(self._name(entity.id))
         self._drop_own_directory(directory)
@@ -207,7 +265,7 @@ class Collection(Generic[E]):
             self._partitions[partition] = Partition(home, self._archive(path, known), self._ended, self._lock)
         return self._partitions[partition]
 
-    def _archive(self, path: Path, known: Mapping[str, Any]) -> Archive[E] | None:
+    def _archive(self, path: Path, known: Mapping[str, Any]) -> Archive[ArchivedFiles[E]] | None:
         if self._archived is None:
             return None
         made = partial(ArchivedFiles, self.files, entity_type=self._entity_type, closed=self._archived, **known)
@@ -229,6 +287,68 @@ class Collection(Generic[E]):
     def _shortened(self, entity: E) -> E:
         """An entity as it is written; what of it belongs elsewhere is there, durably, when this returns."""
         return entity
+
+    def shared_values(self) -> Iterator[tuple[str, bytes, int]]:
+        """Every entity as it travels: its key, its bytes, the revision that its file says it is."""
+        if self.shared is not None:
+            for entity in self.all():
+                data = self.shared.payload(self._shortened(entity))
+                yield f"{self.shared.kind}.{entity.id}", data, revision_of(entity)
+
+    def _create(self, entity: E, modified: int | None = None) -> E:
+        partition = self._of(self._partition(entity))
+        try:
+            partition.home.create(self._name(entity.id), self._shortened(entity), modified=modified)
+        except StorageError:
+            self._drop_own_directory(partition.home)
+            raise
+        return entity
+
+    def _write(
+        self, located: tuple[Partition[E], Directory[E], E], changed: E, modified: int | None = None
+    ) -> tuple[Partition[E], E]:
+        """Writes a new value where the old one lies, and moves it then to where it belongs."""
+        partition, directory, entity = located
+        name = self._name(entity.id)
+        if directory is not partition.home and not self._ended(changed):
+            partition.bring_back(directory, name)  # before anything says that it is not over
+            directory = partition.home
+        if changed != entity:
+            directory.replace(name, self._shortened(changed), modified=modified)
+        if directory is partition.home:
+            partition = self._moved_to_partition(partition, changed, name)
+        return partition, changed
+
+    def _put(
+        self, located: tuple[Partition[E], Directory[E], E] | None, entity: E, modified: int | None = None
+    ) -> None:
+        if located is None:
+            self._create(entity, modified)
+        else:
+            self._write(located, entity, modified)
+
+    def _agreed(self, before: E | None, after: E, *, is_edited: bool = False) -> E:
+        """The changed value as it may be written. Raises `Superseded` when another machine was faster."""
+        if self.shared is None or (after == before and not is_edited):
+            return after
+        return self.shared.agreed(before, after, self.shared.payload(self._shortened(after)))
+
+    def _received(self, entity_id: str, shared: Shared) -> E:
+        """The entity of a value of the hub."""
+        return self._adopted(marked(codec(self._entity_type).decode(shared.data, id=entity_id), shared), entity_id)
+
+    def _take_over(
+        self,
+        entity_id: str,
+        shared: Shared,
+        located: tuple[Partition[E], Directory[E], E] | None,
+        modified: int | None = None,
+    ) -> None:
+        if shared.data:
+            self._put(located, self._received(entity_id, shared), modified)
+        elif located is not None:
+            located[1].remove(self._name(entity_id), sync=True)
+            self._drop_own_directory(located[1])
 
     def _chosen(self, partition: str | None) -> list[Partition[E]]:
         return [self._of(name) for name in (self.partitions() if partition is None else [partition])]

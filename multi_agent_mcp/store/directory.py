@@ -13,12 +13,13 @@ import re
 import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.store.codec.frontmatter import Unreadable
 from multi_agent_mcp.store.entity_files import EntityFiles
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.files.locks import Mutex
@@ -30,6 +31,7 @@ E = TypeVar("E", bound=Entity)
 logger = logging.getLogger(__name__)
 
 PEEK_BYTES = 4096
+LOOKED_AT_EACH = 5_000
 
 
 class Entry(NamedTuple, Generic[E]):
@@ -48,7 +50,8 @@ class Directory(EntityFiles[E]):
 
     `closed` is a pattern (with a group of that name) that, found in a file's header, says the file is done with and
     need not be parsed to be counted out; anything it does not match is parsed. `grouped` likewise (its group is called
-    `group`) says what such a file belongs to. `named` narrows the file names that are ours.
+    `group`) says what such a file belongs to. `named` narrows the file names that are ours. Of an
+    entity the index keeps what `indexed` makes of it.
     """
 
     def __init__(
@@ -62,12 +65,14 @@ class Directory(EntityFiles[E]):
         named: re.Pattern[str] | None = None,
         place: Mapping[str, str] | None = None,
         adopt: Callable[[E, str], E] = lambda entity, _: entity,
+        indexed: Callable[[E], E] = lambda entity: entity,
         **defaults: Any,
     ) -> None:
         super().__init__(files, path, entity_type, place=place, adopt=adopt, **defaults)
         self._closed = closed
         self._grouped = grouped
         self._named = named
+        self._indexed = indexed
         self._index: dict[str, Entry[E]] = {}
         self._open: list[tuple[str, E]] = []
         self._ids: dict[tuple[str, Signature], str] = {}
@@ -77,14 +82,15 @@ class Directory(EntityFiles[E]):
         """Counts up whenever a scan found the directory changed."""
         self._seen_mtime = -1
         self._trusted = False
-        self._passed_over: set[str] = set()
+        self._skipped: set[str] = set()
         self._mutex = Mutex("directory")
 
     def entries(self, *, fresh: bool = False) -> dict[str, Entry[E]]:
-        """File name → entry. `fresh` looks at every file even if the directory did not change (edits in place)."""
+        """File name → entry. `fresh` looks at every file even if the directory did not change (edits in place), unless
+        there are more than `LOOKED_AT_EACH`: a look at each of 100 000 takes a third of a second."""
         with self._mutex:
             mtime = modified_at(self.path)
-            if fresh or not self._trusted or mtime != self._seen_mtime:
+            if (fresh and len(self._index) <= LOOKED_AT_EACH) or not self._trusted or mtime != self._seen_mtime:
                 self._scan(mtime)
             return self._index
 
@@ -94,17 +100,27 @@ class Directory(EntityFiles[E]):
             self.entries(fresh=fresh)
             return self._open
 
-    def ids(self, *, fresh: bool = False) -> dict[str, str]:
-        """File name → id, of entities that have one. Those of closed files, which the index does not know, are read
-        once and remembered."""
+    def ids(self, names: Iterable[str], *, fresh: bool = False) -> dict[str, str]:
+        """File name → id, of those of these files that have one. Those of closed files, which the index does not know,
+        are read once and remembered."""
         with self._mutex:
-            known, self._ids = self._ids, {}
-            for name, entry in self.entries(fresh=fresh).items():
-                key = name, entry.signature
-                entity: Any = None if key in known else entry.entity or self.load(name)
-                if key in known or entity is not None:
-                    self._ids[key] = known.get(key) or entity.id
-            return {name: entity_id for (name, _), entity_id in self._ids.items()}
+            entries = self.entries(fresh=fresh)
+            self._ids = {key: found for key, found in self._ids.items() if key[0] in entries}
+            return {name: found for name in names if (found := self._id(name, entries.get(name))) is not None}
+
+    def _id(self, name: str, entry: Entry[E] | None) -> str | None:
+        if entry is None or (key := (name, entry.signature)) in self._ids:
+            return None if entry is None else self._ids[key]
+        entity: Any = entry.entity or self.load(name)
+        if entity is not None and entry.entity is None:
+            self._ids[key] = entity.id
+        return None if entity is None else str(entity.id)
+
+    def names(self) -> list[str]:
+        """The names of the files, in no order; nothing else of them is looked at."""
+        with storage_errors(self.path, FileNotFoundError), contextlib.suppress(FileNotFoundError):
+            return [name for name in os.listdir(self.path) if self._is_ours(name)]  # noqa: PTH208 - only names
+        return []
 
     def each(self) -> Iterator[tuple[str, E]]:
         """Every entity with its file's name, one at a time, in no order; nothing is remembered."""
@@ -122,15 +138,15 @@ class Directory(EntityFiles[E]):
             self.entries()
             return self._group_counts
 
-    def passed_over(self) -> list[str]:
+    def skipped(self) -> list[str]:
         """Files that the disk would not give out just now (EIO)."""
         with self._mutex:
             self.entries(fresh=True)
-            return sorted(self._passed_over)
+            return sorted(self._skipped)
 
     def is_closed(self, name: str) -> bool:
         """Whether a file's header closes it at this moment."""
-        return self._closed is not None and self._peek(name, self._closed) is not None
+        return self._closed_by(_beginning(self.path / name)) is not None
 
     def is_unchanged(self, mtime: int, looked_at: int) -> bool:
         """Whether what was read from `looked_at` on, when `mtime` was the modification time, may be remembered."""
@@ -138,7 +154,7 @@ class Directory(EntityFiles[E]):
 
     def _scan(self, mtime: int) -> None:
         began = time.time_ns()
-        self._passed_over.clear()
+        self._skipped.clear()
         index: dict[str, Entry[E]] = {}
         for name, found in self._listing():
             known = self._index.get(name)
@@ -148,7 +164,7 @@ class Directory(EntityFiles[E]):
                 index[name] = entry
         self.version += index != self._index
         self._remember(index, mtime)
-        self._trusted = not self._passed_over and self.is_unchanged(mtime, began)
+        self._trusted = not self._skipped and self.is_unchanged(mtime, began)
 
     def _remember(self, index: dict[str, Entry[E]], mtime: int) -> None:
         self._index = index
@@ -176,8 +192,15 @@ class Directory(EntityFiles[E]):
         return self._named is None or self._named.fullmatch(name) is not None
 
     def _entry(self, name: str, found: Signature) -> Entry[E] | None:
-        if self._closed is not None and (closed := self._peek(name, self._closed)):
+        data = _beginning(self.path / name)
+        if (closed := self._closed_by(data)) is not None:
             return Entry(found, None, *closed)
+        if len(data) == found[1]:  # all of it
+            with contextlib.suppress(Unreadable):
+                return Entry(found, self._indexed(self.decode(data, name[:-3], found[0] / 1e9)), "")
+        return self._loaded(name, found)
+
+    def _loaded(self, name: str, found: Signature) -> Entry[E] | None:
         try:
             entity = self.load(name)
         except StorageError as error:
@@ -185,31 +208,37 @@ class Directory(EntityFiles[E]):
                 raise
             # It must not hide the others, and may be readable again: it stays where it is and is tried at every look.
             logger.warning("%s is passed over: %s", self.path / name, error)
-            self._passed_over.add(name)
+            self._skipped.add(name)
             return None
         if entity is None:
             return Entry(found, None, "") if (self.path / name).exists() else None
-        return Entry(found, entity, "")
+        return Entry(found, self._indexed(entity), "")
 
-    def _peek(self, name: str, closed: re.Pattern[bytes]) -> tuple[str, str] | None:
-        """What closed a file and what it belongs to; None for one that is open as far as its header tells."""
-        found = closed.search(header := _header(self.path / name))
+    def _closed_by(self, data: bytes) -> tuple[str, str] | None:
+        """What closed a file that begins so, and what it belongs to; None for one that is open as far as its header
+        tells."""
+        if self._closed is None or (end := data.find(b"\n---")) < 0:
+            return None
+        found = self._closed.search(data, 0, end + 1)
         if found is None:
             return None
-        group = self._grouped.search(header) if self._grouped is not None else None
+        group = self._grouped.search(data, 0, end + 1) if self._grouped is not None else None
         return found["closed"].decode(errors="replace"), group["group"].decode(errors="replace") if group else ""
 
 
-def _header(path: Path) -> bytes:
-    """A file's header as it is written; nothing where there is none, or it cannot be read."""
+def _beginning(path: Path) -> bytes:
+    """A file as far as its header reaches, and a little more; nothing of one that cannot be read."""
     try:
-        with open(path, "rb", buffering=0, opener=careful) as file:
-            data = file.read(PEEK_BYTES)
-            while (end := data.find(b"\n---")) < 0 and (more := file.read(PEEK_BYTES)):
+        descriptor = careful(str(path), os.O_RDONLY)
+        try:
+            data = os.read(descriptor, PEEK_BYTES)
+            while b"\n---" not in data[-PEEK_BYTES - 4 :] and (more := os.read(descriptor, PEEK_BYTES)):
                 data += more
+        finally:
+            os.close(descriptor)
     except OSError:
         return b""
-    return data[:end] if end > 0 else b""
+    return data
 
 
 def _is_bad_sector(error: StorageError) -> bool:

@@ -59,7 +59,7 @@ class EntityFiles(Generic[E]):
                 self.quarantine.set_aside(path, Reason("unreadable", error=error))
                 return None
             try:
-                return self._decode(data, path.stem, status)
+                return self.decode(data, path.stem, status.st_mtime)
             except Unreadable as error:
                 if self._still_written(status):
                     return None
@@ -69,13 +69,13 @@ class EntityFiles(Generic[E]):
                 self.quarantine.set_aside(path, error.reason)
         return None
 
-    def create(self, name: str, entity: E) -> None:
-        """Exclusive and durable; raises `FileExistsError`."""
-        self.files.create(self.path / name, self.codec.encode(entity))
+    def create(self, name: str, entity: E, *, modified: int | None = None) -> None:
+        """Exclusive and durable; raises `FileExistsError`. `modified` as in `Files.create`."""
+        self.files.create(self.path / name, self.codec.encode(entity), modified=modified)
 
-    def replace(self, name: str, entity: E, *, sync: bool = True) -> None:
+    def replace(self, name: str, entity: E, *, sync: bool = True, modified: int | None = None) -> None:
         """As `Files.replace`."""
-        self.files.replace(self.path / name, self.codec.encode(entity), sync=sync)
+        self.files.replace(self.path / name, self.codec.encode(entity), sync=sync, modified=modified)
 
     def remove(self, name: str, *, sync: bool = False) -> None:
         """As `Files.remove`."""
@@ -86,9 +86,10 @@ class EntityFiles(Generic[E]):
         with storage_errors(self.path):
             self.files.containment.require(self.path)
 
-    def _decode(self, data: bytes, stem: str, status: os.stat_result) -> E:
-        """An entity from a file's bytes; its name and modification time stand in for a missing id and time."""
-        facts = {"id": spelled(stem), "created_at": from_timestamp(status.st_mtime), **self._defaults}
+    def decode(self, data: bytes, stem: str, modified: float) -> E:
+        """An entity from a file's bytes; its name and modification time (seconds since the epoch) stand in for a
+        missing id and time. Raises `Unreadable`."""
+        facts = {"id": spelled(stem), "created_at": from_timestamp(modified), **self._defaults}
         entity = self.codec.decode(data, **facts)
         for name, value in self._place.items():
             if (said := getattr(entity, name)) != value:

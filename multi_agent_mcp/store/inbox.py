@@ -12,6 +12,7 @@ import heapq
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -19,11 +20,11 @@ from typing import Any, Generic, TypeVar
 from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.domain.times import format_time, stamp
-from multi_agent_mcp.store.archive import ARCHIVE, HOT_KEPT, HOT_MAX, month_of
+from multi_agent_mcp.store.archive import ARCHIVE, HOT_KEPT, HOT_MAX, Archive, month_of
+from multi_agent_mcp.store.archived_names import OUR_NAME, STAMP_LENGTH, ArchivedNames, file_names, fitting
 from multi_agent_mcp.store.directory import Directory
-from multi_agent_mcp.store.files.containment import is_own_directory
 from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.store.inbox_lookup import OUR_NAME, STAMP_LENGTH, Addresses, file_names, fitting
+from multi_agent_mcp.store.inbox_lookup import Addresses
 from multi_agent_mcp.system.disk import spelled, sync_directory
 
 R = TypeVar("R", bound=Readable)
@@ -55,14 +56,16 @@ class Inbox(Generic[R]):
         lock: str,
         held: Callable[[], Collection[str]] = frozenset,
         grouped: re.Pattern[bytes] | None = None,
+        indexed: Callable[[R], R] = lambda entity: entity,
         **defaults: Any,
     ) -> None:
         self.files = files
         self.path = path
         self.lock = lock
-        self.hot: Directory[R] = Directory(files, path, entity_type, closed=_READ, grouped=grouped, **defaults)
-        self._entity_type = entity_type
-        self._defaults = defaults
+        self.hot: Directory[R] = Directory(
+            files, path, entity_type, closed=_READ, grouped=grouped, indexed=indexed, **defaults
+        )
+        self._archived_months = Archive(path, partial(ArchivedNames, files, entity_type=entity_type, **defaults))
         self._held = held
         self._prefix = f"{path.relative_to(files.base)}/"
 
@@ -83,12 +86,34 @@ class Inbox(Generic[R]):
         name = file_name(entity)
         return (self.path / name).exists() or (self.path / ARCHIVE / month_of(entity.created_at) / name).exists()
 
+    def accept(self, name: str, data: bytes, modified: int) -> R | None:
+        """Puts a file of another machine in place under its name, as its bytes are; None when it is there, read and
+        archived ones included. An empty file is what a power cut has left of an earlier attempt (`Files.in_bulk`)."""
+        entity = self.hot.decode(data, Path(name).stem, modified / 1e9)
+        month = self.path / ARCHIVE / month_of(entity.created_at)
+        places = (self.path / name, month / name, month / file_name(entity))
+        if any(path.exists() and path.stat().st_size for path in places):
+            return None
+        self.files.replace(self.path / name, data, modified=modified)
+        return entity
+
+    def accept_read(self, name: str, at: datetime | None) -> None:
+        """Sets `read_at` as the agent's own machine says; unread again, a file comes back from the archive."""
+        with self.files.locks.held(self.lock):
+            if at is None:
+                archived = [item.path / name for item in self.directories() if item is not self.hot]
+                self.files.relocate([(path, self.path / name) for path in archived if path.exists()])
+            entity = self.hot.load(name)
+            if entity is not None and entity.read_at != at:
+                self.hot.replace(name, entity.mark_read(at))
+
     def remove(self, entity: R) -> None:
         """Takes back what was delivered a moment ago and not acknowledged to anybody."""
         self.hot.remove(file_name(entity))
 
     def unread(self, *, fresh: bool = False) -> list[tuple[str, R]]:
-        """Names and entities not yet read, in no particular order."""
+        """Names and entities not yet read, as far as the index keeps them (see `Directory`), in no particular
+        order."""
         return [(name, entity) for name, entity in self.hot.open_entities(fresh=fresh) if entity.read_at is None]
 
     def read_of(self, groups: Collection[str]) -> list[R]:
@@ -105,8 +130,8 @@ class Inbox(Generic[R]):
     def any_unread(self, ids: frozenset[str]) -> bool:
         """Whether one of these is surely unread, looking at no other file. False may be wrong for a file that was put
         here under a name of its own."""
-        endings = tuple(f"_{id8(entity_id)}.md" for entity_id in ids)
-        likely = (self.hot.load(name) for name in file_names(self.path) if name.endswith(endings))
+        digits = set(map(id8, ids))
+        likely = (self.hot.load(name) for name in file_names(self.path) if name[-11:-3] in digits)  # `…_{id8}.md`
         return any(entity is not None and entity.id in ids and entity.read_at is None for entity in likely)
 
     def mark_read(self, names: list[str], at: datetime | None) -> None:
@@ -135,43 +160,82 @@ class Inbox(Generic[R]):
         self.mark_read([path.name for path in [*back, *(path for path in read if path.parent == self.path)]], None)
         return list(found.values())
 
-    def find(self, named: str) -> tuple[Path, R] | None:
-        """The file with this path in the inbox, else the oldest with this id; see `Addresses`."""
-        return self.addresses(fresh=True).find(named)
-
-    def addresses(self, *, fresh: bool = False) -> Addresses[R]:
-        """What names each file. Without `fresh` an id that was edited in place just now is not seen."""
-        return Addresses(self.directories(), fresh=fresh)
-
-    def order(self, path: Path, entity: R) -> Position:
-        """Where a file stands in `newest_first`, reversed."""
-        return entity.created_at, entity.id, self._within(path)
+    def find(self, named: str, *, fresh: bool = True) -> tuple[Path, R] | None:
+        """The file with this path in the inbox (`note.md`, `archive/2026-11/….md`), else the oldest with this id,
+        wherever that lies: archiving a file gives its id to no other. Without `fresh` an id that was edited in place
+        just now is not seen."""
+        if named.endswith(".md") and (found := self._at(named)) is not None:
+            return found
+        bearers = (
+            (directory.path / name, entity)
+            for directory, name in self.likely(named, thorough=True, fresh=fresh)
+            if (entity := directory.load(name)) is not None and entity.id == named
+        )
+        return min(bearers, key=_precedence, default=None)
 
     def find_all(self, wanted: Callable[[R], bool], like: str) -> list[tuple[Path, R]]:
         """Every entity whose id begins like `like` and that `wanted` accepts (the copies of a broadcast)."""
-        named = [
-            (directory, name) for directory in self.directories() for name in fitting(file_names(directory.path), like)
-        ]
-        named += [(self.hot, name) for name in file_names(self.path) if not OUR_NAME.fullmatch(name)]
         return [
             (directory.path / name, entity)
-            for directory, name in dict.fromkeys(named)
+            for directory, name in self.likely(like)
             if (entity := directory.load(name)) is not None and wanted(entity)
         ]
+
+    def likely(
+        self, entity_id: str, *, thorough: bool = False, fresh: bool = False
+    ) -> Iterator[tuple[Directory[R], str]]:
+        """The files that may have an id with the first eight digits of this one. Those with a name of our form are
+        found by it; it is believed in the archive, while in the hot directory it may be somebody's copy of another
+        file: with `thorough` those are found, too, unless one has the name."""
+        names = file_names(self.path)
+        ours = fitting(names, entity_id)
+        others = names if thorough and not ours else [name for name in names if not OUR_NAME.fullmatch(name)]
+        bearing = [name for name, found in self.hot.ids(others, fresh=fresh).items() if id8(found) == id8(entity_id)]
+        yield from ((self.hot, name) for name in dict.fromkeys([*sorted(ours), *sorted(bearing)]))
+        for month in self.months():
+            found = month.named_for(entity_id) + (month.strangers() if thorough else [])
+            yield from ((month, name) for name in found)
+
+    def _at(self, named: str) -> tuple[Path, R] | None:
+        place, _, last = named.rpartition("/")
+        directory = next((item for item in self.directories() if self.within(item.path) == (place or ".")), None)
+        if directory is None:
+            return None
+        names = [last] if "\\" not in last else file_names(directory.path)  # one that is no UTF-8 is spelled out
+        name = next((name for name in names if spelled(name) == last), None)
+        entity = directory.load(name) if name is not None else None
+        return (directory.path / last, entity) if name is not None and entity is not None else None
+
+    def addresses(self) -> Addresses[R]:
+        """What names each file."""
+        return Addresses(self.path, partial(self.find, fresh=False), self.within)
+
+    def within(self, path: Path) -> str:
+        """A path in the inbox, as answers spell it."""
+        return spelled(str(path.relative_to(self.path)))
+
+    def order(self, path: Path, entity: R) -> Position:
+        """Where a file stands in `newest_first`, reversed."""
+        return entity.created_at, entity.id, str(path.relative_to(self.path))
 
     def history(self) -> Iterator[R]:
         """Everything, newest first."""
         return (entity for _, entity in self.newest_first())
 
-    def newest_first(self) -> Iterator[tuple[Path, R]]:
-        """Everything with its path, newest first: the hot directory merged with the archive, which is read only as far
-        as asked. A file that a crash has left at both places is there once."""
+    def newest_first(self, before: Position | None = None) -> Iterator[tuple[Path, R]]:
+        """Everything (below this position) with its path, newest first: the hot directory merged with the archive,
+        both read only as far as asked. A file that a crash has left at both places is there once."""
         index = self.hot.entries()
-        hot = [(self.path / name, entity) for name in index if (entity := self.hot.load(name)) is not None]
-        hot.sort(key=self._order, reverse=True)
+        known = ((name, entry.entity or self.hot.load(name)) for name, entry in index.items())
+        order = sorted((self.order(self.path / name, entity) for name, entity in known if entity), reverse=True)
+        hot = (
+            (self.path / name, entity)
+            for position in order
+            if (before is None or position < before) and (entity := self.hot.load(name := position[2])) is not None
+        )
         seen = {entry.signature[2] for entry in index.values()}
-        archived = (item for item in self._archived() if _inode(item[0]) not in seen)
-        return heapq.merge(hot, archived, key=self._order, reverse=True)
+        archived = (item for item in self._archived(before) if _inode(item[0]) not in seen)
+        return heapq.merge(hot, archived, key=lambda item: self.order(*item), reverse=True)
 
     def archive_read(self, *, keep: int = HOT_KEPT, above: int = HOT_MAX) -> int:
         """Moves the oldest read files on once there are more than `above`; `keep` of them stay. Returns how many."""
@@ -202,32 +266,26 @@ class Inbox(Generic[R]):
         self.files.relocate(moves)
         return len(moves)
 
-    def _months(self) -> list[Path]:
-        archive = self.path / "archive"
-        if not is_own_directory(archive):
-            return []
-        return sorted((item for item in archive.iterdir() if is_own_directory(item)), reverse=True)
-
     def directories(self) -> Iterator[Directory[R]]:
         """The hot directory and the archive's months, newest first."""
         yield self.hot
-        for month in self._months():
-            yield Directory(self.files, month, self._entity_type, **self._defaults)
+        yield from self.months()
 
-    def _archived(self) -> Iterator[tuple[Path, R]]:
-        for directory in self.directories():
-            if directory is self.hot:
+    def months(self) -> list[ArchivedNames[R]]:
+        """The archive's months, newest first."""
+        return self._archived_months.months()
+
+    def _archived(self, before: Position | None) -> Iterator[tuple[Path, R]]:
+        last = None if before is None else stamp(before[0])
+        for directory in self.months():
+            if before is not None and directory.path.name > month_of(before[0]):
                 continue
-            names = sorted(file_names(directory.path), reverse=True)
-            for _, same_second in groupby(names, key=lambda name: name[:STAMP_LENGTH]):
+            names = (name for name in file_names(directory.path) if last is None or name[:STAMP_LENGTH] <= last)
+            for _, same_second in groupby(sorted(names, reverse=True), key=lambda name: name[:STAMP_LENGTH]):
                 found = [(directory.path / name, entity) for name in same_second if (entity := directory.load(name))]
-                yield from sorted(found, key=self._order, reverse=True)
-
-    def _order(self, item: tuple[Path, R]) -> Position:
-        return self.order(*item)
-
-    def _within(self, path: Path) -> str:
-        return str(path.relative_to(self.path))
+                for item in sorted(found, key=lambda item: self.order(*item), reverse=True):
+                    if before is None or self.order(*item) < before:
+                        yield item
 
 
 def deliver_all(entities: Sequence[tuple[Inbox[R], R]]) -> None:
@@ -249,6 +307,12 @@ def _inode(path: Path) -> int | None:
 def _is_path(held: str) -> bool:
     """Whether a session has noted a file and not, as earlier versions did, an id."""
     return "/" in held
+
+
+def _precedence(item: tuple[Path, R]) -> tuple[datetime, str]:
+    """Nothing that marking a file read or archiving it changes: of two of one time their contents decide."""
+    _, entity = item
+    return entity.created_at, repr(entity.mark_read(None))
 
 
 def age(entity: Readable) -> tuple[datetime, str]:

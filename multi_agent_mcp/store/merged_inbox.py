@@ -24,9 +24,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.times import stamp
+from multi_agent_mcp.store.archived_names import OUR_NAME, STAMP_LENGTH, ArchivedNames
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.inbox import Inbox, age
-from multi_agent_mcp.store.inbox_lookup import OUR_NAME, STAMP_LENGTH, fitting
 from multi_agent_mcp.system.disk import storage_errors
 from multi_agent_mcp.system.file_status import Signature, modified_at, signature
 
@@ -67,8 +67,8 @@ class MergedInbox(Generic[R]):
     def count(self, inboxes: Iterable[Inbox[R]], first: str, last: str) -> int:
         """About how many files of these seconds there are, by their names alone."""
         return sum(
-            len(_listed(directory.path))
-            if first[:6] < month < last[:6]
+            directory.count()
+            if first[:6] < month < last[:6] and isinstance(directory, ArchivedNames)
             else sum(first <= name[:STAMP_LENGTH] <= last for name in self._names(directory))
             for month, directories in self._months(inboxes, first, last).items()
             for directory in directories
@@ -88,22 +88,12 @@ class MergedInbox(Generic[R]):
                 yield from (head for head in found if before is None or (second, *age(head)) < before)
 
     def find(self, inboxes: Sequence[Inbox[R]], entity_id: str) -> tuple[InboxFile[R], R] | None:
-        """The file with this id and its head: by its name if we named it, else among the heads of all that may be
-        it. What lies in an archive under a name of our form was named by its id when it was moved there; in the hot
-        directory it may be somebody's copy of another file."""
-        directories = [directory for inbox in inboxes for directory in inbox.directories()]
-        hot = {inbox.hot.path for inbox in inboxes}
-        likely = ((directory, name) for directory in directories for name in fitting(self._names(directory), entity_id))
-        others = (
-            (directory, name)
-            for directory in directories
-            for name in self._names(directory)
-            if directory.path in hot or not OUR_NAME.fullmatch(name)
-        )
-        for directory, name in chain(likely, others):
-            known = self._head(directory, name)
-            if known is not None and known[1].id == entity_id and (file := self._placed(directory, name)) is not None:
-                return file, known[1]
+        """The file with this id and its head; see `Inbox.likely`."""
+        for thorough in (False, True):
+            for directory, name in chain.from_iterable(box.likely(entity_id, thorough=thorough) for box in inboxes):
+                known = self._head(directory, name)
+                if known is not None and known[1].id == entity_id and (file := self._placed(directory, name)):
+                    return file, known[1]
         return None
 
     def _months(self, inboxes: Iterable[Inbox[R]], first: str, last: str) -> dict[str, list[Directory[R]]]:

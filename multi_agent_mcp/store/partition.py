@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.domain.times import from_timestamp
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.archive import HOT_KEPT, HOT_MAX, Archive, month_of
+from multi_agent_mcp.store.archive import HOT_KEPT, HOT_MAX, Archive, ArchivedFiles, month_of
 from multi_agent_mcp.store.directory import Directory, Entry
 from multi_agent_mcp.system.disk import sync_directory
 from multi_agent_mcp.system.file_status import signature_of
@@ -41,7 +41,7 @@ class Partition(Generic[E]):
     def __init__(
         self,
         home: Directory[E],
-        archive: Archive[E] | None,
+        archive: Archive[ArchivedFiles[E]] | None,
         ended: Callable[[E], bool],
         lock_of: Callable[[str], str],
     ) -> None:
@@ -92,7 +92,7 @@ class Partition(Generic[E]):
         except StorageError as refusal:
             logger.warning("what is over in %s is not archived yet: %s", self.home.path, refusal)
 
-    def _move_on(self, over: Mapping[str, Entry[E]], archive: Archive[E]) -> None:
+    def _move_on(self, over: Mapping[str, Entry[E]], archive: Archive[ArchivedFiles[E]]) -> None:
         """By locks: whoever is about to write an entity finds it again before it does."""
         moved: defaultdict[Path, dict[str, Entry[E]]] = defaultdict(dict)
         by_lock: defaultdict[str, list[str]] = defaultdict(list)
@@ -108,7 +108,7 @@ class Partition(Generic[E]):
         for directory in archive.months():
             directory.expect(moved[directory.path])
 
-    def _moved(self, name: str, entry: Entry[E], archive: Archive[E]) -> Path | None:
+    def _moved(self, name: str, entry: Entry[E], archive: Archive[ArchivedFiles[E]]) -> Path | None:
         """The month to which a file was moved, not durably yet. None for one that has changed since it was looked at,
         or whose name is taken there: nothing is written over."""
         path = self.home.path / name

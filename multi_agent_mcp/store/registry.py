@@ -16,6 +16,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.ids import differing_in_case, is_name
 from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, StorageError
+from multi_agent_mcp.store.authority import ALONE, HUB, Authority, Shared, Superseded, digest8, mark, revision_in
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.system.file_status import Signature, is_settled, signature_of
 
@@ -31,16 +32,26 @@ class _Thread(threading.local):
     agents: Mapping[str, Agent] | None = None
 
 
+SHARED = (
+    "role", "type", "name", "parent_id", "status", "created_at", "public_key", "former_public_keys",
+    "machine", "machines",
+)  # fmt: skip
+"""What machines tell each other of an agent. Everything else is its home's own: its pane, what is run there and typed
+into, so that no other machine can have a program started."""
+
+
 class Registry:
-    """The agents of a session. Reads are remembered by the file's signature; updates merge fields under a lock.
+    """The agents of a session. Reads are remembered by the file's signature; updates merge fields under a lock. What is
+    shared between machines goes by the authority first.
 
     Every update is written to `agents.json.bak` first. A file that cannot be parsed any more (cut off by an editor or
     a full disk) is kept as `agents.json.damaged` and restored from there, said aloud.
     """
 
-    def __init__(self, files: Files, path: Path) -> None:
+    def __init__(self, files: Files, path: Path, authority: Authority = ALONE) -> None:
         self.files = files
         self.path = path
+        self.authority = authority
         self._backup = path.with_name(f"{path.name}.bak")
         self._cached: tuple[Signature, Mapping[str, Agent]] | None = None
         self._thread = _Thread()
@@ -101,7 +112,12 @@ class Registry:
             records = self._read_or_restore()
             known = records["agents"].get(agent.id)
             fresh = {key: value for key, value in asdict(agent).items() if key != "extra" and value is not None}
-            records["agents"][agent.id] = {**(known or {}), **agent.extra, **fresh}
+            try:
+                records["agents"][agent.id] = self._agreed(agent.id, known, {**(known or {}), **agent.extra, **fresh})
+            except Superseded as other:
+                records["agents"][agent.id] = taken_over(known, other.current)
+                self._write(records)
+                raise AlreadyExists("agent_exists", agent_id=agent.id) from None
             self._write(records)
             return _agent(agent.id, records["agents"][agent.id])
 
@@ -120,10 +136,69 @@ class Registry:
             if agent_id not in records["agents"]:
                 raise AgentNotFound(agent_id=agent_id)
             record = records["agents"][agent_id]
-            if any(record.get(key) != value for key, value in changed.items()):
-                record.update(changed)
+            while any(record.get(key) != value for key, value in changed.items()):
+                try:
+                    record = self._agreed(agent_id, record, {**record, **changed})
+                except Superseded as newer:
+                    record = taken_over(record, newer.current)
+                records["agents"][agent_id] = record
                 self._write(records)
             return _agent(agent_id, record)
+
+    def accept(self, agent_id: str, shared: Shared) -> Agent | None:
+        """Takes over what the hub says of an agent, unless it is known; None: it is."""
+        with self.files.locks.held("agents"):
+            records = self._read_or_restore()
+            known = records["agents"].get(agent_id)
+            if known is not None and revision_in(known.get(HUB)) >= shared.revision:
+                return None
+            records["agents"][agent_id] = taken_over(known, shared)
+            self._write(records)
+            return _agent(agent_id, records["agents"][agent_id])
+
+    def edited(self) -> list[str]:
+        """The agents whose record is not what the hub has under its revision."""
+        records = self._read_or_restore()["agents"]
+        return [
+            key
+            for key, record in records.items()
+            if is_name(key) and str(record.get(HUB, "")).partition(" ")[2] != digest8(shared_part(record))
+        ]
+
+    def push(self, agent_id: str) -> bool:
+        """Brings a record that was edited by hand to the hub; when that has a newer one, it stands and this returns
+        False."""
+        with self.files.locks.held("agents"):
+            records = self._read_or_restore()
+            record = records["agents"][agent_id]
+            try:
+                records["agents"][agent_id] = self._agreed(
+                    agent_id, record if HUB in record else None, record, push=True
+                )
+            except Superseded as newer:
+                records["agents"][agent_id] = taken_over(record, newer.current)
+                return False
+            finally:
+                self._write(records)
+            return True
+
+    def shared_values(self) -> Iterator[tuple[str, bytes, int]]:
+        """Every record as it travels: its key, its bytes, the revision that it says it is."""
+        for agent_id, record in self._read_or_restore()["agents"].items():
+            yield f"agent.{agent_id}", shared_part(record), revision_in(record.get(HUB))
+
+    def _agreed(
+        self, agent_id: str, before: dict[str, Any] | None, after: dict[str, Any], *, push: bool = False
+    ) -> dict[str, Any]:
+        """The record as it may be written. Raises `Superseded` and `HubUnreachable`."""
+        data = shared_part(after)
+        if self.authority.here is None or (not push and before is not None and shared_part(before) == data):
+            return after
+        if before is None or HUB not in before:
+            revision = self.authority.create(f"agent.{agent_id}", data)
+        else:
+            revision = self.authority.swap(f"agent.{agent_id}", revision_in(before[HUB]), data)
+        return after if revision is None else {**after, HUB: mark(Shared(revision, data))}
 
     def create(self) -> None:
         """Makes an empty registry if there is none that can be read; what was there is kept as `….damaged`."""
@@ -161,6 +236,26 @@ class Registry:
     def _keep_damaged(self, path: Path) -> None:
         if path.exists():
             self.files.relocate([(path, path.with_name(f"{path.name}.damaged"))])
+
+
+def shared_part(record: Mapping[str, Any]) -> bytes:
+    """What travels of a record."""
+    return json.dumps({key: record[key] for key in SHARED if record.get(key) is not None}, ensure_ascii=False).encode()
+
+
+def taken_over(record: Mapping[str, Any] | None, shared: Shared) -> dict[str, Any]:
+    """A record with what the hub says of it; what it does not speak of stays."""
+    said = _json_object(shared.data)
+    kept = {key: value for key, value in (record or {}).items() if key not in SHARED}
+    return {**{key: said[key] for key in SHARED if key in said}, **kept, HUB: mark(shared)}
+
+
+def _json_object(data: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _parse(data: bytes | None) -> dict[str, Any] | None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.history import NUMBER, History
+from multi_agent_mcp.domain.ids import entity_id
+from multi_agent_mcp.domain.json_lines import newest_first
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.store.authority import Superseded
 from multi_agent_mcp.store.collection import Collection
 
+LINE = "line"
+"""The kind under which a line of a history is known to an authority."""
 EARLIER, STANDING = "earlier_history", "standing"
 """Keys of a task's header: how many lines are in the other file, and which of those say where the task stands."""
 
@@ -23,25 +30,52 @@ class Tasks(Collection[Task]):
     def history_path(self, task_id: str) -> Path:
         return self.base / "_history" / f"{task_id}.jsonl"
 
-    def _adopted(self, entity: Task, entity_id: str) -> Task:
-        task = super()._adopted(entity, entity_id)
+    def _adopted(self, entity: Task, task_id: str) -> Task:
+        task = super()._adopted(entity, task_id)
         earlier = task.extra.get(EARLIER)
         if not isinstance(earlier, int):
             return task
         known = {key: value for key, value in task.extra.items() if key not in (EARLIER, STANDING)}
-        older = cache(lambda: self.files.read(self.history_path(entity_id)) or b"")
+        older = cache(lambda: self.files.read(self.history_path(task_id)) or b"")
         history = History(task.history.newest, earlier, _numbered(task.extra.get(STANDING)), older)
         return replace(task, history=history, extra=known)
 
     def _shortened(self, entity: Task) -> Task:
         history, added = entity.history.shortened()
         if added:
+            self._share_lines(entity.id, added)
             self.files.append(self.history_path(entity.id), added, sync=True)
         if not history.earlier:
             return entity
         standing = [{NUMBER: number, **line} for number, line in history.standing.items()]
         extra = {**entity.extra, EARLIER: history.earlier, STANDING: standing}
         return replace(entity, history=History(history.newest), extra=extra)
+
+    def _share_lines(self, task_id: str, lines: bytes) -> None:
+        """Brings lines to the hub that leave the task's file. Whoever moves a line moves the same one."""
+        if self.shared is not None:
+            for line in lines.splitlines():
+                with suppress(Superseded):  # another machine has moved it
+                    self.shared.authority.create(f"{LINE}.{task_id}-{json.loads(line)[NUMBER]}", line)
+
+    def lines(self) -> Iterator[tuple[str, bytes]]:
+        """Every line that has left a task's file, as `accept_line` takes it."""
+        for name in self.files.names(self.base / "_history"):
+            for line in newest_first(self.files.read(self.base / "_history" / name) or b""):
+                task_id = name.removesuffix(".jsonl")
+                yield f"{task_id}-{line[NUMBER]}", json.dumps(line, ensure_ascii=False).encode()
+
+    def accept_line(self, name: str, line: bytes) -> None:
+        """Takes over a line of a task's history, `{task_id}-{number}`, unless it is there. Raises `InvalidId`,
+        `ValueError`."""
+        task_id, _, number = name.partition("-")
+        path = self.history_path(entity_id("tsk", task_id))
+        if int(number) != json.loads(line)[NUMBER] or b"\n" in line:
+            raise ValueError(name)
+        with self.files.locks.held(self._lock(task_id)):
+            known = {found[NUMBER] for found in newest_first(self.files.read(path) or b"") if NUMBER in found}
+            if int(number) not in known:
+                self.files.append(path, line, sync=True)
 
 
 def _numbered(lines: Any) -> Mapping[int, Mapping[str, Any]]:

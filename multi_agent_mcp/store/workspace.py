@@ -9,13 +9,14 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
 from multi_agent_mcp.domain.derived import interrupt_of
 from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.ids import AgentId, SessionName, differing_in_case, is_name
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
-from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.message import Message, without_content
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.session import AgentSession
@@ -28,6 +29,7 @@ from multi_agent_mcp.errors import (
     InvalidSession,
     TaskNotFound,
 )
+from multi_agent_mcp.store.authority import ALONE, Authority
 from multi_agent_mcp.store.collection import Collection
 from multi_agent_mcp.store.delivery_log import DeliveryLog
 from multi_agent_mcp.store.directory import Directory
@@ -63,8 +65,9 @@ Notices = Inbox[Notification]
 class Workspace:
     """`{root}/{session_id}/`. Directories are made when something is put into them."""
 
-    def __init__(self, root: Path, session: SessionName) -> None:
+    def __init__(self, root: Path, session: SessionName, authority: Authority = ALONE) -> None:
         self.root = root
+        self.authority = authority
         self.session = session
         self.path = root / session
         self.files = Files(self.path)
@@ -79,6 +82,10 @@ class Workspace:
     @property
     def dashboard_path(self) -> Path:
         return self.path / "dashboard" / "dashboard.md"
+
+    def is_here(self, agent: Agent) -> bool:
+        """Whether this machine is the agent's home: its server, its pane and its key are here."""
+        return self.authority.here is None or agent.machine in (None, self.authority.here)
 
     def key_path(self, agent_id: AgentId | str) -> Path:
         return self.path / "secrets" / f"{agent_id}.key"
@@ -108,7 +115,9 @@ class Workspace:
         """Raises `InvalidId`: a hand-written file may name anything as an agent."""
         if agent_id not in self._mailboxes:
             path = self.path / "ipc" / parse_agent_id(agent_id)
-            self._mailboxes[agent_id] = self._inbox(path, Message, f"mailbox-{agent_id}", receiver_id=agent_id)
+            self._mailboxes[agent_id] = self._inbox(
+                path, Message, f"mailbox-{agent_id}", indexed=without_content, receiver_id=agent_id
+            )
         return self._mailboxes[agent_id]
 
     def notices(self, agent_id: AgentId | str) -> Notices:
@@ -138,7 +147,7 @@ class Workspace:
 
     @cached_property
     def registry(self) -> Registry:
-        return Registry(self.files, self.path / "agents.json")
+        return Registry(self.files, self.path / "agents.json", self.authority)
 
     @cached_property
     def intents(self) -> Intents:
@@ -156,6 +165,8 @@ class Workspace:
             archived=_FINAL_TASK,
             ended=self._is_settled,
             grouped=_PART_OF,
+            authority=self.authority,
+            kind="tsk",
         )
 
     def _is_settled(self, task: Task) -> bool:
@@ -186,6 +197,8 @@ class Workspace:
             partition=lambda delegation: delegation.agent_id,
             partition_field="agent_id",
             missing=lambda delegation_id: DelegationNotFound(delegation_id=delegation_id),
+            authority=self.authority,
+            kind="dlg",
         )
 
     @cached_property
@@ -198,6 +211,8 @@ class Workspace:
             partition=lambda conversation: conversation.id,
             missing=lambda conversation_id: ConversationNotFound(conversation_id=conversation_id),
             file_name="conversation.md",
+            authority=self.authority,
+            kind="cnv",
         )
 
     def conversation_messages(self, conversation_id: str) -> Directory[Message]:

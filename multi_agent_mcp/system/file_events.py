@@ -26,7 +26,7 @@ LOOKS_AFTER_A_CHANGE = 3
 """So often a directory that has changed is told of: a file that somebody is writing into it becomes whole without
 moving its time again."""
 INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
-PASSED_OVER = frozenset({".tmp", ".locks"})
+IGNORED = frozenset({".tmp", ".locks", ".share"})
 
 
 class Watch:
@@ -123,7 +123,7 @@ class TreeWatch(Watch):
     def _noticed(self, path: Path) -> None:
         with suppress(ValueError):  # moved out of the tree
             inside = path.relative_to(self._directory)
-            if inside.parts and inside.parts[0] not in PASSED_OVER:
+            if inside.parts and inside.parts[0] not in IGNORED:
                 self._changed(inside)
             elif not _has_inotify():
                 self._look()
@@ -141,7 +141,7 @@ class TreeWatch(Watch):
     def _directories_to_poll(self) -> list[Path]:
         """Down to those of single agents and conversations, and the delivery logs, which grow in place."""
         found = chain.from_iterable(map(self._directory.glob, ("*/", "*/*/", ".doorbell/*")))
-        return [path for path in found if path.relative_to(self._directory).parts[0] not in PASSED_OVER]
+        return [path for path in found if path.relative_to(self._directory).parts[0] not in IGNORED]
 
     def _changed_path(self, path: Path) -> None:
         self._changed(path.relative_to(self._directory))

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -71,6 +72,21 @@ def _is_same(current: str, noted: str) -> bool:
 
 def own_start() -> str | None:
     return started_at(os.getpid())
+
+
+def start_detached(arguments: Sequence[str], log: Path) -> int:
+    """Starts a program that goes on when this process ends, in a session of its own, and returns its id. What it prints
+    is added to `log`. It is nobody's child, so nobody has to wait for it."""
+    script = 'log=$1; shift; "$@" </dev/null >>"$log" 2>&1 & echo $!'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", str(log), *arguments],
+        stdout=subprocess.PIPE,
+        encoding="ascii",
+        env=child_environment(),
+        start_new_session=True,
+        check=True,
+    )
+    return int(done.stdout)
 
 
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox"})

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from multi_agent_mcp.system.file_events import TreeWatch
 
-TOPIC_OF_FOLDER = {
+TOPIC_OF_DIRECTORY = {
     "agents.json": "agents",
     "sessions": "agents",
     "owner_wait": "agents",
@@ -28,7 +28,7 @@ TOPIC_OF_FOLDER = {
     "delegations": "conversations",
     "executions": "executions",
 }
-TOPICS = tuple(sorted(set(TOPIC_OF_FOLDER.values())))
+TOPICS = tuple(sorted(set(TOPIC_OF_DIRECTORY.values())))
 GATHER_SECONDS = 0.04  # a send touches several files and is one event
 HEARTBEAT_SECONDS = 15.0  # so that a dead page's connection is noticed
 RETRY_MILLISECONDS = 500
@@ -95,7 +95,7 @@ class Live:
 
     def _noticed(self, path: Path) -> None:
         """From the watching thread: a file below the session directory has changed."""
-        topic = TOPIC_OF_FOLDER.get(path.parts[0])
+        topic = TOPIC_OF_DIRECTORY.get(path.parts[0])
         if topic is not None and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._gather, topic)
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -97,3 +102,25 @@ def test_a_table_is_aligned_in_columns_of_a_terminal() -> None:
 
 def test_no_line_of_an_agents_text_begins_at_the_left() -> None:
     assert list(indented("a\n\nb")) == ["   a", "", "   b"]
+
+
+def test_doctor_shows_how_far_it_has_got_on_a_terminal_and_nowhere_else(session: Path) -> None:
+    command = [sys.executable, "-m", "multi_agent_mcp", "doctor", "--root", str(session.parent)]
+    assert "files looked at" not in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    for arguments, shown in (([], True), (["--json"], False)):
+        human, terminal = pty.openpty()
+        with subprocess.Popen([*command, *arguments], stdout=terminal, stderr=terminal, stdin=terminal) as process:
+            os.close(terminal)
+            seen = b"".join(iter(partial(read_terminal, human), b""))
+        os.close(human)
+        assert process.returncode == 0
+        assert (b"files looked at" in seen) == shown
+        assert b"secrets" in seen  # what takes how much
+
+
+def read_terminal(descriptor: int) -> bytes:
+    """Linux says EIO when nobody writes to it any more."""
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:
+        return b""

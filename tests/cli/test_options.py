@@ -14,12 +14,13 @@ from tests.cli.conftest import Ask, Run
 
 SHARED = ["root", "session", "acting", "as_json"]
 ACTING = {
-    *("send", "reply", "read", "unread", "web", "send-task", "unlock", "interrupt", "resume"),
+    *("send", "reply", "read", "unread", "web", "attention", "answer", "send-task", "unlock"),
+    *("interrupt", "resume"),
     *("task add", "task status", "task assign", "task approve"),
     *("say", "end", "conversation start", "conversation say", "conversation end"),
 }
-WITHOUT_JSON = {"supervise", "host learn"}
-WITHOUT_SESSION = {"serve", "hook", "demo", "init", "help"}
+WITHOUT_JSON = {"supervise", "relay", "host learn"}
+WITHOUT_SESSION = {"serve", "hook", "demo", "init", "help", "join"}
 
 
 def _commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:

@@ -281,7 +281,7 @@ def test_a_program_that_nobody_has_declared_or_described_gets_nothing_and_doctor
     registry = team.services.workspace.registry
     for host, advice in (
         (None, "--host plain"),
-        ("goose", "hosts/NAME.yaml"),
+        ("goose", "host learn"),
     ):
         registry.update("worker-a", host=host)
         assert team.delivery("worker-a") == ("stored", "unknown_host")

@@ -106,7 +106,7 @@ def test_a_file_the_disk_cannot_read_hides_no_other_and_comes_back_with_the_disk
         fresh = context(broken)
         assert [item["content"] for item in fresh.reading.read(worker, Query())["messages"]] == ["second"]
         assert "Input/output error" in caplog.text
-        assert fresh.workspace.mailbox("worker-a").hot.passed_over() == [bad.name]
+        assert fresh.workspace.mailbox("worker-a").hot.skipped() == [bad.name]
         assert bad.exists()
         found = [finding.subject for finding in fresh.doctor(lambda _: None).examine() if finding.check == "disk"]
         assert found == [f"ipc/worker-a/{bad.name}"]

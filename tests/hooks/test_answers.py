@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from typing import Any
+
+import pytest
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.hooks import state_file
@@ -125,4 +128,26 @@ def test_a_state_of_an_earlier_version_announces_nothing_twice(services: Service
     state_path = services.path / ".hooks" / f"{AGENT}.json"
     services.workspace.files.replace(state_path, str(facts).replace("'", '"').replace("None", "null").encode())
     assert said(services, "PostToolUse") == "[IPC] New message: request from admin"
+    assert said(services, "PostToolUse") is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"urgent": ["\0.md", "../x.md", "\ud800.md", "gone.md"]},
+        {"urgent": 5},
+        {"until": "x"},
+        {"until": 1e400},
+        {"seen": 1},
+    ],
+)
+def test_a_state_that_was_spoilt_hides_nothing(services: Services, damage: dict[str, Any]) -> None:
+    send(services, "admin", AGENT)
+    settle(services)
+    said(services, "PostToolUse")
+    spoilt = state(services) | damage
+    services.workspace.files.replace(services.path / ".hooks" / f"{AGENT}.json", json.dumps(spoilt).encode())
+    send(services, "admin", AGENT)
+    assert not is_silent(services, "PostToolUse")
+    assert said(services, "PostToolUse") is not None
     assert said(services, "PostToolUse") is None

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.errors import InvalidStatusTransition, Refusal
@@ -32,13 +33,13 @@ class DyingFiles(Files):
         super().__init__(base)
         self.left = writes
 
-    def create(self, path: Path, data: bytes, *, sync: bool = True) -> None:
+    def create(self, path: Path, data: bytes, **how: Any) -> None:
         self._step()
-        super().create(path, data, sync=sync)
+        super().create(path, data, **how)
 
-    def replace(self, path: Path, data: bytes, *, sync: bool = True, durable: bool = True) -> None:
+    def replace(self, path: Path, data: bytes, **how: Any) -> None:
         self._step()
-        super().replace(path, data, sync=sync, durable=durable)
+        super().replace(path, data, **how)
 
     def relocate(self, moves: list[tuple[Path, Path]]) -> list[Path]:
         self._step()

@@ -66,7 +66,8 @@ def path_of(services: Services, task: Task) -> Path:
 
 
 def inbox(services: Services, agent_id: str) -> list[tuple[str, str, str]]:
-    unread = [message for _, message in services.workspace.mailbox(agent_id).unread(fresh=True)]
+    mailbox = services.workspace.mailbox(agent_id)
+    unread = [message for name, _ in mailbox.unread(fresh=True) if (message := mailbox.hot.load(name)) is not None]
     return sorted((item.message_type, item.sender_id, item.content) for item in unread)
 
 

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests import warm
 from tests.end_to_end.quiet import quiet_environment
 from tests.end_to_end.support import Team
 from tests.soak.actions import act
@@ -31,6 +32,7 @@ SHOWN = ("operations", "letters acknowledged", "kills", "servers started", "deat
 
 def main() -> int:
     given = _arguments()
+    warm.install()  # more lives in the same time
     seed = given.seed or f"{random.SystemRandom().getrandbits(32):08x}"
     base = Path(tempfile.mkdtemp(prefix="soak-"))  # removed at the end of a clean run only
     team = Team(base, quiet_environment(base))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.end_to_end.support import REPOSITORY
 
-MINUTES = "0.4"  # and about half of that to begin and to look at what is left
+MINUTES = "0.25"  # and about half of that to begin and to look at what is left
 
 
 @pytest.mark.slow

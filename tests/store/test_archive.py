@@ -20,7 +20,7 @@ from multi_agent_mcp.store.archive import HOT_KEPT, HOT_MAX
 from multi_agent_mcp.store.codec.frontmatter import codec
 from multi_agent_mcp.store.tasks import Tasks
 from multi_agent_mcp.store.workspace import Workspace
-from tests.store.support import NOON, put
+from tests.store.support import NOON, in_processes, put
 
 LAST_MONTH = NOON - timedelta(days=30)
 
@@ -223,3 +223,21 @@ def test_lines_that_a_killed_process_wrote_beyond_the_header_count_once(workspac
         progress(tasks, number)
     assert [line.get("progress") for line in tasks.get(name(1)).history][1:] == [[n, n + 1] for n in range(32)]
     assert list(tasks.get(name(1)).history)[:31] == before
+
+
+def finish_forty(root: Path, tenth: int) -> None:
+    tasks = again(root).tasks
+    for number in range(tenth * 40, tenth * 40 + 40):
+        tasks.update(name(number), lambda task: replace(task, status="done"))
+
+
+def test_several_processes_archive_at_once_and_lose_nothing(workspace: Workspace) -> None:
+    finished(workspace.tasks, 160, status="in_progress")
+    finished(workspace.tasks, HOT_MAX - 40, first=160)
+    in_processes(finish_forty, *((workspace.root, tenth) for tenth in range(4)))
+    workspace.tasks.tidy("worker-a")
+    total = 120 + HOT_MAX
+    assert workspace.tasks.closed_counts() == {"done": total}
+    assert {task.id for task in workspace.tasks.all()} == {name(number) for number in range(total)}
+    assert len(archived(workspace.tasks)) > 0
+    assert not list(workspace.path.rglob("quarantine"))

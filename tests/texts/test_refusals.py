@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +21,7 @@ from multi_agent_mcp.cli import serve
 from multi_agent_mcp.cli.main import app, run
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.hub.share import socket_path
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
 from multi_agent_mcp.texts import CONSOLE, LANGUAGES, PEOPLE, catalogue
@@ -118,6 +122,35 @@ def a_file_in_the_way(stage: Stage) -> Said:
     return stage.chat("worker-a", "start_conversation", target_agent_id="worker-b", initial_message="x")
 
 
+def shared(stage: Stage) -> Path:
+    """Makes the session one of several machines, with the relay away."""
+    share = stage.services.path / ".share"
+    share.mkdir()
+    (share / "machine.json").write_text(json.dumps({"uuid": "0" * 32, "machine": "desk", "urls": []}))
+    return share
+
+
+def a_hub_away(stage: Stage) -> Said:
+    shared(stage)
+    return stage.command("task", "add", "x")
+
+
+def an_older_hub(stage: Stage) -> Said:
+    with socket_path(shared(stage)) as path, socket.create_server(path, family=socket.AF_UNIX) as relay:
+
+        def refuse() -> None:
+            connection, _ = relay.accept()
+            with connection, connection.makefile("rwb") as stream:
+                stream.readline()
+                stream.write(b'{"refused": "hub_replaced", "key": "hub_replaced"}\n')
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        said = stage.command("task", "add", "x")
+        thread.join()
+    return said
+
+
 PROVOKED: dict[type[Refusal], Callable[[Stage], Said]] = {
     errors.InvalidId: lambda at: at.call("worker-a", "get_unread_count", agent_id="../x"),
     errors.InvalidArguments: lambda at: at.call("worker-a", "send_message", content="x", receiver_id="worker-a"),
@@ -148,6 +181,8 @@ PROVOKED: dict[type[Refusal], Callable[[Stage], Said]] = {
     errors.ContentTooLarge: lambda at: at.call("admin", "send_message", content="x" * 2**21, receiver_id="owner"),
     errors.NotAnswered: lambda at: at.command("answer", "worker-a", "1", "--question", "x"),
     errors.StorageError: a_file_in_the_way,
+    errors.HubUnreachable: a_hub_away,
+    errors.HubReplaced: an_older_hub,
     errors.NoSuchSession: lambda at: at.command("unread", "--session", "nowhere"),
 }
 

@@ -288,8 +288,8 @@ def test_looking_marks_nothing_read_and_reading_marks_one(team: Team, visitor: V
 
 def test_anothers_mail_can_be_looked_at_but_not_read_for_them(team: Team, visitor: Visitor) -> None:
     team.post("worker-a", "for worker-a")
-    (letter,) = visitor.see("/messages?box=inbox&agent=worker-a")["messages"]
-    assert visitor.refused(f"/messages/{letter['id']}/read", {}) == (403, "unauthorized")
+    (message,) = visitor.see("/messages?box=inbox&agent=worker-a")["messages"]
+    assert visitor.refused(f"/messages/{message['id']}/read", {}) == (403, "unauthorized")
     assert len(team.unread("worker-a")) == 1
 
 
@@ -297,8 +297,8 @@ def test_reading_the_awaited_answer_ends_the_wait(team: Team, visitor: Visitor) 
     services = team.services
     services.task_creation.send(services.agents.owner(), "admin", "wait for me", "please")
     team.post("owner", "done")
-    (letter,) = visitor.see("/messages")["messages"]
-    visitor.act(f"/messages/{letter['id']}/read", {})
+    (message,) = visitor.see("/messages")["messages"]
+    visitor.act(f"/messages/{message['id']}/read", {})
     assert visitor.see("/session")["waiting_for"] is None
 
 
@@ -308,7 +308,7 @@ def test_mail_comes_in_pages(team: Team, visitor: Visitor) -> None:
     first = visitor.see("/messages?limit=5")
     rest = visitor.see(f"/messages?limit=5&before={first['messages'][-1]['id']}")
     assert (first["more"], rest["more"]) == (True, False)
-    assert [letter["preview"] for letter in first["messages"] + rest["messages"]] == list("6543210")
+    assert [message["preview"] for message in first["messages"] + rest["messages"]] == list("6543210")
 
 
 def test_a_conversation_is_shown_with_what_it_belongs_to(team: Team, visitor: Visitor) -> None:
@@ -352,8 +352,8 @@ def test_a_copy_that_was_put_into_a_conversation_by_hand_marks_no_mail_read(team
     services = team.services
     talk, _ = services.conversations.begin(services.agents.owner(), services.agents.get("admin"), "hello")
     team.post("owner", "urgent")
-    (letter,) = visitor.see("/messages")["messages"]
-    header = f"id: {letter['id']}\nsender_id: admin\nreceiver_id: owner\nmetadata: {{conversation_id: {talk.id}}}"
+    (message,) = visitor.see("/messages")["messages"]
+    header = f"id: {message['id']}\nsender_id: admin\nreceiver_id: owner\nmetadata: {{conversation_id: {talk.id}}}"
     team.drop(team.path / "conversations" / talk.id / "20300101_000000_00000000.md", f"---\n{header}\n---\n\nnothing")
     shown = visitor.see(f"/conversations/{talk.id}")
     assert (shown["total"], shown["unread"]) == (2, [])
@@ -435,3 +435,14 @@ def test_a_parent_counts_its_finished_subtasks_too(team: Team, visitor: Visitor)
     assert whole["subtasks"] == {"total": 3, "done": 1}
     assert {card["task_id"] for card in whole["subtask_cards"]} == set(children)
     assert visitor.see(f"/tasks/{children[0]}")["task"]["parent_title"] == whole["title"]
+
+
+def test_the_figures_are_those_of_the_days_that_are_asked_for_where_the_reader_lives(visitor: Visitor) -> None:
+    task_id = make(visitor, "x", "worker-a")["task_id"]
+    for status in ("in_progress", "done"):
+        visitor.act(f"/tasks/{task_id}/status", {"status": status})
+    found = visitor.see("/stats?days=3&zone=Pacific/Kiritimati")  # fourteen hours ahead: whole hours like UTC
+    assert [sum(day["done"].values()) for day in found["days"]] == [0, 0, 1]
+    assert found["start"].endswith("T10:00:00.000000Z")
+    assert len(visitor.see("/stats?days=99999")["days"]) == 366
+    assert [len(visitor.see(f"/stats?days={days}")["days"]) for days in ("0", "")] == [1, 7]

@@ -145,5 +145,8 @@ def pane_notifier(workspace: Workspace, settings: Settings) -> TmuxNotifier:
     from multi_agent_mcp.notify.tmux.profiles import load_profiles
     from multi_agent_mcp.notify.tmux.unknown_screens import UnknownScreens
 
+    profiles = load_profiles(workspace.root / "hosts")
+    for file, reason in profiles.left_out.items():
+        logger.warning("hosts/%s is left out: %s", file, reason)
     unknown = UnknownScreens(workspace.files, workspace.path / "unknown_screens")
-    return TmuxNotifier(settings.limits.submit_pause_seconds, load_profiles(workspace.root / "hosts"), unknown.save)
+    return TmuxNotifier(settings.limits.submit_pause_seconds, profiles, unknown.save)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Sequence
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.notify.channel import Channel
+from multi_agent_mcp.notify.channel import Channel, has_taken
 from multi_agent_mcp.notify.wording import sanitized
-
-CALL_SECONDS = 5.0
 
 _APPLESCRIPT = (
     "on run argv",
@@ -39,11 +36,7 @@ class DesktopNotifier(Channel):
         reason, call = self.check(agent), notice_command(self.title, sanitized(line))
         if reason is not None or call is None:
             return Delivery("stored", reason)
-        try:
-            done = subprocess.run(call, capture_output=True, timeout=CALL_SECONDS, check=False)
-        except (OSError, subprocess.TimeoutExpired):
-            return Delivery("stored", "desktop_failed")
-        return Delivery("rung", "desktop") if done.returncode == 0 else Delivery("stored", "desktop_failed")
+        return Delivery("rung", "desktop") if has_taken(call) else Delivery("stored", "desktop_failed")
 
 
 def notice_command(title: str, line: str) -> Sequence[str] | None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 
 from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.notify.channel import HOOK, Channel
+from multi_agent_mcp.notify.channel import HOOK, Channel, has_taken
 from multi_agent_mcp.notify.wording import sanitized
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.json_file import Record
 from multi_agent_mcp.system.process import is_alive
 
-CODEX_SECONDS = 5.0
 _THREAD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{7,127}")
 
 
@@ -69,15 +67,5 @@ class CodexQueue(Channel):
         home = agent.extra.get("codex_home")
         environment = child_environment(CODEX_HOME=home) if isinstance(home, str) else None
         call = ["codex", "queue", "--thread", str(agent.extra["codex_thread_id"]), "--message", sanitized(line)]
-        try:
-            done = subprocess.run(
-                call,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=CODEX_SECONDS,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return Delivery("stored", "codex_failed")
-        return Delivery("submitted", "codex_queue") if done.returncode == 0 else Delivery("stored", "codex_failed")
+        taken = has_taken(call, environment)
+        return Delivery("submitted", "codex_queue") if taken else Delivery("stored", "codex_failed")

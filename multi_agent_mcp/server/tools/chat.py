@@ -47,22 +47,22 @@ def get_conversation_messages(
     conversation = call.services.conversations.get(conversation_id)
     conversation.require_participant(call.me.id)
     service = call.services.conversations
-    messages = service.messages_of(conversation.id)
+    messages, total = service.newest(conversation.id, limit)
     agents = call.services.agents.registry.all()
     shown = [
         {
             **service.spoken(conversation, message),
             "sender_name": agents[message.sender_id].name if message.sender_id in agents else "",
         }
-        for message in messages[-limit:]
+        for message in messages
     ]
     answer = {
         "conversation_id": conversation.id,
-        "total_count": len(messages),
+        "total_count": total,
         "instruction": call.services.texts("conversation.messages"),
     }
     fitted = call.fitting(answer, "messages", shown[::-1])
-    return {**fitted, "messages": fitted["messages"][::-1], "total_count": len(messages)}
+    return {**fitted, "messages": fitted["messages"][::-1], "total_count": total}
 
 
 def get_pending_delegations(call: Call) -> Answer:

@@ -21,12 +21,13 @@ from multi_agent_mcp.services.mail.sending import Messages, Sent
 from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_text, require_words
+from multi_agent_mcp.store.archived_names import OUR_NAME, STAMP_LENGTH
 from multi_agent_mcp.store.codec.frontmatter import as_text, from_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
 
 BEGIN_CONVERSATION = Kind("begin_conversation", takes_itself_back=True)
-SAY = Kind("say", takes_itself_back=True)
+SAY = Kind("say", takes_itself_back=True, only_mail=True)
 END_CONVERSATION = Kind("end_conversation")
 
 ENDED = "ended"
@@ -166,6 +167,19 @@ class Conversations:
         """The messages of a conversation, oldest first."""
         folder = self.workspace.conversation_messages(conversation_id)
         return sorted((message for _, message in folder.open_entities()), key=page_order)
+
+    def newest(self, conversation_id: str, limit: int) -> tuple[list[Message], int]:
+        """The newest `limit` messages of a conversation, oldest first, and how many there are. The others are not read,
+        unless somebody has put a file there under a name of its own."""
+        directory = self.workspace.conversation_messages(conversation_id)
+        names = sorted(directory.names())
+        if not all(map(OUR_NAME.fullmatch, names)):
+            everything = self.messages_of(conversation_id)
+            return everything[-limit:], len(everything)
+        first = names[-limit][:STAMP_LENGTH] if len(names) > limit else ""
+        loaded = (directory.load(name) for name in names if name[:STAMP_LENGTH] >= first)
+        found = sorted((message for message in loaded if message is not None), key=page_order)
+        return found[-limit:], len(names)
 
     def spoken(self, conversation: Conversation, message: Message) -> dict[str, Any]:
         """A message of a conversation as answers show it, flagged unless a participant has signed it; the whole of a

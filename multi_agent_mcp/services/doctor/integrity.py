@@ -47,7 +47,7 @@ def unreadable(context: CheckContext) -> Iterator[Finding]:
         *(workspace.notices(agent_id).hot for agent_id in context.agents.registry.all()),
     ]
     for directory in directories:
-        for name in directory.passed_over():
+        for name in directory.skipped():
             subject = str((directory.path / name).relative_to(workspace.path))
             yield context.found("disk", PROBLEM, subject, "bad_sector")
 

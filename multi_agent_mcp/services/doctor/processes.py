@@ -11,7 +11,6 @@ from typing import Any
 
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
-from multi_agent_mcp.services.sessions.agent_sessions import is_running
 from multi_agent_mcp.store.files.locks import LIFELONG
 from multi_agent_mcp.system.file_events import Watch, instances_max
 
@@ -21,7 +20,7 @@ HELD_SECONDS = 1.0
 def sessions(context: CheckContext) -> Iterator[Finding]:
     """Agent sessions whose process died. The repair makes unread again what they did not confirm."""
     for session in context.workspace.sessions.open():
-        if session.ended_at is None and not is_running(session):
+        if session.ended_at is None and not context.sessions.is_running(session):
             facts = {"session_id": session.id, "count": len(session.unconfirmed)}
             yield _lost(context, session.agent_id, "died_holding" if session.unconfirmed else "died", **facts)
     for agent_id in context.workspace.executions.partitions():
@@ -84,7 +83,7 @@ def waits(context: CheckContext) -> Iterator[Finding]:
 
 def events(context: CheckContext) -> Iterator[Finding]:
     """Whether file events work for every server: without them it polls once a second."""
-    running = sum(is_running(session) for session in context.workspace.sessions.open())
+    running = sum(context.sessions.is_running(session) for session in context.workspace.sessions.open())
     limit = instances_max()
     with Watch([context.workspace.path], lambda _: None) as watch:
         polls = watch.degraded is not None

@@ -60,6 +60,7 @@ class Outbox:
     workspace: Workspace
     signatures: Signatures
     announce: Announce
+    """Rings the receivers' doorbells for messages that are safely stored. Never raises."""
 
     def apply(self, intent: Intent) -> list[Message]:
         """What an intent says is to be sent."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from multi_agent_mcp.config import Limits
 from multi_agent_mcp.domain.agent import Agent
@@ -18,22 +18,11 @@ from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.idempotency import claim
+from multi_agent_mcp.store.inbox import file_name
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
 from multi_agent_mcp.texts import Texts
 
-SEND = Kind("send", takes_itself_back=True)
-
-
-class Announcer(Protocol):
-    """Rings the receivers' doorbells for messages that are safely stored. Never raises."""
-
-    def announce(self, messages: Sequence[Message]) -> dict[str, Delivery]: ...
-
-
-class Follower(Protocol):
-    """Looks at what has been sent. Never raises."""
-
-    def after_sending(self, messages: Sequence[Message]) -> None: ...
+SEND = Kind("send", takes_itself_back=True, only_mail=True)
 
 
 @dataclass(frozen=True)
@@ -61,10 +50,10 @@ class Messages:
     limits: Limits
     texts: Texts
     clock: Callable[[], datetime]
-    announcer: Announcer
     outbox: Outbox
     operations: Operations
-    follower: Follower
+    after_sending: Callable[[Sequence[Message]], None]
+    """Looks at what has been sent. Never raises."""
 
     def send(self, sender: Agent, draft: Draft) -> Sent:
         """Stores the message durably for each receiver and rings. The same idempotency key from the same sender gives
@@ -98,12 +87,24 @@ class Messages:
 
     def announced(self, letters: PreparedMessages, stored: Sequence[Message]) -> Sent:
         """Rings for what was stored; returns the delivery of every message, also of those stored earlier."""
-        delivery = self.announcer.announce(stored)
-        self.follower.after_sending(stored)
+        delivery = {**self.outbox.announce(stored), **self._travelling(stored)}
+        self.after_sending(stored)
         for message in letters.messages:
             delivery.setdefault(message.receiver_id, Delivery("stored", "already_sent"))
         first = letters.messages[0]
         return Sent(first.metadata.get("broadcast_id", first.id), delivery)
+
+    def _travelling(self, stored: Sequence[Message]) -> dict[str, Delivery]:
+        """What becomes of messages to agents of other machines: stored there, or queued here until the hub is back.
+        Those of this machine travel, too, but nobody waits for that."""
+        if self.workspace.authority.here is None:
+            return {}
+        agents = self.agents.registry.all()
+        away = [item.receiver_id for item in stored if not self.workspace.is_here(agents[item.receiver_id])]
+        paths = [self._mailbox(message).path / file_name(message) for message in stored]
+        is_there = self.workspace.authority.queue(paths, wait=bool(away))
+        outcome = Delivery("stored", "other_machine") if is_there else Delivery("queued", "hub_unreachable")
+        return dict.fromkeys(away, outcome)
 
     def _receivers(self, sender: Agent, draft: Draft) -> list[str]:
         if draft.receiver_id is not None:

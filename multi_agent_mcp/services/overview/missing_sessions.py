@@ -23,6 +23,8 @@ from multi_agent_mcp.store.workspace import Workspace
 
 FIRST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(seconds=60)
+RECENT_SESSIONS = 100
+"""A window's session is among so many that have ended last, or still lives."""
 LIVED_LONG_ENOUGH = timedelta(seconds=30)
 
 
@@ -161,7 +163,8 @@ class MissingSessions:
 
     def _sessions(self, slot: Slot, without: frozenset[str] = frozenset()) -> list[AgentSession]:
         """The sessions of this slot, except `without`."""
-        sessions: list[AgentSession] = self.workspace.sessions.all(slot.agent_id)
+        known = self.workspace.sessions
+        sessions = [*known.open(slot.agent_id), *known.closed(slot.agent_id, limit=RECENT_SESSIONS)]
         return [item for item in sessions if item.purpose == slot.purpose and item.id not in without]
 
     def window(self, slot: Slot) -> Window | None:

@@ -128,7 +128,7 @@ class Snapshots:
     clock: Callable[[], datetime]
 
     def take(self, *, messages: int = 20) -> Snapshot:
-        """A snapshot with the newest `messages`. Cheap while little has changed, because folders keep indexes."""
+        """A snapshot with the newest `messages`. Cheap while little has changed, because directories keep indexes."""
         tasks = sorted(self.workspace.tasks.open(), key=status_order)
         return Snapshot(
             session=self.workspace.session,

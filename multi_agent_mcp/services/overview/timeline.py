@@ -39,20 +39,22 @@ class Timelines:
         self.clock = clock
         self._notices: MergedInbox[Notification] = MergedInbox()
 
-    def of(self, start: datetime | None = None, end: datetime | None = None) -> Timeline:
+    def of(self, start: datetime | None = None, end: datetime | None = None, most: int | None = None) -> Timeline:
         """What overlaps the period. Without a start it begins with the first event; without an end it goes on until
-        now, or until the last event when nobody is at work any more."""
+        now, or until the last event when nobody is at work any more. `most`: so many
+        messages, finished tasks and ended sessions, instead of as many as a picture has room for."""
         since, until = start or EPOCH, end or self.clock()
-        messages, older = self.mail_search.during(since, until, ARROWS_MAX)
-        tasks = [*self.workspace.tasks.open(), *self.workspace.tasks.closed(limit=FINISHED_MAX, since=start)]
-        unparsed = self.workspace.tasks.count_closed(since, until) - FINISHED_MAX
+        finished = most or FINISHED_MAX
+        messages, older = self.mail_search.during(since, until, most or ARROWS_MAX)
+        tasks = [*self.workspace.tasks.open(), *self.workspace.tasks.closed(limit=finished, since=start)]
+        unparsed = self.workspace.tasks.count_closed(since, until) - finished
         found = Timeline(
             start=since,
             end=until,
             arrows=tuple(self._arrows(messages)),
             bars=_overlapping((bar for task in tasks for bar in bars_of(task)), since, until),
             marks=tuple(self._marks(tasks, since, until)),
-            lives=_overlapping(map(_life, self._sessions(start)), since, until),
+            lives=_overlapping(map(self._life, self._sessions(start, finished)), since, until),
             talks=_overlapping(map(_talk, self.workspace.conversations.all()), since, until),
             left_out=older + max(unparsed, 0),
         )
@@ -103,9 +105,20 @@ class Timelines:
                     reason=notice.reason,
                 )
 
-    def _sessions(self, start: datetime | None) -> list[AgentSession]:
+    def _life(self, session: AgentSession) -> Life:
+        """A session whose process died without ending it counts as ended with its last call."""
+        is_alive = is_running(session, self.workspace.authority)
+        return Life(
+            session_id=session.id,
+            agent_id=session.agent_id,
+            purpose=session.purpose,
+            start=session.created_at,
+            end=None if is_alive else session.ended_at or session.last_activity_at,
+        )
+
+    def _sessions(self, start: datetime | None, limit: int) -> list[AgentSession]:
         sessions = self.workspace.sessions
-        return [*sessions.open(), *sessions.closed(limit=FINISHED_MAX, since=start)]
+        return [*sessions.open(), *sessions.closed(limit=limit, since=start)]
 
     def _lanes(self, found: Timeline) -> Iterator[Lane]:
         """The agents in tree order, removed ones only if they took part in what was found; then the others, if any."""
@@ -161,17 +174,6 @@ def _overlapping(items: Iterable[T], start: datetime, end: datetime) -> tuple[T,
     """Those that overlap the period, oldest first."""
     found = [item for item in items if item.start <= end and (item.end is None or item.end >= start)]
     return tuple(sorted(found, key=lambda item: item.start))
-
-
-def _life(session: AgentSession) -> Life:
-    """A session whose process died without ending it counts as ended with its last call."""
-    return Life(
-        session_id=session.id,
-        agent_id=session.agent_id,
-        purpose=session.purpose,
-        start=session.created_at,
-        end=None if is_running(session) else session.ended_at or session.last_activity_at,
-    )
 
 
 def _talk(conversation: Conversation) -> Talk:

@@ -23,6 +23,7 @@ from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import InvalidSession, Refusal
 from multi_agent_mcp.services.sessions.executions import Executions
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+from multi_agent_mcp.store.authority import Authority
 from multi_agent_mcp.store.files.locks import Mutex
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.process import is_alive, own_start
@@ -58,6 +59,7 @@ class Sessions:
             pid=os.getpid(),
             pid_started_at=own_start(),
             created_at=now,
+            machine=self.workspace.authority.here,
         ).touch(now)
         self.workspace.sessions.add(session)
         return LiveSession(self, session, token)
@@ -70,7 +72,7 @@ class Sessions:
     def running(self, agent_id: str) -> list[AgentSession]:
         """Sessions whose process runs. An expired one is among them: the process still rings the agent, and its next
         call renews the session."""
-        return [session for session in self.workspace.sessions.open(agent_id) if is_running(session)]
+        return [session for session in self.workspace.sessions.open(agent_id) if self.is_running(session)]
 
     def live(self, agent_id: str) -> list[AgentSession]:
         """Running sessions that have not expired, which keep their purpose and their task from a new one."""
@@ -96,7 +98,7 @@ class Sessions:
         recovered = 0
         with self.workspace.locks.held(f"recover-{agent_id}"):
             for session in self.workspace.sessions.open(agent_id):
-                if session.ended_at is None and not is_running(session):
+                if session.ended_at is None and self._is_here(session) and not self.is_running(session):
                     recovered += self.requeue(session.agent_id, session.unconfirmed)
                     self.executions.finish_session(session, "session_died")
                     self.workspace.sessions.update(session.id, lambda found: found.holding(()).end(self.clock()))
@@ -104,6 +106,14 @@ class Sessions:
         for collection in (self.workspace.tasks, self.workspace.sessions, self.workspace.executions):
             collection.tidy(agent_id)
         return recovered
+
+    def is_running(self, session: AgentSession) -> bool:
+        """Whether its process runs and has not ended it. Another machine is not asked for its processes: there it runs
+        until its file says otherwise or its machine is away."""
+        return is_running(session, self.workspace.authority)
+
+    def _is_here(self, session: AgentSession) -> bool:
+        return session.machine in (None, self.workspace.authority.here)
 
     def requeue(self, agent_id: str, files: Sequence[str]) -> int:
         """Makes mail and notifications unread again, by their files (see `Inbox.reference`). An Owner's wait that one
@@ -268,9 +278,13 @@ def _both(some: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
     return tuple((Counter(some) & Counter(others)).elements())
 
 
-def is_running(session: AgentSession) -> bool:
-    """Whether its process runs and has not ended it."""
-    return session.ended_at is None and is_alive(session.pid, session.pid_started_at)
+def is_running(session: AgentSession, authority: Authority) -> bool:
+    """See `Sessions.is_running`."""
+    if session.ended_at is not None:
+        return False
+    if session.machine not in (None, authority.here):
+        return authority.is_up(session.machine)
+    return is_alive(session.pid, session.pid_started_at)
 
 
 def _token_hash(token: str) -> str:

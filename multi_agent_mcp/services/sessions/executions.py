@@ -14,6 +14,7 @@ from multi_agent_mcp.domain.sanitize import one_line
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, InvalidId, Unauthorized
+from multi_agent_mcp.store.line_file import LineFile
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
@@ -95,26 +96,27 @@ class Executions:
 
     def all(self, agent_id: str | None = None) -> list[Execution]:
         """Every execution (of one agent), oldest first."""
-        return sorted(self.workspace.executions.all(agent_id), key=lambda item: (item.started_at, item.id))
+        return sorted(self.workspace.executions.all(agent_id), key=_age)
 
     def history(
         self, agent_id: str, *, task_id: str | None = None, status: str | None = None, limit: int = 10
     ) -> tuple[list[Execution], int]:
         """An agent's executions, newest first, and how many there are."""
-        if task_id is not None:
-            entity_id("tsk", task_id)
-        found = [
+        group = None if task_id is None else entity_id("tsk", task_id)
+        executions = self.workspace.executions
+        running = [
             execution
-            for execution in self.workspace.executions.all(agent_id)
-            if task_id in (None, execution.task_id) and status in (None, execution.status)
+            for execution in executions.open(agent_id)
+            if group in (None, execution.task_id) and status in (None, execution.status)
         ]
-        found.sort(key=lambda execution: (execution.started_at, execution.id), reverse=True)
-        return found[:limit], len(found)
+        closed = executions.closed(agent_id, label=status, group=group, limit=limit)
+        total = len(running) + executions.count(agent_id, label=status, group=group)
+        return sorted(running + closed, key=_age, reverse=True)[:limit], total
 
     def page(self, agent_id: str | None, *, offset: int, limit: int) -> tuple[list[Execution], int]:
         """Executions of one agent or of all, running ones first, then the newest, and how many there are."""
         executions, end = self.workspace.executions, offset + limit
-        running = sorted(executions.open(agent_id), key=lambda item: (item.started_at, item.id), reverse=True)
+        running = sorted(executions.open(agent_id), key=_age, reverse=True)
         found = running + executions.closed(agent_id, limit=end)
         return found[offset:end], len(running) + executions.closed_counts(agent_id).total()
 
@@ -136,15 +138,16 @@ class Executions:
         """The last `tail` lines (100 unless told), or those from line `offset` on; not both."""
         if tail is not None and offset is not None:
             raise InvalidArguments("tail_and_offset")
-        data = self.workspace.files.read(self.workspace.execution_log(execution)) or b""
-        lines = data.decode(errors="replace").splitlines()
-        if offset is not None:
-            return LogPage(execution, lines[offset:], len(lines))
-        wanted = 100 if tail is None else tail
-        return LogPage(execution, lines[-wanted:] if wanted else [], len(lines))
+        log = LineFile(self.workspace.files, self.workspace.execution_log(execution))
+        lines = log.last(100 if tail is None else tail) if offset is None else log.since(offset)
+        return LogPage(execution, lines, log.count())
 
     def has_log(self, execution: Execution) -> bool:
         return self.log_path(execution).is_file()
 
     def log_path(self, execution: Execution) -> Path:
         return self.workspace.execution_log(execution).absolute()
+
+
+def _age(execution: Execution) -> tuple[datetime, str]:
+    return execution.started_at, execution.id

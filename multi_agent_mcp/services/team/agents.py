@@ -84,6 +84,7 @@ class Agents:
             created_at=agent.created_at or format_time(self.clock()),
             passkey_hash=passkey_hash(key),
             public_key=public_key(key),
+            machine=self.workspace.authority.here,
         )
         return self.registry.add(fresh)
 
@@ -118,6 +119,52 @@ class Agents:
         """Records what a process found out about its agent: where its pane is, which thread of its host it runs in."""
         self.registry.update(agent_id, **facts)
 
+    def take_home(self, agent_id: str) -> Agent:
+        """Makes this machine an agent's home: the key it signs with from now on. What it signed elsewhere stays its
+        own."""
+        agent = self.registry.get(agent_id)
+        key = self.workspace.key(agent_id).ensure()
+        public = public_key(key)
+        former = [*agent.extra.get("former_public_keys", ()), *filter(None, [agent.public_key])]
+        self.workspace.make_inboxes(agent_id)
+        changed: dict[str, Any] = {
+            "public_key": public,
+            "passkey_hash": passkey_hash(key),
+            "machines": self._homes(agent),
+        }
+        if agent.public_key != public:
+            changed["former_public_keys"] = list(dict.fromkeys(former))
+        return self.registry.update(agent_id, machine=self.workspace.authority.here, **changed)
+
+    def settle_at(self, machine: str) -> None:
+        """Makes this machine the home of everybody who has none: the session begins to be shared."""
+        for agent in self.registry.all().values():
+            if agent.machine is None:
+                self.registry.update(agent.id, machine=machine, machines=[machine])
+
+    def by_machine(self) -> dict[str, list[str]]:
+        """Machine → the agents that are at home there."""
+        found: dict[str, list[str]] = {}
+        for agent in self.all().values():
+            if agent.machine is not None:
+                found.setdefault(agent.machine, []).append(agent.id)
+        return found
+
+    def require_here(self, agent: Agent) -> None:
+        """Raises `Unauthorized` for an agent of another machine: its key is there, so nobody here can sign for it."""
+        if not self.workspace.is_here(agent):
+            raise Unauthorized("other_home", agent_id=agent.id, machine=agent.machine)
+
+    def move(self, agent_id: str, machine: str) -> Agent:
+        """Another machine is the agent's home from now on; its relay takes it in."""
+        agent = self.get(agent_id)
+        return self.registry.update(agent_id, machine=machine, machines=self._homes(agent))
+
+    def _homes(self, agent: Agent) -> list[str]:
+        """Where an agent has been at home: what was written there stays valid."""
+        here = self.workspace.authority.here
+        return list(dict.fromkeys(filter(None, [*agent.extra.get("machines", ()), agent.machine, here])))
+
     def make_inboxes(self, agent_id: str) -> None:
         """See `Workspace.make_inboxes`."""
         self.workspace.make_inboxes(agent_id)
@@ -146,6 +193,7 @@ class Agents:
         """The agent, if the passkey is its own: this process signs with it from now on, also where the key file is not
         to be read. Raises `InvalidId`, `AgentNotFound`, `InvalidSession`."""
         agent = self.registry.get(parse_agent_id(agent_id))
+        self.require_here(agent)
         if not isinstance(passkey, str) or not is_passkey_of(agent, passkey):
             raise InvalidSession("wrong_passkey", agent_id=agent.id)
         self._proven[agent.id] = passkey
@@ -160,7 +208,7 @@ class Agents:
         match. When the disk refuses, the next process tries again."""
         with suppress(StorageError):
             for agent in self.all().values():
-                key = self.known_key(agent.id) if agent.public_key is None else None
+                key = self.known_key(agent.id) if self.workspace.is_here(agent) and agent.public_key is None else None
                 if key is not None and is_passkey_of(agent, key):
                     self.registry.update(agent.id, public_key=public_key(key))
 

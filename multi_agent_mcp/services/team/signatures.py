@@ -59,4 +59,5 @@ class Signatures:
         if has_old_scheme(message):
             key = self.agents.known_key(sender.id)
             return None if key is None else is_signed_with(message, key)
-        return None if sender.public_key is None else is_signed_by(message, sender.public_key)
+        known = [key for key in (sender.public_key, *sender.extra.get("former_public_keys", ())) if key is not None]
+        return any(is_signed_by(message, key) for key in known) if known else None

@@ -127,9 +127,13 @@ class Reading:
 
         Raises `PollingBlocked` for a waiting Owner who polls, `MessageNotFound` for an unknown id.
         """
-        with self.workspace.locks.held(self.workspace.mailbox(agent.id).lock):
-            batch = self.select(agent, query)
-            refused = self._mark(batch, lease)
+        # A page of history may take its time, and others wait for the lock: it is taken only to mark what is unread.
+        batch = None if query.unread_only else self.select(agent, query)
+        refused: Mapping[str, Refusal] = {}
+        if batch is None or batch.names:
+            with self.workspace.locks.held(self.workspace.mailbox(agent.id).lock):
+                batch = batch or self.select(agent, query)
+                refused = self._mark(batch, lease)
         dashboard_updated = self.reports.follow_up(agent, batch.believed)
         return self._answer(batch, dashboard_updated=dashboard_updated) | self._not_followed(refused)
 
@@ -195,9 +199,8 @@ class Reading:
 
     def _page(self, mailbox: Mailbox, query: Query) -> Iterable[tuple[Path, Message]]:
         before = None if query.before is None else mailbox.order(*self._found(mailbox, query.before))
-        for path, message in mailbox.newest_first():
-            earlier = before is None or mailbox.order(path, message) < before
-            if earlier and query.message_type in (None, message.message_type):
+        for path, message in mailbox.newest_first(before):
+            if query.message_type in (None, message.message_type):
                 yield path, message
 
     def _found(self, mailbox: Mailbox, named: str) -> tuple[Path, Message]:
@@ -219,9 +222,9 @@ class Reading:
         if lease is not None:
             lease(tuple(mailbox.reference(name) for name in names))
         self.owner_waits.release_by(batch.reader, believed, self.agents.registry.all())
-        mailbox.mark_read(names, batch.at)
         if batch.query.unread_only:  # pages that are being turned stay where they are
-            mailbox.archive_read()
+            mailbox.archive_read()  # first: the index has just been made
+        mailbox.mark_read(names, batch.at)
         return refused
 
     def _not_followed(self, refused: Mapping[str, Refusal]) -> dict[str, Any]:

@@ -52,6 +52,8 @@ def parse(data: bytes) -> Document:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Unreadable("no_utf8_at", byte=error.start) from error
+    if (document := _quick(text)) is not None:
+        return document
     if not _handler.detect(text):
         raise Unreadable("no_front_matter")
     try:
@@ -61,9 +63,15 @@ def parse(data: bytes) -> Document:
     return Document(_load(header_text), _BLANK_LINE.sub("", body))
 
 
+def _quick(text: str) -> Document | None:
+    """The same for what we wrote ourselves, nearly always; None for what has to be parsed."""
+    end = text.find("\n---\n", 3)
+    if end < 0 or not text.startswith("---\n") or (header := load_quickly(text[4:end])) is None:
+        return None
+    return Document(header, _BLANK_LINE.sub("", text[end + 5 :], count=1))
+
+
 def _load(header_text: str) -> Mapping[str, Any]:
-    if (quick := load_quickly(header_text)) is not None:
-        return quick
     try:
         header = load(header_text)
     except NOT_YAML as error:

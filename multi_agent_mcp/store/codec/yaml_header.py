@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from sys import intern
 from typing import Any
 
 import yaml
@@ -111,6 +112,8 @@ _LINE = re.compile(
 )
 """A line that stands for itself, in any header; without a value it begins a mapping."""
 _LONGEST_QUICK = 4_000
+REPEATED_CHARACTERS = 20
+"""Texts of so many characters are names and kinds, which thousands of files repeat: each is kept in memory once."""
 
 
 def load(header: str) -> Any:
@@ -145,4 +148,6 @@ def _value(match: re.Match[str]) -> Any:
     kind = match.lastgroup or ""
     if kind in ("null", "empty"):
         return {} if kind == "empty" else None
+    if kind == "words" and len(match[kind]) <= REPEATED_CHARACTERS:
+        return intern(match[kind])
     return int(match[kind]) if kind == "number" else match[kind]

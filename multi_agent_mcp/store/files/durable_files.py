@@ -18,8 +18,8 @@ import logging
 import os
 import secrets
 import zlib
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from multi_agent_mcp.store.files.containment import Containment, read_file
@@ -50,22 +50,35 @@ class Files:
         self.scratch = base / ".tmp"
         self.containment = Containment(base)
         self.locks = Locks(base / ".locks", self.containment)
+        self._in_bulk = False
 
-    def create(self, path: Path, data: bytes, *, sync: bool = True) -> None:
+    @contextmanager
+    def in_bulk(self) -> Iterator[None]:
+        """What is written within is durable when it ends, not before: for many files at once that can be had again. A
+        power cut may leave empty ones."""
+        self._in_bulk = True
+        try:
+            yield
+        finally:
+            self._in_bulk = False
+            os.sync()
+
+    def create(self, path: Path, data: bytes, *, sync: bool = True, modified: int | None = None) -> None:
         """Puts a new file in place, exclusively. Raises `FileExistsError`, never overwrites.
 
-        With `sync=False` the caller fsyncs the directory itself, after several files.
+        With `sync=False` the caller fsyncs the directory itself, after several files. `modified` is when another
+        machine wrote it, in nanoseconds since the epoch.
         """
         directory = path.parent
         with storage_errors(path):
             self.containment.require(directory)
-            scratch = self._written(data)
+            scratch = self._written(data, modified=modified)
             try:
                 self._place(scratch, path)
             finally:
                 scratch.unlink(missing_ok=True)
             if sync:
-                sync_directory(directory)
+                self._sync(directory)
 
     def create_all(self, contents: Mapping[Path, bytes]) -> None:
         """As `create`, for several files, which are made durable together. Raises `FileExistsError` and `StorageError`:
@@ -115,7 +128,7 @@ class Files:
             self.containment.require(path.parent)
             path.unlink(missing_ok=True)
             if sync:
-                sync_directory(path.parent)
+                self._sync(path.parent)
 
     def remove_directory(self, path: Path) -> None:
         """Removes a directory, unless something lies in it."""
@@ -123,19 +136,22 @@ class Files:
             self.containment.require(path.parent)
             path.rmdir()
 
-    def replace(self, path: Path, data: bytes, *, sync: bool = True, durable: bool = True) -> None:
+    def replace(
+        self, path: Path, data: bytes, *, sync: bool = True, durable: bool = True, modified: int | None = None
+    ) -> None:
         """Replaces a file's content atomically. With `sync=False` a power cut may leave the content it had before. With
-        `durable=False` it may leave an empty file: for derived facts, which anybody can do without."""
+        `durable=False` it may leave an empty file: for derived facts, which anybody can do without. `modified` as in
+        `create`."""
         with storage_errors(path):
             self.containment.require(path.parent)
-            scratch = self._written(data, durable=durable)
+            scratch = self._written(data, durable=durable, modified=modified)
             try:
                 self._rename(scratch, path)
             except BaseException:
                 scratch.unlink(missing_ok=True)
                 raise
             if sync and durable:
-                sync_directory(path.parent)
+                self._sync(path.parent)
 
     def relocate(self, moves: list[tuple[Path, Path]]) -> list[Path]:
         """Moves files for good: linked at the new place, durable there, only then unlinked at the old.
@@ -150,11 +166,11 @@ class Files:
                 self.containment.require(directory)
             placed = [self._link_beside(source, target) for source, target in moves]
             for directory in {target.parent for target in placed}:
-                sync_directory(directory)
+                self._sync(directory)
             for source, _ in moves:
                 source.unlink(missing_ok=True)
             for directory in {source.parent for source, _ in moves}:
-                sync_directory(directory)
+                self._sync(directory)
         return placed
 
     def move(self, source: Path, target: Path, *, sync: bool = True) -> None:
@@ -164,8 +180,8 @@ class Files:
             self.containment.require(target.parent)
             self._rename(source, target)
             if sync:
-                sync_directory(target.parent)
-                sync_directory(source.parent)
+                self._sync(target.parent)
+                self._sync(source.parent)
 
     def append(self, path: Path, line: str | bytes, *, sync: bool = False) -> int:
         """Adds one line (or several at once) to a journal. Appends do not interleave; only with `sync` are they there
@@ -184,8 +200,22 @@ class Files:
                 end = os.lseek(descriptor, 0, os.SEEK_CUR)
                 if sync:
                     os.fsync(descriptor)
-                    sync_directory(path.parent)
+                    self._sync(path.parent)
                 return end
+            finally:
+                os.close(descriptor)
+
+    def extend(self, path: Path, offset: int, data: bytes) -> None:
+        """Writes a piece of a log of another machine where it belongs, durably."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        with storage_errors(path):
+            self.containment.require(path.parent)
+            descriptor = in_directory(path.parent, lambda: os.open(path, flags, FILE_MODE))
+            try:
+                make_private(descriptor)
+                os.pwrite(descriptor, data, offset)
+                if not self._in_bulk:
+                    os.fsync(descriptor)
             finally:
                 os.close(descriptor)
 
@@ -205,11 +235,17 @@ class Files:
                 scratch.unlink(missing_ok=True)
         return True
 
-    def _written(self, data: bytes, *, durable: bool = True) -> Path:
+    def _sync(self, directory: Path) -> None:
+        if not self._in_bulk:
+            sync_directory(directory)
+
+    def _written(self, data: bytes, *, durable: bool = True, modified: int | None = None) -> Path:
         path = self.scratch / f"{os.getpid()}.{secrets.token_hex(8)}.tmp"
         self.containment.require(self.scratch)
         try:
-            in_directory(self.scratch, lambda: write_new(path, data, durable=durable))
+            in_directory(self.scratch, lambda: write_new(path, data, durable=durable and not self._in_bulk))
+            if modified is not None:
+                os.utime(path, ns=(modified, modified))
         except BaseException:
             path.unlink(missing_ok=True)
             raise

@@ -31,8 +31,8 @@ LOCK_POLL_SECONDS = 0.002
 WINDOWS = "windows"
 """What a team has open in tmux: `up`, `down` and the supervisor look and act under it. Taken before any other lock."""
 
-SERVING, WAITER = "serving", "waiter"
-LIFELONG = (f"{SERVING}-", f"{WAITER}-")
+SERVING, WAITER, RELAY = "serving", "waiter", "relay"
+LIFELONG = (f"{SERVING}-", f"{WAITER}-", RELAY)
 """How the locks begin that a process holds for as long as it lives, for others to see; all others are held briefly.
 They have no place in the order: no thread waits for one longer than a moment."""
 
@@ -62,6 +62,7 @@ ORDER = (
     Level("owner-wait-{owner}", "an Owner's wait-lock"),
     Level("dashboard", "the dashboard while it is rewritten"),
     Level("agents", "agents.json, between read and replace"),
+    Level("hub-users", "who may use the hub that runs here"),
     Level("journal-{name}", "a journal while it begins anew"),
     Level("mutex:session", "this process's own session, in memory and in its file"),
     Level("mutex:directory", "the index of a directory"),

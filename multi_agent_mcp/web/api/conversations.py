@@ -35,14 +35,13 @@ def show(call: ApiRequest) -> dict[str, Any]:
     its task. Marks nothing read."""
     services = call.services
     conversation = services.conversations.get(call.path["conversation_id"])
-    messages = services.conversations.messages_of(conversation.id)
-    shown = messages[-call.limit :]
+    shown, total = services.conversations.newest(conversation.id, call.limit)
     delegation = services.delegations.of(conversation)
     tasks = services.board.existing([conversation.task_id])
     return {
         "conversation": conversation_head(conversation),
         "messages": messages_whole(shown),
-        "total": len(messages),
+        "total": total,
         "unread": services.reading.unread_among(call.me.id, shown),
         "context": shown_text(delegation.context) if delegation else None,
         "task": task_card(tasks[0]) if tasks else None,

@@ -1,6 +1,6 @@
 // Everybody's mail, newest first; the Owner's own is read and answered here.
 
-import { age, api, at, chip, face, facts, h, prose, query, t, visible, who, why } from "./core.js";
+import { age, api, at, chip, face, facts, h, prose, query, t, took, visible, who, why } from "./core.js";
 import { markRead } from "./frame.js";
 import { keyed, MOST } from "./lists.js";
 import { watch } from "./live.js";
@@ -9,7 +9,7 @@ import { answerBox, compose } from "./writing.js";
 
 const PAGE = 50;
 const THREAD = 20;
-const list = document.getElementById("letters");
+const list = document.getElementById("messages");
 const more = document.getElementById("more");
 const whose = document.getElementById("whose");
 let wanted = PAGE;
@@ -33,15 +33,15 @@ async function newest(filters, number) {
     page = await api(`/messages${query({ ...filters, before: found.at(-1)?.id, limit })}`);
     found.push(...page.messages);
   } while (page.more && found.length < number);
-  return { letters: found, earlier: page.more };
+  return { messages: found, earlier: page.more };
 }
 
 async function look() {
   const { box, whose: agent } = settings();
-  const { letters, earlier } = await newest({ box, agent: box === "all" ? null : agent }, wanted);
-  keyed(list, letters, (letter) => letter.id, letterRow);
+  const { messages, earlier } = await newest({ box, agent: box === "all" ? null : agent }, wanted);
+  keyed(list, messages, (message) => message.id, messageRow);
   list.setAttribute("aria-busy", "false");
-  if (!letters.length) list.replaceChildren(h("li", { class: "empty" }, t("empty")));
+  if (!messages.length) list.replaceChildren(h("li", { class: "empty" }, t("empty")));
   more.hidden = !earlier;
   for (const button of document.querySelectorAll("#boxes button")) button.setAttribute("aria-pressed", String(button.dataset.box === box));
   whose.hidden = box === "all";
@@ -49,13 +49,13 @@ async function look() {
   chosen.mark();
 }
 
-function letterRow(letter) {
-  const other = settings().box === "sent" ? letter.receiver_id : letter.sender_id;
-  return row(letter.id, address({ id: letter.id }), !letter.read_at,
+function messageRow(message) {
+  const other = settings().box === "sent" ? message.receiver_id : message.sender_id;
+  return row(message.id, address({ id: message.id }), !message.read_at,
     face(other),
-    h("span", { class: "first" }, h("bdi", null, `${letter.sender_id} → ${letter.receiver_id}`), ["urgent", "high"].includes(letter.priority) && chip(`priority-${letter.priority}`, t(`priority.${letter.priority}`))),
-    age(letter.created_at),
-    h("span", { class: "second" }, h("bdi", null, visible(letter.subject || letter.preview) || t("messages.no_subject"))));
+    h("span", { class: "first" }, h("bdi", null, `${message.sender_id} → ${message.receiver_id}`), ["urgent", "high"].includes(message.priority) && chip(`priority-${message.priority}`, t(`priority.${message.priority}`))),
+    age(message.created_at),
+    h("span", { class: "second" }, h("bdi", null, visible(message.subject || message.preview) || t("messages.no_subject"))));
 }
 
 // ---- one message, its delivery, and the thread of its two agents
@@ -85,13 +85,13 @@ async function show(id) {
 async function betweenThem({ id, sender_id: one, receiver_id: other }) {
   const between = [one, other].sort().join();
   if (thread.between !== between) thread = { between, wanted: THREAD };
-  const { letters, earlier } = await newest({ between }, thread.wanted);
-  if (letters.length < 2) return [];
+  const { messages, earlier } = await newest({ between }, thread.wanted);
+  if (messages.length < 2) return [];
   const whole = !earlier && thread.wanted > THREAD;
   return [
     h("h3", null, t("messages.thread", { one, other })),
-    h("ol", { class: "thread" }, letters.map((letter) => h("li", { class: letter.id === id ? "this" : "" },
-      h("a", { href: address({ id: letter.id }), "data-mark": letter.id }, face(letter.sender_id), h("bdi", { class: "grow" }, visible(letter.subject || letter.preview) || t("messages.no_subject")), chip(`state-${letter.state}`, t(`state.${letter.state}`)), age(letter.created_at))))),
+    h("ol", { class: "thread" }, messages.map((message) => h("li", { class: message.id === id ? "this" : "" },
+      h("a", { href: address({ id: message.id }), "data-mark": message.id }, face(message.sender_id), h("bdi", { class: "grow" }, visible(message.subject || message.preview) || t("messages.no_subject")), chip(`state-${message.state}`, t(`state.${message.state}`)), age(message.created_at))))),
     earlier && h("button", { type: "button", class: "ghost more", "data-mark": "earlier", onclick: () => { thread.wanted += 100; chosen.look(); } }, t("messages.earlier")),
     whole && h("p", { class: "hint", tabindex: "-1", "data-mark": "earlier" }, t("messages.beginning")),
   ];
@@ -111,13 +111,8 @@ function way(copy) {
   const begin = Date.parse(copy.steps[0].at);
   return h("ol", { class: "way" }, copy.steps.map((step) => h("li", { class: `state-${step.state}` },
     h("b", null, t(`state.${step.state}`)),
-    h("small", { title: at(step.at) }, step === copy.steps[0] ? at(step.at) : `+${later(Date.parse(step.at) - begin)}`),
+    h("small", { title: at(step.at) }, step === copy.steps[0] ? at(step.at) : `+${took((Date.parse(step.at) - begin) / 1000)}`),
     step.reason && h("small", { class: "hint", title: visible(step.reason) }, why(step.reason)))));
-}
-
-function later(milliseconds) {
-  if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
-  return milliseconds < 60000 ? t("ago.seconds", { n: (milliseconds / 1000).toFixed(1) }) : t("ago.minutes", { n: (milliseconds / 60000).toFixed(1) });
 }
 
 // ---- actions of the user

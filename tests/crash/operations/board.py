@@ -9,7 +9,7 @@ from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.history import KEPT
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.services.tasks.creation import NewTask
-from multi_agent_mcp.store.archive import HOT_MAX
+from multi_agent_mcp.store import partition
 from multi_agent_mcp.store.codec.frontmatter import codec
 from tests.crash.invariants import mail, notices
 from tests.crash.operations.judging import whole
@@ -163,8 +163,13 @@ def own_blocked(after: Aftermath) -> Iterator[str]:
     yield from whole(after, status=int(task(after).status == "blocked"), told=len(told))
 
 
+HOT_MAX = 8
+
+
 def with_much_behind_it(services: Services) -> Facts:
-    """A task with as many lines in its file as may be there, beside as many finished ones as may lie there."""
+    """A task with as many lines in its file as may be there, beside as many finished ones as may lie there: fewer than
+    elsewhere, for the tree is copied for each moment."""
+    partition.HOT_MAX, partition.HOT_KEPT = HOT_MAX, HOT_MAX // 2  # type: ignore[attr-defined]
     facts = with_work(services)
     tasks = services.workspace.tasks
     for number in range(KEPT):

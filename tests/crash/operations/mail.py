@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.domain.entity import EPOCH
 from multi_agent_mcp.domain.ids import new_message_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.services.turn.reading import Query
@@ -153,15 +156,25 @@ def archived(after: Aftermath) -> Iterator[str]:
 
 
 def with_an_archive(services: Services) -> Facts:
-    import os
-
     facts = with_old_mail(services)
     services.workspace.mailbox("worker-a").archive_read(keep=3, above=5)
     fresh = with_mail(services)
-    archive = services.workspace.mailbox("worker-a").path / "archive"
-    for path in archive.rglob("*.md"):
-        os.utime(path, (0, 0))
+    with_an_ended_conversation(services)
+    base = services.workspace.path
+    for kind in ("ipc/worker-a/archive", "conversations", "delegations"):
+        for path in (base / kind).rglob("*.md"):
+            os.utime(path, (0, 0))
     return {"old": facts["ids"], "ids": fresh["ids"]}
+
+
+def with_an_ended_conversation(services: Services) -> None:
+    """It was delegated, and ended long ago."""
+    admin, session = services.agents.get("admin"), services.sessions.open("admin", "chat")
+    services.delegations.delegate(admin, session.record, "worker-b", "ask", None)
+    conversation, _ = services.delegations.start_conversation(admin, session.record, "worker-b", "hello")
+    services.conversations.end(admin, conversation.id)
+    services.workspace.conversations.update(conversation.id, lambda found: replace(found, ended_at=EPOCH))
+    session.end()
 
 
 def prune(deed: Deed) -> None:
@@ -178,6 +191,8 @@ def pruned(after: Aftermath) -> Iterator[str]:
     yield from (f"hot message {name} is gone" for name in after.told["old"][-3:] if name not in there)
     if after.answer is not None and there & set(after.told["old"][:-3]):
         yield "acknowledged and not deleted"
+    if after.services.delegations.unstarted("admin"):
+        yield "a delegation that was carried out seems never to have been"
 
 
 def base(root: Path) -> Path:

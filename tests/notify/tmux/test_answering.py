@@ -189,7 +189,7 @@ def under_the_hand(one: Asking, rounds: int, seed: float) -> list[str]:
 
 
 def answered_meanwhile(one: Asking, chance: random.Random) -> str:
-    """One such answer: `answered`, `refused`, or `crossed` where the key had left before the terminal saw the change."""
+    """One such answer: `answered`, `refused`, or `crossed`: the key had left before the terminal saw the change."""
     asked, drawn, keys = one.dialog(), one.events("drawn")[-1]["drawn"], len(one.events("key"))
     time.sleep(1.1)  # otherwise the answer itself waits until the window rests, and the change comes before it
     changing = threading.Timer(chance.random() * CHANGES_WITHIN_SECONDS, one.change)

@@ -53,6 +53,21 @@ def test_a_row_below_the_composer_that_was_not_learned_makes_the_screen_unknown(
     assert (classify(profile, idle).state, classify(profile, other).state) == ("idle", "unknown")
 
 
+def test_whatever_a_dialog_says_can_be_learned() -> None:
+    screens = captured("copilot")
+    rows = (
+        *[""] * 30,
+        r" Delete C:\Users\new, #{all} (?P<x>) of it?+? [a-z] {2} $HOME | ^x \\d # % ~",
+        " press 1 or 2 \\",
+        "",
+        "",
+    )
+    screens["dialog"] = [replace(screens["dialog"][0], rows=rows, cursor_flag=False)]
+    assert classify(learned(screens), screens["dialog"][0]).state == "dialog"
+    other = replace(screens["dialog"][0], rows=tuple(row.replace("press 1 or", "press 3 or") for row in rows[31:]))
+    assert classify(learned(screens), other).state == "dialog"
+
+
 def moved(screens: Screens) -> Screens:
     """At rest the cursor is parked somewhere else."""
     return {**screens, "idle": [replace(screens["idle"][0], cursor_x=0)]}

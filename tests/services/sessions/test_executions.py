@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from multi_agent_mcp.bootstrap import Services
@@ -51,6 +53,22 @@ def test_every_line_of_a_log_is_one_line_with_its_time(services: Services, execu
     assert first == "[2026-11-21T21:46:01.123456Z] Starting task execution..."
     assert second == "[2026-11-21T21:46:01.123456Z] two lines and tabs and blanks"
     assert third == "[2026-11-21T21:46:02.623456Z] " + "x" * 500
+
+
+def test_the_newest_of_a_history_are_given_without_reading_the_others(
+    services: Services, session: LiveSession, clock: Clock
+) -> None:
+    finished = []
+    for _ in range(3):
+        clock.advance(1)
+        begun = services.executions.begin(session.record, new(services).id)
+        finished.append(services.executions.finish(begun))
+    oldest = services.workspace.executions.directory("worker-a").path / f"{finished[0].id}.md"
+    oldest.write_text(oldest.read_text().replace("agent_id:", "agent_id: ["))  # whoever reads it sets it aside
+    os.utime(oldest, (0, 0))
+    found, total = services.executions.history("worker-a", limit=1)
+    assert (found, total) == ([finished[2]], 3)
+    assert oldest.exists()
 
 
 def test_the_log_lies_where_the_execution_says(services: Services, execution: Execution) -> None:

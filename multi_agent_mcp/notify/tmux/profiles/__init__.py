@@ -1,12 +1,11 @@
 """What is known of the programs agents run in: profiles, one YAML file per host, data instead of code.
 
 A file `{root}/hosts/{name}.yaml` adds a profile or replaces fields of one, so that a host's new screen is mended
-without a release. A file that cannot be used is said aloud and left out.
+without a release. A file that cannot be used is left out.
 """
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +17,6 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.notify.tmux.profiles.choices import ChoiceShape, choice_shape
 from multi_agent_mcp.system.foreground import Foreground, Process, foreground
 
-logger = logging.getLogger(__name__)
-
 PLAIN, SHELL = "plain", "shell"
 """The profile an agent's record may declare for a program that reads lines; the list of shells."""
 UNKNOWN_HOST = "unknown_host"
@@ -30,7 +27,7 @@ LONGEST_PAUSE = 10
 """Seconds."""
 Never = Literal["always", "unless_registered"]
 _KEY = re.compile(r"[A-Za-z0-9-]{1,16}")
-_NOT_POSIX = re.compile(r"\\[A-Za-z0-9]|\(\?|[*+?}]\?")
+_NOT_POSIX = re.compile(r"(?<!\\)(\\\\)*(\\[A-Za-z0-9]|\(\?|[*+?}]\?)")
 
 
 @dataclass(frozen=True)
@@ -181,7 +178,8 @@ def _still_there(agent: Agent, seen: Foreground) -> bool:
 
 
 def load_profiles(extra: Path | None = None) -> Profiles:
-    """The profiles that come with the program, and on top of them those in the directory `extra`."""
+    """The profiles that come with the program, and on top of them those in the directory `extra`. Never raises for what
+    is there: `left_out` names it."""
     data: dict[str, dict[str, Any]] = {}
     for path in _files(Path(__file__).parent):
         data[path.stem] = _read(path)
@@ -194,7 +192,6 @@ def load_profiles(extra: Path | None = None) -> Profiles:
             named[path.stem] = parse_profile(path.stem, {**data.get(path.stem, {}), **_read(path)})
         except (OSError, re.error, *NOT_YAML) as error:
             left_out[path.name] = " ".join(str(error).split())[:200] or type(error).__name__
-            logger.warning("hosts/%s is left out: %s", path.name, left_out[path.name])
     return Profiles(named, left_out)
 
 

@@ -1,0 +1,48 @@
+"""`attention`: what waits for the human."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from multi_agent_mcp.cli.context import SessionContext, session_command
+from multi_agent_mcp.cli.output import excerpt, titled_table
+from multi_agent_mcp.domain.times import format_duration
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from multi_agent_mcp.services.attention import Item
+    from multi_agent_mcp.texts import Texts
+
+HEAD = ("for", "agent", "what", "says", "command")
+
+
+@click.command()
+@session_command(acting=True)
+def attention(context: SessionContext) -> None:
+    """List everything that waits for you, the worst first, each with what helps: questions in panes, stuck agents,
+    requests to decide, blocked tasks, what could not be announced, mail, what `doctor` finds."""
+    from multi_agent_mcp.notify.tmux.snapshot import probe
+
+    services = context.services
+    items = services.attention.of(context.me, services.doctor(probe).examine())
+    answer = {"items": [item.as_answer() for item in items]}
+    context.answer(answer, attention_lines(items, services.clock(), services.people))
+
+
+def attention_lines(items: Iterable[Item], now: datetime, texts: Texts) -> Iterator[str]:
+    """A table, or that nothing waits."""
+    rows = [
+        (
+            "-" if item.since is None else format_duration(now - item.since),
+            item.agent_id or "-",
+            texts(f"attention.kind.{item.kind}"),
+            excerpt(item.text),
+            item.command,
+        )
+        for item in items
+    ]
+    return titled_table(texts, HEAD, rows) if rows else iter([texts("attention.nothing")])

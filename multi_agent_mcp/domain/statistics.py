@@ -1,0 +1,209 @@
+"""Figures about a period, computed from its events (`domain/timeline`): what each agent did, how long each task took,
+and what happened on each day (docs/protocol.md, Statistics)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import date, datetime, time, timedelta, tzinfo
+from statistics import median
+from typing import Any
+
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.timeline import Arrow, Bar, Timeline
+from multi_agent_mcp.domain.times import json_values
+
+Interval = tuple[datetime, datetime]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentFigures:
+    """What an agent did in the period; durations are in seconds. `present`: a server of it ran; `busy`: a task of it
+    was in progress; `waiting`: present, and none was; `blocked`: how long tasks of it were blocked, each counted.
+    `until_read`: the median from the doorbell to the reading of its messages; `lead`: that from the making of its tasks
+    to their end. None: there is nothing to measure."""
+
+    agent_id: str
+    role: str
+    tool_calls: int
+    sent: int
+    received: int
+    done: int
+    present: float
+    busy: float
+    waiting: float
+    blocked: float
+    until_read: float | None
+    lead: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFigures:
+    """How a task went, in seconds. `lead`: from its making to its end (None: it has not ended); `working` and
+    `blocked`: how long it was in progress and blocked within the period."""
+
+    task_id: str
+    title: str
+    assignee_id: str | None
+    status: str
+    lead: float | None
+    working: float
+    blocked: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DayFigures:
+    """One day: by agent, seconds `busy` and tasks `done`, and how many messages were sent."""
+
+    day: date
+    busy: Mapping[str, float]
+    done: Mapping[str, int]
+    messages: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistics:
+    """The figures of a period; `left_out` counts older events of it that were not looked at."""
+
+    start: datetime
+    end: datetime
+    agents: tuple[AgentFigures, ...]
+    tasks: tuple[TaskFigures, ...]
+    days: tuple[DayFigures, ...]
+    left_out: int
+
+    def as_answer(self) -> dict[str, Any]:
+        """As JSON-ready values."""
+        answer = asdict(self, dict_factory=json_values)
+        return answer | {"days": [day | {"day": day["day"].isoformat()} for day in answer["days"]]}
+
+
+def compute(timeline: Timeline, tasks: Iterable[Task], calls: Mapping[str, int], zone: tzinfo) -> Statistics:
+    """`tasks` are those of the timeline's bars, `calls` the tool calls of each agent; days are those of `zone`."""
+    known = {task.id: task for task in tasks}
+    period = timeline.start, timeline.end
+    return Statistics(
+        start=timeline.start,
+        end=timeline.end,
+        agents=tuple(
+            _agent(lane.agent_id, lane.role, timeline, known, calls) for lane in timeline.lanes if lane.agent_id
+        ),
+        tasks=tuple(_task(task, timeline.bars, period) for task in known.values()),
+        days=tuple(_day(*day, timeline) for day in _days(*period, zone)),
+        left_out=timeline.left_out,
+    )
+
+
+def _agent(
+    agent_id: str, role: str, timeline: Timeline, tasks: Mapping[str, Task], calls: Mapping[str, int]
+) -> AgentFigures:
+    period = timeline.start, timeline.end
+    bars = [bar for bar in timeline.bars if bar.agent_id == agent_id]
+    received = [arrow for arrow in timeline.arrows if arrow.receiver_id == agent_id]
+    present = merged(cut((life.start, life.end), period) for life in timeline.lives if life.agent_id == agent_id)
+    busy = merged(_spans(bars, "in_progress", period))
+    done = _done(bars, period)
+    return AgentFigures(
+        agent_id=agent_id,
+        role=role,
+        tool_calls=calls.get(agent_id, 0),
+        sent=sum(arrow.sender_id == agent_id for arrow in timeline.arrows),
+        received=len(received),
+        done=len(done),
+        present=total(present),
+        busy=total(busy),
+        waiting=total(present) - total(overlap(present, busy)),
+        blocked=total(_spans(bars, "blocked", period)),
+        until_read=_median(map(_until_read, received)),
+        lead=_median(_lead(tasks[bar.task_id]) for bar in done),
+    )
+
+
+def _task(task: Task, bars: Iterable[Bar], period: Interval) -> TaskFigures:
+    mine = [bar for bar in bars if bar.task_id == task.id]
+    return TaskFigures(
+        task_id=task.id,
+        title=task.title,
+        assignee_id=task.assignee_id,
+        status=task.status,
+        lead=_lead(task),
+        working=total(_spans(mine, "in_progress", period)),
+        blocked=total(_spans(mine, "blocked", period)),
+    )
+
+
+def _day(day: date, period: Interval, timeline: Timeline) -> DayFigures:
+    agents = [lane.agent_id for lane in timeline.lanes if lane.agent_id]
+    of = {agent_id: [bar for bar in timeline.bars if bar.agent_id == agent_id] for agent_id in agents}
+    busy = {agent_id: total(merged(_spans(bars, "in_progress", period))) for agent_id, bars in of.items()}
+    done = {agent_id: len(_done(bars, period)) for agent_id, bars in of.items()}
+    return DayFigures(
+        day=day,
+        busy={agent_id: seconds for agent_id, seconds in busy.items() if seconds},
+        done={agent_id: count for agent_id, count in done.items() if count},
+        messages=sum(period[0] <= arrow.sent_at < period[1] for arrow in timeline.arrows),
+    )
+
+
+def _days(start: datetime, end: datetime, zone: tzinfo) -> Iterable[tuple[date, Interval]]:
+    """Each day that the period touches, and what of it lies in the period."""
+    day = start.astimezone(zone).date()
+    while (midnight := datetime.combine(day, time(), zone)) <= end:
+        following = datetime.combine(day + timedelta(days=1), time(), zone)
+        yield day, (max(midnight, start), min(following, end))
+        day += timedelta(days=1)
+
+
+def _spans(bars: Iterable[Bar], status: str, period: Interval) -> list[Interval]:
+    """When tasks were in this status, as far as it lies in the period."""
+    spans = (cut((span.start, span.end), period) for bar in bars for span in bar.spans if span.status == status)
+    return [span for span in spans if span is not None]
+
+
+def _done(bars: Iterable[Bar], period: Interval) -> list[Bar]:
+    """Those whose task was done in the period, in the hands of the bar's agent."""
+    return [bar for bar in bars if bar.outcome == "done" and bar.end is not None and period[0] <= bar.end <= period[1]]
+
+
+def _lead(task: Task) -> float | None:
+    if task.completed_at is None or not task.final:
+        return None
+    return max((task.completed_at - task.created_at).total_seconds(), 0.0)
+
+
+def _until_read(arrow: Arrow) -> float | None:
+    rung_at = arrow.submitted_at or arrow.rung_at
+    return None if rung_at is None or arrow.read_at is None else (arrow.read_at - rung_at).total_seconds()
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None and value >= 0]
+    return median(known) if known else None
+
+
+def cut(span: tuple[datetime, datetime | None], period: Interval) -> Interval | None:
+    """What of it lies in the period; one without an end goes on. None: nothing."""
+    start, end = max(span[0], period[0]), min(span[1] or period[1], period[1])
+    return (start, end) if start < end else None
+
+
+def merged(spans: Iterable[Interval | None]) -> list[Interval]:
+    """The spans in order, with those that overlap made one."""
+    found: list[Interval] = []
+    for start, end in sorted(span for span in spans if span is not None):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((start, end))
+    return found
+
+
+def overlap(some: Iterable[Interval], others: Iterable[Interval]) -> list[Interval]:
+    """What lies in both; each is merged."""
+    pairs = (cut(one, other) for one in some for other in others)
+    return [span for span in pairs if span is not None]
+
+
+def total(spans: Iterable[Interval]) -> float:
+    """How long they take together, in seconds."""
+    return sum((end - start).total_seconds() for start, end in spans)

@@ -1,0 +1,161 @@
+"""How a machine joins a team: a token that is good for one machine and one day, and who takes it.
+
+The token holds where the hub is, its certificate, and a key with which one question can be asked, nothing else. The
+machine makes its own key; only the public half of it leaves the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from multi_agent_mcp.domain.ids import differing_in_case, is_name
+from multi_agent_mcp.domain.times import format_time, is_recent, now, parse_time
+from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId, Refusal
+from multi_agent_mcp.hub.nkey import new_seed, public_of
+from multi_agent_mcp.hub.server import Server
+from multi_agent_mcp.hub.stream import connected_once
+from multi_agent_mcp.hub.subjects import Names
+
+logger = logging.getLogger(__name__)
+
+LOCK = "hub-users"
+VALID = timedelta(days=1)
+PREFIX = "mam1."
+ANSWER_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Token:
+    """What a machine needs to join, as one word. `seed` may ask to be let in, once."""
+
+    uuid: str
+    session: str
+    urls: tuple[str, ...]
+    certificate: str | None
+    id: str
+    seed: str
+
+    def __str__(self) -> str:
+        data = json.dumps(asdict(self), separators=(",", ":")).encode()
+        return PREFIX + base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+    @classmethod
+    def parse(cls, text: str) -> Token:
+        """Raises `InvalidArguments`."""
+        try:
+            data = base64.urlsafe_b64decode(text.strip().removeprefix(PREFIX) + "===")
+            facts = json.loads(data)
+            return cls(**{**facts, "urls": tuple(facts["urls"])})
+        except (ValueError, TypeError, LookupError) as error:
+            raise InvalidArguments("bad_token") from error
+
+
+def new_token(server: Server, session: str, *, replaces: str | None = None) -> Token:
+    """A token that the server knows from now on; with `replaces` for the machine of this name, whose files are lost."""
+    token_id, seed = secrets.token_hex(6), new_seed()
+    with server.share.files.locks.held(LOCK):
+        users = server.users()
+        if replaces is not None and replaces not in users["machines"]:
+            raise InvalidArguments("no_such_machine", name=replaces)
+        facts = {"nkey": public_of(seed), "created_at": format_time(now()), "replaces": replaces, "used": False}
+        server.let({**users, "tokens": {**users["tokens"], token_id: facts}})
+    return Token(server.names.uuid, session, tuple(server.urls()), server.certificate, token_id, seed)
+
+
+async def ask_to_join(token: Token, machine: str, public: str) -> dict[str, Any]:
+    """The hub's answer, once it has let this machine in: `settings`. Raises `HubUnreachable`, `InvalidArguments`,
+    `AlreadyExists`."""
+    client = await connected_once(token.urls, token.seed, token.certificate, f"join-{token.id}")
+    try:
+        question = json.dumps({"machine": machine, "nkey": public}).encode()
+        subject = Names(token.uuid).join(token.id)
+        answer: dict[str, Any] = json.loads((await client.request(subject, question, ANSWER_SECONDS)).data)
+    except Exception as error:
+        raise HubUnreachable from error
+    finally:
+        await client.close()
+    if answer.get("refused") == "already_exists":
+        raise AlreadyExists("machine_exists", name=machine)
+    if "refused" in answer:
+        raise InvalidArguments("token_used")
+    return answer
+
+
+@dataclass(eq=False)
+class Reception:
+    """Lets machines in, on the machine where the hub runs."""
+
+    server: Server
+    settings: Callable[[], bytes]
+    client: Client | None = None
+
+    async def open(self) -> None:
+        """Answers questions from now on. Raises `HubUnreachable`."""
+        url = [self.server.local_url]
+        self.client = await connected_once(url, self.server.admin_seed, self.server.certificate, "reception")
+        await self.client.subscribe(self.server.names.joins, cb=self._asked)
+
+    @property
+    def is_open(self) -> bool:
+        return self.client is not None and self.client.is_connected
+
+    async def _asked(self, message: Msg) -> None:
+        token_id = message.subject.rpartition(".")[2]
+        try:
+            answer = await asyncio.to_thread(self._let_in, token_id, json.loads(message.data))
+        except Refusal as refusal:
+            answer = {"refused": refusal.code}
+        except (ValueError, LookupError, TypeError):
+            answer = {"refused": "invalid_arguments"}
+        await message.respond(json.dumps(answer).encode())
+        if "refused" not in answer:
+            await asyncio.sleep(1)  # the answer first: the token's user is cut off now
+            await asyncio.to_thread(self._forget, token_id)
+
+    def _let_in(self, token_id: str, question: Mapping[str, Any]) -> dict[str, Any]:
+        machine, public = str(question["machine"]), str(question["nkey"])
+        with self.server.share.files.locks.held(LOCK):
+            users = self.server.users()
+            token = users["tokens"].get(token_id)
+            made = None if token is None else parse_time(token["created_at"])
+            if token is None or token["used"] or made is None or not is_recent(made, now(), VALID):
+                raise InvalidArguments("token_used")
+            if token.get("used_by") not in (None, public):  # its answer may have been lost
+                raise InvalidArguments("token_used")
+            machines = users["machines"]
+            if not is_name(machine) or not (public.isalnum() and public.startswith("U")):
+                raise InvalidId(value=repr(machine)[:80])
+            is_taken = machine in machines or differing_in_case(machine, machines) is not None
+            if is_taken and token["replaces"] != machine and machines.get(machine) != public:
+                raise AlreadyExists("machine_exists", name=machine)
+            tokens = {**users["tokens"], token_id: {**token, "used_by": public}}
+            self.server.let({**users, "machines": {**machines, machine: public}, "tokens": tokens})
+        return {"settings": json.loads(self.settings())}
+
+    def _forget(self, token_id: str) -> None:
+        with suppress(Refusal), self.server.share.files.locks.held(LOCK):
+            users = self.server.users()
+            used = {**users["tokens"][token_id], "used": True}
+            self.server.let({**users, "tokens": {**users["tokens"], token_id: used}})
+
+
+def let_go(server: Server, machine: str) -> None:
+    """The machine may not use the hub any more. Raises `InvalidArguments`."""
+    with server.share.files.locks.held(LOCK):
+        users = server.users()
+        if machine not in users["machines"]:
+            raise InvalidArguments("no_such_machine", name=machine)
+        machines = {name: public for name, public in users["machines"].items() if name != machine}
+        server.let({**users, "machines": machines})

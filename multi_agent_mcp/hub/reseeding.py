@@ -1,0 +1,56 @@
+"""A hub made anew from the files of one machine, when the old one was lost or restored from an older copy.
+
+Its revisions go on far above the old ones, so every machine takes its values for newer. Each value says which revision
+it had: a machine whose file is newer than that brings its own. What machines wrote alone they bring themselves, as they
+look at all their files when they find the new hub.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Iterator
+
+from nats.aio.client import Client
+
+from multi_agent_mcp.errors import HubUnreachable
+from multi_agent_mcp.hub.server import Server
+from multi_agent_mcp.hub.settings import shared_settings
+from multi_agent_mcp.hub.stream import MACHINE, OP, TIME, WAS, connected_once, make_streams
+from multi_agent_mcp.store.tasks import LINE
+from multi_agent_mcp.store.workspace import Workspace
+
+GAP = 1_000_000
+"""Between what any machine can have had and what the new hub begins with."""
+
+
+async def reseed(server: Server, workspace: Workspace, machine: str, position: int, identity: str) -> None:
+    """Replaces the streams of the hub by the files here. Raises `HubUnreachable`."""
+    client = await connected_once([server.local_url], server.admin_seed, server.certificate, "admin")
+    try:
+        for stream in (server.names.stream, server.names.log_stream):
+            await client.request(f"$JS.API.STREAM.DELETE.{stream}", b"", 10)
+        successor = f"{secrets.token_hex(8)} after {identity}"
+        await make_streams(client, server.names, successor, first=position + GAP)
+        for key, data, was in _shared_values(workspace):
+            await _put(client, server.names.shared(key), data, machine, was)
+    finally:
+        await client.close()
+
+
+def _shared_values(workspace: Workspace) -> Iterator[tuple[str, bytes, int]]:
+    """Every shared value of the files: its key, its bytes, its old revision."""
+    yield "settings", shared_settings(workspace), 0
+    yield from workspace.registry.shared_values()
+    for collection in (workspace.conversations, workspace.delegations, workspace.tasks):
+        yield from collection.shared_values()
+    for name, line in workspace.tasks.lines():
+        yield f"{LINE}.{name}", line, 0
+
+
+async def _put(client: Client, subject: str, data: bytes, machine: str, was: int) -> None:
+    headers = {OP: secrets.token_hex(8), MACHINE: machine, TIME: str(time.time_ns()), WAS: str(was)}
+    answer = json.loads((await client.request(subject, data, 10, headers=headers)).data)
+    if "error" in answer:
+        raise HubUnreachable("hub_refused", words=answer["error"].get("description"))

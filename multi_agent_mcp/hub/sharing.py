@@ -1,0 +1,226 @@
+"""What the commands do: share a session, join one, start and end the relay, leave."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from multi_agent_mcp.domain.ids import is_name, session_name
+from multi_agent_mcp.domain.times import format_time, now
+from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId
+from multi_agent_mcp.hub.joining import Token, ask_to_join, let_go, new_token
+from multi_agent_mcp.hub.link import Link
+from multi_agent_mcp.hub.nkey import new_seed, public_of
+from multi_agent_mcp.hub.reseeding import reseed
+from multi_agent_mcp.hub.server import Server
+from multi_agent_mcp.hub.share import Membership, Share
+from multi_agent_mcp.hub.stream import connected_once, make_streams
+from multi_agent_mcp.hub.subjects import Names
+from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.process import is_alive, start_detached
+
+START_SECONDS = 15.0
+POLL_SECONDS = 0.05
+
+
+class Sharing:
+    """One session directory among several machines."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.share = Share(Files(path))
+
+    @property
+    def membership(self) -> Membership:
+        """Raises `InvalidArguments` for a session that is this machine's alone."""
+        found = self.share.membership()
+        if found is None:
+            raise InvalidArguments("not_shared")
+        return found
+
+    @property
+    def server(self) -> Server | None:
+        """The hub, if it runs on this machine."""
+        membership = self.share.membership()
+        return Server(self.share, Names(membership.uuid)) if membership is not None and membership.serves else None
+
+    def begin(self, machine: str, listen: str) -> None:
+        """Makes this machine the hub's. Raises `InvalidArguments`, `HubUnreachable`."""
+        uuid, seed = secrets.token_hex(16), new_seed()
+        server = Server(self.share, Names(uuid))
+        server.make(listen)
+        server.let({"machines": {machine: public_of(seed)}, "tokens": {}})
+        server.start()
+        asyncio.run(prepare(server))
+        self.share.join(Membership(uuid, machine, (server.local_url,), serves=True), seed, server.certificate)
+
+    def begin_at(self, machine: str, urls: tuple[str, ...], admin_seed: str, replicas: int) -> str:
+        """The same with a hub of the user's own. Returns the line that lets this machine in, for its configuration."""
+        uuid, seed = secrets.token_hex(16), new_seed()
+        asyncio.run(_prepare_at(urls, admin_seed, Names(uuid), replicas))
+        self.share.join(Membership(uuid, machine, urls), seed, None)
+        return user_line(uuid, machine, seed)
+
+    def invite(self, *, replaces: str | None = None) -> Token:
+        """A token for one more machine, or for one whose files are lost."""
+        membership, server = self.membership, self.server
+        if server is not None:
+            return new_token(server, self.path.name, replaces=replaces)
+        return Token(membership.uuid, self.path.name, membership.urls, None, "", "")
+
+    def start_relay(self) -> bool:
+        """Starts the relay unless it runs; returns whether it did, once it answers. Raises `HubUnreachable`."""
+        if self.share.relay_runs:
+            return False
+        where = ["--root", str(self.path.parent), "--session", self.path.name]
+        command = [sys.executable, "-m", "multi_agent_mcp", "relay", *where]
+        pid = start_detached(command, self.share.path / "relay.log")
+        link, deadline = Link(self.share, self.membership), time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and is_alive(pid, None):
+            with suppress(HubUnreachable):
+                link.ask(op="status")
+                return True
+            time.sleep(POLL_SECONDS)
+        raise HubUnreachable("relay_not_started", path=f"{self.share.path.name}/relay.log")
+
+    def wait_until_complete(self, report: Callable[[int], None], seconds: float = 3600.0) -> bool:
+        """Waits until this machine has what the hub has; `report` is told how far it is. False: not in this time."""
+        link, deadline = Link(self.share, self.membership), time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            with suppress(HubUnreachable):
+                state = link.ask(op="status")
+                report(state["position"])
+                if state["synchronised"] and not state["pending"]:
+                    return True
+            time.sleep(POLL_SECONDS)
+        return False
+
+    def stop_relay(self) -> bool:
+        """Ends the relay, and the hub if it runs here. Returns whether there was anything to end."""
+        link, ended = Link(self.share, self.membership), False
+        with suppress(HubUnreachable):
+            os.kill(link.ask(op="status")["pid"], signal.SIGTERM)
+            ended = True
+        deadline = time.monotonic() + START_SECONDS
+        while self.share.relay_runs and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        server = self.server
+        if server is not None and server.pid() is not None:
+            server.stop()
+            ended = True
+        return ended
+
+    def reseed(self) -> None:
+        """Makes the hub, which must run here, anew from this machine's files. Raises `InvalidArguments`."""
+        server, membership = self.server, self.membership
+        if server is None:
+            raise InvalidArguments("hub_elsewhere")
+        self.stop_relay()
+        server.start()
+        noted = self.share.record("position").read() or {}
+        workspace = Workspace(self.path.parent, session_name(self.path.name), Link(self.share, membership))
+        position, identity = int(noted.get("sequence", 0)), str(noted.get("identity", ""))
+        asyncio.run(reseed(server, workspace, membership.machine, position, identity))
+
+    def status(self) -> dict[str, Any]:
+        """How things stand: what the relay says, else what it last noted, with `relay` false."""
+        try:
+            return {"relay": True, **Link(self.share, self.membership).ask(op="status")}
+        except HubUnreachable:
+            state = self.share.state()
+            machines = {name: {**facts, "up": False} for name, facts in state.get("machines", {}).items()}
+            return {
+                **state,
+                "machine": self.membership.machine,
+                "relay": False,
+                "connected": False,
+                "machines": machines,
+            }
+
+    def leave(self, machine: str | None = None) -> None:
+        """Shuts a machine out (the hub must run here), or ends this one's part: its files stay."""
+        server = self.server
+        if machine is not None and machine != self.membership.machine:
+            if server is None:
+                raise InvalidArguments("hub_elsewhere")
+            let_go(server, machine)
+            return
+        self.stop_relay()
+        self.share.leave()
+
+
+def join(token: Token, root: Path, machine: str, *, adopt: bool) -> Sharing:
+    """Makes the session's directory on this machine and joins it. Raises `AlreadyExists` for a name that is taken, for
+    a directory of another session, and without `adopt` for any that has something in it."""
+    require_machine(machine)
+    workspace = Workspace(root, session_name(token.session))
+    sharing = Sharing(workspace.path)
+    known = sharing.share.membership()
+    if known is not None:
+        raise AlreadyExists("shared_already" if known.uuid == token.uuid else "other_session", name=token.session)
+    if workspace.path.exists() and os.listdir(workspace.path) and not adopt:  # noqa: PTH208 - only whether there is any
+        raise AlreadyExists("directory_not_empty", path=str(workspace.path))
+    seed = new_seed()
+    answer = asyncio.run(ask_to_join(token, machine, public_of(seed))) if token.seed else {"settings": {}}
+    workspace.make()
+    workspace.registry.create()
+    settings = {"id": token.session, "created_at": format_time(now()), **answer["settings"]}
+    with suppress(FileExistsError):
+        text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+        workspace.files.create(workspace.settings_path, text.encode())
+    workspace.keep_out_of_git()
+    sharing.share.record("position").write({"sequence": 0, "adopts": adopt})
+    sharing.share.join(Membership(token.uuid, machine, token.urls), seed, token.certificate)
+    return sharing
+
+
+def user_line(uuid: str, machine: str, seed: str) -> str:
+    """What the configuration of a hub of the user's own must hold for this machine."""
+    from multi_agent_mcp.hub.server import user
+
+    return user(public_of(seed), Names(uuid).machine_permissions(machine)).strip()
+
+
+def machine_name(given: str | None) -> str:
+    """A machine's name: as given, else that of the host, as far as names may hold it. Raises `InvalidId`."""
+    name = (
+        given if given is not None else re.sub("[^A-Za-z0-9_-]+", "-", socket.gethostname().split(".")[0]).strip("-_")
+    )
+    return require_machine(name or "machine")
+
+
+def require_machine(name: str) -> str:
+    if not is_name(name):
+        raise InvalidId(value=repr(name)[:80])
+    return name
+
+
+async def prepare(server: Server, *, first: int = 1, after: str = "") -> None:
+    """Makes the streams of a hub that runs here, unless they are there; `after`: in place of which."""
+    client = await connected_once([server.local_url], server.admin_seed, server.certificate, "admin")
+    try:
+        identity = secrets.token_hex(8) + (f" after {after}" if after else "")
+        await make_streams(client, server.names, identity, first=first)
+    finally:
+        await client.close()
+
+
+async def _prepare_at(urls: tuple[str, ...], seed: str, names: Names, replicas: int) -> None:
+    client = await connected_once(urls, seed, None, "admin")
+    try:
+        await make_streams(client, names, secrets.token_hex(8), replicas=replicas)
+    finally:
+        await client.close()

@@ -1,0 +1,63 @@
+"""What the delivery logs say of the doorbells that rang, and what is added to them (docs/protocol.md, Delivery
+states)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.delivery import NAMED, Delivery, DoorbellItem, Due, Ring, UnreadItem, item_ids_of
+from multi_agent_mcp.domain.times import format_time, is_recent
+from multi_agent_mcp.notify.channel import HOOK
+from multi_agent_mcp.store.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class RingLog:
+    """The delivery logs of one session's agents. `recent`: so long a ring that was left to a waiter is still on its
+    way. What raises, raises `StorageError`."""
+
+    workspace: Workspace
+    clock: Callable[[], datetime]
+    recent: timedelta
+
+    def last(self, agent_id: str, counts: Callable[[Mapping[str, Any]], bool]) -> Ring | None:
+        """The newest entry that got across and counts."""
+        entries = filter(counts, self.workspace.delivery_log(agent_id).rings())
+        rings = (Ring.of(entry) for entry in entries if entry.get("state") in ("rung", "submitted"))
+        return next(filter(None, rings), None)
+
+    def record(self, agent: Agent, decision: Due[DoorbellItem], delivery: Delivery, began: datetime) -> None:
+        """Adds what came of an attempt that began then; nothing if the log says so already."""
+        log = self.workspace.delivery_log(agent.id)
+        about = [item.id for item in decision.items[:NAMED]]
+        if delivery.state == "stored":
+            if unrecorded := log.without_deferral(about, delivery.reason):
+                self.defer(agent.id, unrecorded, delivery.reason)
+            return
+        if delivery.reason == HOOK and self._is_left_to_waiter(agent.id, about):
+            return
+        facts = {"pane": agent.pane_id, "attempt": decision.attempt, **_until(decision.items)}
+        log.add("rung", began, about, reason=delivery.reason, **facts)
+        if delivery.state == "submitted":
+            entered = began + delivery.entered_after if delivery.entered_after else self.clock()
+            log.add("submitted", entered, about, **facts)
+
+    def defer(self, agent_id: str, about: Collection[str], reason: str | None) -> None:
+        """Adds that nobody was rung about these."""
+        self.workspace.delivery_log(agent_id).add("deferred", self.clock(), about, reason=reason)
+
+    def _is_left_to_waiter(self, agent_id: str, about: Collection[str]) -> bool:
+        """Whether a sender or server that found the waiter armed has written already that it announces these."""
+        newest = next(self.workspace.delivery_log(agent_id).rings(), {})
+        ring = Ring.of(newest)
+        recent = ring is not None and is_recent(ring.at, self.clock(), self.recent)
+        return recent and newest.get("reason") == HOOK and set(about) <= set(item_ids_of(newest))
+
+
+def _until(items: Sequence[UnreadItem]) -> dict[str, str]:
+    """What an entry about more items than it names says of the others; see `Ring`."""
+    return {"until": format_time(max(item.created_at for item in items))} if len(items) > NAMED else {}

@@ -1,0 +1,186 @@
+"""Attention: everything that waits for the human, worst first (docs/protocol.md, Attention). Derived from what is there
+at the moment, so what was solved anywhere is gone by itself."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.entity import plain_value
+from multi_agent_mcp.domain.message import page_order
+from multi_agent_mcp.domain.stuck import DIALOG, LOGIN, PaneLook
+from multi_agent_mcp.services.doctor.finding import PROBLEM, Finding
+from multi_agent_mcp.services.mail.tracking import DeliveryTracking
+from multi_agent_mcp.services.overview.pane_looks import LookAtPane, PaneLooks
+from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
+from multi_agent_mcp.services.tasks.changes import TaskChanges
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.texts import Texts
+
+KINDS = ("dialog", "login", "ended", "stuck", "request", "conversation", "blocked", "undelivered", "mail", "doctor")
+"""What may wait, the worst first."""
+MAIL_MAX = 50
+UNDELIVERED_AFTER = timedelta(seconds=30)
+TOLD_BY_OTHERS = frozenset({"stuck", "panes", "waiting"})
+"""Checks of `doctor` whose findings are here by another name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One thing that waits. `agent_id` is whom it concerns, `id` the task or message; `since` is None where nobody
+    knows. `text` says what it is, `command` what helps."""
+
+    kind: str
+    agent_id: str | None
+    id: str | None = None
+    since: datetime | None = None
+    text: str
+    command: str
+
+    def as_answer(self) -> dict[str, Any]:
+        """As JSON knows it."""
+        return {name: plain_value(value) for name, value in vars(self).items()}
+
+
+@dataclass(eq=False)
+class Attention:
+    """Looks what waits for one person; changes nothing. `look_at` and `screen` look into an agent's pane at this
+    moment."""
+
+    workspace: Workspace
+    stuck_agents: StuckAgents
+    task_changes: TaskChanges
+    tracking: DeliveryTracking
+    pane_looks: PaneLooks
+    look_at: LookAtPane
+    screen: Callable[[Agent], str]
+    people: Texts
+    clock: Callable[[], datetime]
+
+    def of(self, person: Agent, findings: Iterable[Finding] = (), *, live: bool = True) -> list[Item]:
+        """What waits for this person, the worst first, of one kind the oldest; `findings` are those of `doctor`.
+        Without `live` no pane is looked at: what the supervisor saw last counts."""
+        looks = self.pane_looks.now(self.look_at) if live else self.pane_looks.recorded()
+        asking = {item.agent_id: item for item in self._asking(looks)}
+        requests = list(self._requests(person))
+        waiting = [
+            *asking.values(),
+            *(self._ended() if live else ()),
+            *self._stuck(looks, asking.keys()),
+            *requests,
+            *self._blocked(),
+            *self._undelivered(asking.keys()),
+            *self._mail(person, {item.id for item in requests}),
+            *(self._finding(finding) for finding in findings if _is_news(finding)),
+        ]
+        return sorted(waiting, key=lambda item: (KINDS.index(item.kind), item.since or self.clock()))
+
+    def _asking(self, looks: Mapping[str, PaneLook]) -> Iterator[Item]:
+        """Hosts that wait for a human in their panes."""
+        recorded = self.pane_looks.recorded()
+        for agent_id, look in looks.items():
+            if look.state in (DIALOG, LOGIN):
+                before = recorded.get(agent_id)
+                since = before.since if before is not None and before.state == look.state else None
+                text = self.people(f"attention.{look.state}", host=look.host)
+                yield Item(kind=look.state, agent_id=agent_id, since=since, text=text, command=self._attach(agent_id))
+
+    def _ended(self) -> Iterator[Item]:
+        """Panes that were kept although their program has ended."""
+        for agent in self._others():
+            if agent.pane_id is not None and self.screen(agent) == "pane_dead":
+                text = self.people("attention.ended")
+                yield Item(kind="ended", agent_id=agent.id, text=text, command=f"multi-agent-mcp up {agent.id}")
+
+    def _stuck(self, looks: Mapping[str, PaneLook], asking: Iterable[str | None]) -> Iterator[Item]:
+        for agent_id, found in self.stuck_agents.find(looks).items():
+            if agent_id not in asking:
+                text = self.stuck_agents.sentence(found)
+                yield Item(
+                    kind="stuck", agent_id=agent_id, since=found.since, text=text, command=self._attach(agent_id)
+                )
+
+    def _requests(self, person: Agent) -> Iterator[Item]:
+        for task in self.task_changes.requests_for(person.id):
+            yield Item(
+                kind="request",
+                agent_id=task.created_by,
+                id=task.id,
+                since=task.created_at,
+                text=self.people("attention.request", title=task.title),
+                command=f"multi-agent-mcp task approve {task.id}",
+            )
+
+    def _blocked(self) -> Iterator[Item]:
+        for task in self.workspace.tasks.open():
+            if task.status == "blocked":
+                yield Item(
+                    kind="blocked",
+                    agent_id=task.assignee_id,
+                    id=task.id,
+                    since=task.status_changed_at,
+                    text=self.people("attention.blocked", title=task.title, reason=task.blocked_reason or "-"),
+                    command=f"multi-agent-mcp task show {task.id}",
+                )
+
+    def _undelivered(self, asking: Iterable[str | None]) -> Iterator[Item]:
+        """One for each agent that was not told of its mail, and the reason. Of an agent that asks something that is the
+        reason."""
+        border = self.clock() - UNDELIVERED_AFTER
+        for agent in self._others():
+            unread = [message for _, message in self.workspace.mailbox(agent.id).unread()]
+            waits = [message for message in unread if message.created_at < border]
+            if not waits or agent.id in asking:
+                continue
+            oldest = min(waits, key=lambda message: message.created_at)
+            (progress,) = self.tracking.progress([oldest])
+            if (reason := progress.get("reason")) is not None:
+                yield Item(
+                    kind="undelivered",
+                    agent_id=agent.id,
+                    id=oldest.id,
+                    since=oldest.created_at,
+                    text=self.people("attention.undelivered", count=len(waits), reason=self.people.words_of(reason)),
+                    command=f"multi-agent-mcp trace {oldest.id}",
+                )
+
+    def _mail(self, person: Agent, requested: Collection[str | None]) -> Iterator[Item]:
+        """The newest unread mail, but for that which only asks for the decision about a request."""
+        mailbox = self.workspace.mailbox(person.id)
+        for name, message in heapq.nlargest(MAIL_MAX, mailbox.unread(), key=lambda item: page_order(item[1])):
+            if message.metadata.get("task_id") in requested:
+                continue
+            talks = message.message_type == "conversation"
+            whole = message if message.subject else mailbox.hot.load(name) or message  # the index has no long contents
+            yield Item(
+                kind="conversation" if talks else "mail",
+                agent_id=message.sender_id,
+                id=message.id,
+                since=message.created_at,
+                text=" ".join((whole.subject or whole.content).split()),
+                command=f'multi-agent-mcp reply {message.id} "…"' if talks else "multi-agent-mcp read",
+            )
+
+    def _finding(self, finding: Finding) -> Item:
+        return Item(
+            kind="doctor", agent_id=None, text=f"{finding.subject}: {finding.finding}", command="multi-agent-mcp doctor"
+        )
+
+    def _others(self) -> list[Agent]:
+        """The agents that are no people."""
+        return [agent for agent in self.workspace.registry.active().values() if not agent.may_be_human]
+
+    def _attach(self, agent_id: str) -> str:
+        """What shows an agent's window, with all of its team's."""
+        agent = self.workspace.registry.active()[agent_id]
+        if agent.pane_id is None:
+            return f"multi-agent-mcp up {agent_id}"
+        return f"tmux -S {agent.socket_path} attach -t {agent.pane_id}"
+
+
+def _is_news(finding: Finding) -> bool:
+    return finding.level == PROBLEM and finding.check not in TOLD_BY_OTHERS

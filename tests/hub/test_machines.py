@@ -1,0 +1,193 @@
+"""One team on several machines: what is written on one is on the others, and who decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.errors import HubUnreachable, Unauthorized
+from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.validation import Draft
+from tests.hub.support import DESK, LAPTOP, Machine, Machines, eventually, machines
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    with machines(tmp_path_factory.mktemp("two"), LAPTOP) as made:
+        yield made
+
+
+@pytest.fixture
+def desk(two: Machines) -> Machine:
+    return two[DESK]
+
+
+@pytest.fixture
+def laptop(two: Machines) -> Machine:
+    return two[LAPTOP]
+
+
+def send(machine: Machine, sender: str, receiver: str, content: str) -> tuple[str, str | None]:
+    services = machine.services
+    sent = services.messages.send(services.agents.get(sender), Draft(content=content, receiver_id=receiver))
+    delivery = sent.delivery[receiver]
+    return delivery.state, delivery.reason
+
+
+def task_for(machine: Machine, assignee: str) -> str:
+    services = machine.services
+    (task,) = services.task_creation.create(
+        services.agents.get("admin"), [NewTask(title="Build", assignee_id=assignee)]
+    )
+    return task.id
+
+
+def test_mail_is_on_the_other_machine_signed_and_rings_there(desk: Machine, laptop: Machine) -> None:
+    assert send(desk, "admin", "worker-a", "over there") == ("stored", "other_machine")
+    eventually(lambda: laptop.has("worker-a", "over there"))
+    services = laptop.services
+    (message,) = [item for item in services.workspace.mailbox("worker-a").history() if item.content == "over there"]
+    assert services.signatures.verifies(message, "worker-a")
+    assert desk.recorder.rings == []
+
+
+def test_a_task_is_changed_on_either_machine_and_keeps_one_history(desk: Machine, laptop: Machine) -> None:
+    task_id = task_for(desk, "worker-a")
+    eventually(lambda: laptop.services.workspace.tasks.find(task_id))
+    services = laptop.services
+    services.task_changes.set_status(services.agents.get("worker-a"), task_id, "in_progress")
+    # Its replica may be a moment behind: the hub decides all the same.
+    services = desk.services
+    services.task_changes.set_status(services.agents.get("admin"), task_id, "blocked", "stop")
+    eventually(lambda: laptop.services.workspace.tasks.get(task_id).status == "blocked")
+    statuses = [line["status"] for line in laptop.services.workspace.tasks.get(task_id).history if "status" in line]
+    assert [new for _, new in statuses][-2:] == ["in_progress", "blocked"]
+    assert replica(desk, task_id) == replica(laptop, task_id)
+
+
+def replica(machine: Machine, task_id: str) -> bytes:
+    (path,) = machine.path.glob(f"tasks/*/{task_id}.md")
+    return path.read_bytes()
+
+
+def test_an_interrupt_reaches_an_agent_of_another_machine_with_its_reason(desk: Machine, laptop: Machine) -> None:
+    task_id = task_for(desk, "worker-a")
+    eventually(lambda: laptop.services.workspace.tasks.find(task_id))
+    services = laptop.services
+    services.task_changes.set_status(services.agents.get("worker-a"), task_id, "in_progress")
+    services = desk.services
+    services.task_changes.set_status(services.agents.get("admin"), task_id, "blocked", "the plan has changed")
+
+    def told() -> list[str | None]:
+        waiting = laptop.services.notifications.waiting("worker-a")
+        return [notice.reason for notice in waiting if notice.task_id == task_id and notice.action == "blocked"]
+
+    eventually(lambda: told() == ["the plan has changed"])
+
+
+def test_a_conversation_runs_across(desk: Machine, laptop: Machine) -> None:
+    services = desk.services
+    begun, _ = services.conversations.begin(
+        services.agents.get("admin"), services.agents.get("worker-a"), "which colour?"
+    )
+    eventually(lambda: laptop.has("worker-a", "which colour?"))
+    services = laptop.services
+    services.conversations.say(services.agents.get("worker-a"), begun.id, Draft(content="blue"))
+    eventually(lambda: desk.has("admin", "blue"))
+    services = desk.services
+    assert services.conversations.get(begun.id).status == "active"
+    eventually(lambda: len(desk.services.conversations.messages_of(begun.id)) == 2)
+    services.conversations.end(services.agents.get("admin"), begun.id)
+    eventually(lambda: laptop.services.conversations.get(begun.id).status == "ended")
+    assert [item.content for item in laptop.services.conversations.messages_of(begun.id)] == ["which colour?", "blue"]
+
+
+def test_what_an_agent_has_read_at_home_is_read_everywhere(desk: Machine, laptop: Machine) -> None:
+    send(desk, "admin", "worker-a", "read me")
+    eventually(lambda: laptop.has("worker-a", "read me"))
+    mailbox = laptop.services.workspace.mailbox("worker-a")
+    names = [name for name, item in mailbox.unread() if item.content == "read me"]
+    with laptop.services.workspace.locks.held(mailbox.lock):
+        mailbox.mark_read(names, laptop.services.clock())
+
+    def at_desk() -> bytes:
+        return (desk.path / "ipc" / "worker-a" / names[0]).read_bytes()
+
+    eventually(lambda: at_desk() == (laptop.path / "ipc" / "worker-a" / names[0]).read_bytes())
+    assert b"read_at: null" not in at_desk()
+
+
+def test_a_file_by_hand_travels_and_an_edit_of_a_task_does_too(desk: Machine, laptop: Machine) -> None:
+    note = laptop.path / "ipc" / "worker-a" / "my note.md"
+    note.write_text("---\nsender_id: admin\n---\n\nby hand", encoding="utf-8")
+    eventually(lambda: desk.has("worker-a", "by hand"))
+    task_id = task_for(desk, "worker-a")
+    eventually(lambda: laptop.services.workspace.tasks.find(task_id))
+    (path,) = laptop.path.glob(f"tasks/*/{task_id}.md")
+    path.write_bytes(path.read_bytes().replace(b"title: Build", b"title: Build it well"))
+    eventually(lambda: desk.services.workspace.tasks.get(task_id).title == "Build it well")
+    eventually(lambda: replica(desk, task_id) == replica(laptop, task_id))
+
+
+def test_nobody_acts_for_an_agent_of_another_machine(desk: Machine, laptop: Machine) -> None:
+    with pytest.raises(Unauthorized) as refused:
+        laptop.services.agents.authenticate("admin", "whatever")
+    assert refused.value.key == "error.other_home"
+    assert not (laptop.path / "secrets" / "admin.key").exists()
+    assert not (desk.path / "secrets" / "worker-a.key").exists()
+
+
+def test_commands_and_panes_of_an_agent_are_its_homes_alone(desk: Machine, laptop: Machine) -> None:
+    desk.services.agents.change("admin", command="sh -c 'touch /tmp/pwned'", host="plain")
+    desk.services.agents.change("admin", name="The boss")
+    eventually(lambda: laptop.services.agents.get("admin").name == "The boss")
+    there = laptop.services.agents.get("admin")
+    assert (there.command, there.host, there.passkey_hash) == (None, None, None)
+
+
+def test_an_agent_moves_and_what_it_signed_before_is_still_its_own(desk: Machine, laptop: Machine) -> None:
+    desk.services.agents.add(Agent(id="nomad", parent_id="admin"))
+    send(desk, "nomad", "admin", "from the desk")
+    before = desk.services.agents.get("nomad").public_key
+    desk.services.agents.move("nomad", LAPTOP)
+    eventually(lambda: desk.services.agents.get("nomad").public_key != before)
+    send(laptop, "nomad", "admin", "from the laptop")
+    eventually(lambda: desk.has("admin", "from the laptop"))
+    services = desk.services
+    mine = [item for item in services.workspace.mailbox("admin").history() if item.sender_id == "nomad"]
+    assert [services.signatures.verdict(item) for item in mine] == ["signed", "signed"]
+
+
+def test_cut_off_mail_is_queued_and_shared_things_are_refused(desk: Machine, laptop: Machine) -> None:
+    assert laptop.wire is not None
+    task_id = task_for(desk, "worker-a")
+    eventually(lambda: laptop.services.workspace.tasks.find(task_id))
+    before = replica(laptop, task_id)
+    laptop.wire.cut()
+    eventually(lambda: not laptop.sharing.status()["connected"])
+    services = laptop.services
+    assert send(laptop, "worker-a", "admin", "from the train") == ("queued", "hub_unreachable")
+    with pytest.raises(HubUnreachable):
+        services.task_changes.set_status(services.agents.get("worker-a"), task_id, "in_progress")
+    assert replica(laptop, task_id) == before
+    assert list((laptop.path / ".intents").glob("*")) == []
+    assert laptop.sharing.status()["queued"] >= 1
+    laptop.wire.heal()
+    eventually(lambda: desk.has("admin", "from the train"))
+    eventually(lambda: laptop.sharing.status()["queued"] == 0)
+    services.task_changes.set_status(services.agents.get("worker-a"), task_id, "in_progress")
+
+
+def test_no_secret_is_in_the_stream(desk: Machine, laptop: Machine) -> None:
+    assert send(desk, "admin", "worker-a", "all may read this")[0] == "stored"
+    keys = [path for machine in (desk, laptop) for path in machine.path.rglob("*.key")]
+    keys += [path for machine in (desk, laptop) for path in (machine.path / ".share").rglob("*.nk")]
+    secrets = [path.read_bytes().strip() for path in keys]
+    assert len(secrets) >= 6
+    hashes = [agent.passkey_hash or "-" for agent in desk.services.agents.all().values()]
+    stored = [path.read_bytes() for path in (desk.path / ".share" / "hub" / "data").rglob("*") if path.is_file()]
+    assert any(b"all may read this" in data for data in stored)
+    for secret in (*secrets, *(item.encode() for item in hashes if item != "-")):
+        assert all(secret not in data for data in stored)

@@ -1,0 +1,137 @@
+"""What waits for the human: everything, once, the worst first, and only as long as it waits."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.services.attention import Attention, Item
+from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, Finding
+from multi_agent_mcp.services.tasks.creation import NewTask
+from tests.conftest import Clock
+from tests.services import tasks_support as support
+from tests.services.support import read, send
+from tests.services.tasks_support import moved, new, running
+
+
+class Panes:
+    """What stands in the panes; `worker-a` shows what it is told to."""
+
+    def __init__(self, services: Services) -> None:
+        self.shows: tuple[str, str] | str | None = None
+        self.attention = Attention(
+            services.workspace,
+            services.stuck_agents,
+            services.task_changes,
+            services.tracking,
+            services.pane_looks,
+            self.look_at,
+            self.screen,
+            services.people,
+            services.clock,
+        )
+        services.workspace.registry.update("worker-a", pane_id="%7", socket_path="/nowhere/s", host="claude")
+
+    def look_at(self, agent: Agent) -> tuple[str, str] | None:
+        return self.shows if agent.id == "worker-a" and isinstance(self.shows, tuple) else None
+
+    def screen(self, agent: Agent) -> str:
+        return self.shows if agent.id == "worker-a" and isinstance(self.shows, str) else "no_pane"
+
+
+@pytest.fixture
+def panes(services: Services) -> Panes:
+    return Panes(services)
+
+
+def waiting(services: Services, panes: Panes, *findings: Finding) -> list[Item]:
+    return panes.attention.of(services.agents.owner(), findings)
+
+
+def kinds(items: list[Item]) -> list[str]:
+    return [item.kind for item in items]
+
+
+def test_nothing_waits_in_a_team_at_peace(services: Services, panes: Panes) -> None:
+    panes.shows = ("claude", "idle")
+    running(services)
+    assert waiting(services, panes) == []
+
+
+def test_the_worst_comes_first_and_everything_goes_when_it_is_solved(
+    services: Services, panes: Panes, clock: Clock
+) -> None:
+    owner, admin = services.agents.owner(), services.agents.get("admin")
+    task = running(services)
+    moved(services, task, "blocked")
+    request = services.task_creation.request(admin, NewTask(title="may I"))[0]
+    send(services, "admin", "owner", "a question", subject="which colour?")
+    services.conversations.begin(admin, owner, "let us talk")
+    panes.shows = ("claude", "dialog")
+    found = waiting(services, panes, Finding("keys", PROBLEM, "agents", "is broken"), Finding("locks", NOTE, "x", "y"))
+    assert kinds(found) == ["dialog", "request", "conversation", "blocked", "mail", "doctor"]
+    assert [item.command.split()[0] for item in found] == ["tmux", *["multi-agent-mcp"] * 5]
+    assert request.title in found[1].text
+
+    panes.shows = ("claude", "idle")
+    services.task_changes.decide(owner, request.id, approve=True)
+    read(services, "owner")
+    services.task_changes.set_status(admin, task.id, "cancelled")
+    assert waiting(services, panes) == []
+
+
+def test_a_pane_whose_program_ended_waits_to_be_started_again(services: Services, panes: Panes) -> None:
+    panes.shows = "pane_dead"
+    (item,) = waiting(services, panes)
+    assert (item.kind, item.agent_id, item.command) == ("ended", "worker-a", "multi-agent-mcp up worker-a")
+
+
+def test_mail_that_could_not_be_announced_waits_once_for_each_agent(
+    services: Services, panes: Panes, clock: Clock
+) -> None:
+    for _ in range(3):
+        sent = send(services, "admin", "worker-b", "hello")
+    services.workspace.delivery_log("worker-b").add("deferred", clock.now, [sent.message_id], reason="draft")
+    assert waiting(services, panes) == []  # a doorbell may still be at it
+    clock.advance(60)
+    first = services.workspace.mailbox("worker-b").unread()
+    ids = [message.id for _, message in first]
+    services.workspace.delivery_log("worker-b").add("deferred", clock.now, ids, reason="draft")
+    (item,) = waiting(services, panes)
+    assert (item.kind, item.agent_id) == ("undelivered", "worker-b")
+    assert "3" in item.text
+
+
+def test_an_agent_that_asks_something_is_not_told_of_again_as_stuck_or_unreachable(
+    services: Services, panes: Panes, clock: Clock
+) -> None:
+    support.open_session(services, "worker-a")
+    running(services)
+    sent = send(services, "admin", "worker-a", "hello")
+    services.workspace.delivery_log("worker-a").add("deferred", clock.now, [sent.message_id], reason="dialog")
+    clock.advance(3600)
+    panes.shows = ("claude", "dialog")
+    assert kinds(waiting(services, panes)) == ["dialog"]
+    panes.shows = ("claude", "login")
+    assert kinds(waiting(services, panes)) == ["login"]
+    panes.shows = ("claude", "idle")
+    assert "stuck" in kinds(waiting(services, panes))
+
+
+def test_what_the_supervisor_saw_last_counts_where_nobody_looks(services: Services, panes: Panes, clock: Clock) -> None:
+    panes.shows = ("claude", "dialog")
+    services.pane_looks.refresh(panes.look_at)
+    clock.advance(timedelta(minutes=1).total_seconds())
+    panes.shows = None
+    (item,) = panes.attention.of(services.agents.owner(), live=False)
+    assert (item.kind, item.since) == ("dialog", clock.now - timedelta(minutes=1))
+    assert new(services).id not in [item.id for item in waiting(services, panes)]
+
+
+def test_mail_without_a_subject_is_known_by_its_words_however_long(services: Services, panes: Panes) -> None:
+    send(services, "admin", "owner", "which colour? " * 50)
+    (item,) = waiting(services, panes)
+    assert item.text.startswith("which colour? which")
