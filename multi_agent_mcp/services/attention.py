@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.dialog import Dialog
 from multi_agent_mcp.domain.entity import plain_value
 from multi_agent_mcp.domain.message import page_order
 from multi_agent_mcp.domain.stuck import DIALOG, LOGIN, PaneLook
@@ -45,7 +46,8 @@ TOLD_BY_OTHERS = frozenset({"stuck", "panes", "waiting"})
 @dataclass(frozen=True, kw_only=True)
 class Item:
     """One thing that waits. `agent_id` is whom it concerns, `id` the task or message; `since` is None where nobody
-    knows. `text` says what it is, `command` what helps."""
+    knows. `text` says what it is, `command` what helps; `dialog` is the question with its choices, where a profile
+    describes them."""
 
     kind: str
     agent_id: str | None
@@ -53,24 +55,28 @@ class Item:
     since: datetime | None = None
     text: str
     command: str
+    dialog: Dialog | None = None
 
     def as_answer(self) -> dict[str, Any]:
         """As JSON knows it."""
-        return {name: plain_value(value) for name, value in vars(self).items()}
+        known = {name: plain_value(value) for name, value in vars(self).items() if name != "dialog"}
+        return known | {"dialog": self.dialog.as_answer() if self.dialog else None}
 
 
 @dataclass(frozen=True)
 class Panes:
-    """What agents' panes show. `ended`: the agents whose panes were kept although their program has ended."""
+    """What agents' panes show. `ended`: the agents whose panes were kept although their program has ended; `dialogs`:
+    the questions whose choices a profile describes."""
 
     looks: Mapping[str, PaneLook] = field(default_factory=dict)
     ended: Collection[str] = ()
+    dialogs: Mapping[str, Dialog | None] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
 class Attention:
-    """Looks what waits for one person; changes nothing. `look_at` and `screen` look into an agent's pane at this
-    moment; `machines` is what is known of the team's machines, by name."""
+    """Looks what waits for one person; changes nothing. `look_at`, `screen` and `dialog` look into an agent's
+    pane at this moment; `machines` is what is known of the team's machines, by name."""
 
     workspace: Workspace
     stuck_agents: StuckAgents
@@ -79,15 +85,18 @@ class Attention:
     pane_looks: PaneLooks
     look_at: LookAtPane
     screen: Callable[[Agent], str]
+    dialog: Callable[[Agent], Dialog | None]
     machines: Callable[[], Mapping[str, Any]]
     people: Texts
     clock: Callable[[], datetime]
 
     def look(self) -> Panes:
         """What stands in the panes at this moment."""
-        kept = [agent for agent in self._others() if agent.pane_id is not None]
-        ended = {agent.id for agent in kept if self.screen(agent) == "pane_dead"}
-        return Panes(self.pane_looks.now(self.look_at), ended)
+        looks = self.pane_looks.now(self.look_at)
+        seen = {agent.id: agent for agent in self._others() if agent.pane_id is not None}
+        ended = {name for name in seen.keys() - looks.keys() if self.screen(seen[name]) == "pane_dead"}
+        asking = [name for name, look in looks.items() if look.state == DIALOG]
+        return Panes(looks, ended, {name: self.dialog(seen[name]) for name in asking})
 
     def recorded(self) -> Panes:
         """What the supervisor saw last; calls no tmux."""
@@ -97,7 +106,7 @@ class Attention:
         """What waits for this person, the worst first, of one kind the oldest; `findings` are those of `doctor`,
         `panes` what the panes show (None: looks now)."""
         panes = self.look() if panes is None else panes
-        asking = {item.agent_id: item for item in self._asking(panes.looks)}
+        asking = {item.agent_id: item for item in self._asking(panes)}
         requests = list(self._requests(person))
         waiting = [
             *asking.values(),
@@ -112,15 +121,23 @@ class Attention:
         ]
         return sorted(waiting, key=lambda item: (KINDS.index(item.kind), item.since or self.clock()))
 
-    def _asking(self, looks: Mapping[str, PaneLook]) -> Iterator[Item]:
+    def _asking(self, panes: Panes) -> Iterator[Item]:
         """Hosts that wait for a human in their panes."""
         recorded = self.pane_looks.recorded()
-        for agent_id, look in looks.items():
-            if look.state in (DIALOG, LOGIN):
-                before = recorded.get(agent_id)
-                since = before.since if before is not None and before.state == look.state else None
-                text = self.people(f"attention.{look.state}", host=look.host)
-                yield Item(kind=look.state, agent_id=agent_id, since=since, text=text, command=self._attach(agent_id))
+        for agent_id, look in panes.looks.items():
+            if look.state not in (DIALOG, LOGIN):
+                continue
+            before = recorded.get(agent_id)
+            dialog = panes.dialogs.get(agent_id)
+            words = " ".join(dialog.text.split()) if dialog else ""
+            yield Item(
+                kind=look.state,
+                agent_id=agent_id,
+                since=before.since if before is not None and before.state == look.state else None,
+                text=self.people(f"attention.{'asks' if dialog else look.state}", host=look.host, question=words),
+                command=f"multi-agent-mcp answer {agent_id}" if dialog else self._attach(agent_id),
+                dialog=dialog,
+            )
 
     def _ended(self, ended: Iterable[str]) -> Iterator[Item]:
         for agent_id in ended:

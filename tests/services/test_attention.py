@@ -9,6 +9,7 @@ import pytest
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.dialog import Choice, Dialog
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.services.attention import Attention, Item
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, Finding
@@ -25,6 +26,7 @@ class Panes:
 
     def __init__(self, services: Services) -> None:
         self.shows: tuple[str, str] | str | None = None
+        self.dialog: Dialog | None = None
         self.machines: dict[str, dict[str, object]] = {}
         self.attention = Attention(
             services.workspace,
@@ -34,6 +36,7 @@ class Panes:
             services.pane_looks,
             self.look_at,
             self.screen,
+            lambda _: self.dialog,
             lambda: self.machines,
             services.people,
             services.clock,
@@ -184,3 +187,13 @@ def test_whoever_shows_attention_all_the_time_looks_seldom_and_waits_for_no_exam
     recent.found([finding])
     assert kinds(recent.of(owner)) == ["doctor"]
     go_on.set()
+
+
+def test_a_question_that_a_profile_describes_comes_with_its_words_and_choices(services: Services, panes: Panes) -> None:
+    panes.shows = ("claude", "dialog")
+    panes.dialog = Dialog("permission", "rm -r build\nDo you want to proceed?", (Choice("1", "Yes"), Choice("2", "No")))
+    (item,) = waiting(services, panes)
+    assert (item.kind, item.command) == ("dialog", "multi-agent-mcp answer worker-a")
+    assert item.text.endswith("rm -r build Do you want to proceed?")
+    assert [choice["label"] for choice in item.as_answer()["dialog"]["choices"]] == ["Yes", "No"]
+    assert panes.attention.of(services.agents.owner(), panes=panes.attention.recorded()) == []
