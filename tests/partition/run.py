@@ -75,18 +75,23 @@ def run(base: Path, letters: int, say: Callable[[str], object] = lambda _: None,
         for thread in threads:
             thread.start()
         done: Counter[str] = Counter()
-        while any(thread.is_alive() for thread in threads):
-            name, disturb = chance.choice(list(disturbances(made, writers, chance)))
-            disturb()
-            done[name] += 1
-            time.sleep(chance.uniform(0.1, 0.4))
+        try:
+            while any(thread.is_alive() for thread in threads):
+                name, disturb = chance.choice(list(disturbances(made, writers, chance)))
+                disturb()
+                done[name] += 1
+                time.sleep(chance.uniform(0.1, 0.4))
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
         say(f"disturbances: {dict(done)}")
         heal(made)
         settled = wait_until_settled(made)
         say(
             f"{sum(len(writer.acknowledged) for writer in writers)} letters acknowledged; settled after {settled:.1f} s"
         )
-        return [*missing(made, writers), *differing(made)]
+        return [*missing(made, writers), *differing(made), *faults(made)]
 
 
 def disturbances(
@@ -169,6 +174,12 @@ def differing(made: Machines) -> list[str]:
         for name in sorted(names)
         if len({files.get(name) for files in replicas.values()}) > 1
     ]
+
+
+def faults(made: Machines) -> list[str]:
+    """What a relay did not expect."""
+    logs = {name: (machine.path / ".share" / "relay.log").read_text() for name, machine in made.members.items()}
+    return [f"{name}: {log[log.index('Traceback') :][-2000:]}" for name, log in logs.items() if "Traceback" in log]
 
 
 def contents(base: Path) -> dict[str, bytes]:
