@@ -50,7 +50,7 @@ class Warm(_cold):  # type: ignore[type-arg]
         words = [] if shell or isinstance(args, (str, bytes, os.PathLike)) else [os.fsdecode(word) for word in args]
         environment = os.environ if env is None else env
         usual = close_fds and preexec_fn is None and not pass_fds and (gid, gids, uid) == (None,) * 3
-        usual = usual and executable in (None, sys.executable, *words[:1]) and (umask, group) == (-1, -1)
+        usual = usual and executable in (None, *words[:1]) and (umask, group) == (-1, -1) and Path(cwd or ".").is_dir()
         if not (usual and _is_ours(words) and not any(UNUSUAL.match(os.fsdecode(name)) for name in environment)):
             super()._execute_child(args, executable, preexec_fn, *rest)  # type: ignore[misc]
             return
@@ -163,10 +163,10 @@ def _become(asked: Mapping[str, Any]) -> None:
     os.environ.update({"LC_CTYPE": "C.UTF-8", **asked["environment"]})
     time.tzset()
     sys.stdin, sys.stdout = (
-        io.TextIOWrapper(open(number, mode), encoding="utf-8", errors="surrogateescape")  # noqa: SIM115
+        io.TextIOWrapper(open(number, mode), encoding="utf-8", errors="surrogateescape", newline="\n")  # noqa: SIM115
         for number, mode in enumerate(("rb", "wb"))
     )
-    sys.stderr = io.TextIOWrapper(open(2, "wb"), "utf-8", "backslashreplace", line_buffering=True)  # noqa: SIM115
+    sys.stderr = io.TextIOWrapper(open(2, "wb"), "utf-8", "backslashreplace", "\n", line_buffering=True)  # noqa: SIM115
     sys.argv = [asked["program"], *asked["arguments"]]
     sys.path[0] = asked["directory"]
 

@@ -43,7 +43,7 @@ def learn(context: SessionContext, agent_id: str, name: str | None, submit: str)
 
     You show it at rest, with a draft, at work and with a question; nothing is typed into it meanwhile.
     """
-    from multi_agent_mcp.notify.tmux.unknown_program import UnknownProgram  # libtmux takes 70 ms to import
+    from multi_agent_mcp.notify.tmux.unknown_program import UnknownProgram
 
     if not KEY.fullmatch(submit):
         raise InvalidArguments("bad_parameter", name="--submit")

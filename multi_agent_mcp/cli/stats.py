@@ -29,9 +29,7 @@ def stats(context: SessionContext, days: int) -> None:
     """Show per agent tool calls, busy and waiting time, tasks done, blocked time and the time until mail is read; per
     task how long it took; and every day's sum."""
     zone = datetime.now().astimezone().tzinfo or UTC
-    now = context.services.clock()
-    midnight = now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
-    found = context.services.statistics.of(midnight - timedelta(days=days - 1), now, zone)
+    found = context.services.statistics.last_days(days, zone)
     context.answer(found.as_answer(), _lines(found, context.services.people))
 
 

@@ -3,6 +3,7 @@ at the moment, so what was solved anywhere is gone by itself."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,7 +11,7 @@ from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import plain_value
-from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.message import page_order
 from multi_agent_mcp.domain.stuck import DIALOG, LOGIN, PaneLook
 from multi_agent_mcp.services.doctor.finding import PROBLEM, Finding
 from multi_agent_mcp.services.mail.tracking import DeliveryTracking
@@ -22,6 +23,7 @@ from multi_agent_mcp.texts import Texts
 
 KINDS = ("dialog", "login", "ended", "stuck", "request", "conversation", "blocked", "undelivered", "mail", "doctor")
 """What may wait, the worst first."""
+MAIL_MAX = 50
 UNDELIVERED_AFTER = timedelta(seconds=30)
 TOLD_BY_OTHERS = frozenset({"stuck", "panes", "waiting"})
 """Checks of `doctor` whose findings are here by another name."""
@@ -147,17 +149,19 @@ class Attention:
                 )
 
     def _mail(self, person: Agent, requested: Collection[str | None]) -> Iterator[Item]:
-        """Unread mail, but for that which only asks for the decision about a request."""
-        for _, message in self.workspace.mailbox(person.id).unread():
+        """The newest unread mail, but for that which only asks for the decision about a request."""
+        mailbox = self.workspace.mailbox(person.id)
+        for name, message in heapq.nlargest(MAIL_MAX, mailbox.unread(), key=lambda item: page_order(item[1])):
             if message.metadata.get("task_id") in requested:
                 continue
             talks = message.message_type == "conversation"
+            whole = message if message.subject else mailbox.hot.load(name) or message  # the index has no long contents
             yield Item(
                 kind="conversation" if talks else "mail",
                 agent_id=message.sender_id,
                 id=message.id,
                 since=message.created_at,
-                text=_words(message),
+                text=" ".join((whole.subject or whole.content).split()),
                 command=f'multi-agent-mcp reply {message.id} "…"' if talks else "multi-agent-mcp read",
             )
 
@@ -176,10 +180,6 @@ class Attention:
         if agent.pane_id is None:
             return f"multi-agent-mcp up {agent_id}"
         return f"tmux -S {agent.socket_path} attach -t {agent.pane_id}"
-
-
-def _words(message: Message) -> str:
-    return " ".join((message.subject or message.content).split())
 
 
 def _is_news(finding: Finding) -> bool:

@@ -19,7 +19,7 @@ from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES
 from multi_agent_mcp.texts import CONSOLE, catalogue
 from multi_agent_mcp.web.auth import Auth
 
-PAGES = ("board", "agents", "messages", "conversations", "timeline", "executions", "health", "search")
+PAGES = ("board", "agents", "messages", "conversations", "timeline", "executions", "stats", "health", "search")
 
 
 def routes(services: Services, access: Auth, now: Callable[[], dict[str, Any]]) -> list[Route]:

@@ -6,7 +6,9 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -63,6 +65,14 @@ class ApiRequest:
         if not given.isascii() or not given.isdigit() or len(given) > len(str(_NUMBER_MAX)):
             raise InvalidArguments(reason=Reason("argument.int", name=name))
         return min(int(given), most)
+
+    @property
+    def zone(self) -> tzinfo:
+        """The time zone `?zone=` by its IANA name; none, or an unknown one, counts as UTC."""
+        try:
+            return ZoneInfo(self.parameter("zone") or "UTC")
+        except (ValueError, OSError, KeyError):
+            return UTC
 
     @property
     def limit(self) -> int:

@@ -129,3 +129,9 @@ def test_what_the_supervisor_saw_last_counts_where_nobody_looks(services: Servic
     (item,) = panes.attention.of(services.agents.owner(), live=False)
     assert (item.kind, item.since) == ("dialog", clock.now - timedelta(minutes=1))
     assert new(services).id not in [item.id for item in waiting(services, panes)]
+
+
+def test_mail_without_a_subject_is_known_by_its_words_however_long(services: Services, panes: Panes) -> None:
+    send(services, "admin", "owner", "which colour? " * 50)
+    (item,) = waiting(services, panes)
+    assert item.text.startswith("which colour? which")

@@ -435,3 +435,14 @@ def test_a_parent_counts_its_finished_subtasks_too(team: Team, visitor: Visitor)
     assert whole["subtasks"] == {"total": 3, "done": 1}
     assert {card["task_id"] for card in whole["subtask_cards"]} == set(children)
     assert visitor.see(f"/tasks/{children[0]}")["task"]["parent_title"] == whole["title"]
+
+
+def test_the_figures_are_those_of_the_days_that_are_asked_for_where_the_reader_lives(visitor: Visitor) -> None:
+    task_id = make(visitor, "x", "worker-a")["task_id"]
+    for status in ("in_progress", "done"):
+        visitor.act(f"/tasks/{task_id}/status", {"status": status})
+    found = visitor.see("/stats?days=3&zone=Pacific/Kiritimati")  # fourteen hours ahead: whole hours like UTC
+    assert [sum(day["done"].values()) for day in found["days"]] == [0, 0, 1]
+    assert found["start"].endswith("T10:00:00.000000Z")
+    assert len(visitor.see("/stats?days=99999")["days"]) == 366
+    assert [len(visitor.see(f"/stats?days={days}")["days"]) for days in ("0", "")] == [1, 7]

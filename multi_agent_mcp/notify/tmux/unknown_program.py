@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from libtmux import exc
-
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidArguments, Reason
 from multi_agent_mcp.notify.tmux.client import PANE_ID, Tmux
@@ -58,10 +56,7 @@ class UnknownProgram:
 def _look(agent: Agent) -> tuple[PaneSnapshot, Foreground]:
     if agent.pane_id is None or agent.socket_path is None or not PANE_ID.fullmatch(agent.pane_id):
         raise _refused(Reason("learn_pane", reason="no_pane"))
-    try:
-        snapshot = take_snapshot(Tmux(socket_path=agent.socket_path), agent.pane_id)
-    except exc.TmuxCommandNotFound:
-        raise _refused(Reason("learn_pane", reason="no_tmux")) from None
+    snapshot = take_snapshot(Tmux(agent.socket_path), agent.pane_id)
     if isinstance(snapshot, str):
         raise _refused(Reason("learn_pane", reason=snapshot))
     if (reason := snapshot.facts.refusal(agent)) is not None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta, tzinfo
 
 from multi_agent_mcp.domain.statistics import Statistics, compute
 from multi_agent_mcp.services.overview.timeline import Timelines
@@ -20,6 +21,13 @@ class StatisticsOfSession:
 
     workspace: Workspace
     timeline: Timelines
+    clock: Callable[[], datetime]
+
+    def last_days(self, days: int, zone: tzinfo) -> Statistics:
+        """The figures of so many days in `zone`, today included, until now."""
+        now = self.clock()
+        midnight = now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
+        return self.of(midnight - timedelta(days=days - 1), now, zone)
 
     def of(self, start: datetime, end: datetime, zone: tzinfo) -> Statistics:
         """The figures from `start` to `end`; a day begins at midnight in `zone`."""

@@ -6,7 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from multi_agent_mcp.web.api import agents, conversations, executions, messages, page_frame, search, tasks, timeline
+from multi_agent_mcp.web.api import (
+    agents,
+    conversations,
+    executions,
+    messages,
+    page_frame,
+    search,
+    stats,
+    tasks,
+    timeline,
+)
 from multi_agent_mcp.web.request import ApiRequest
 
 Endpoint = Callable[[ApiRequest], dict[str, Any]]
@@ -39,5 +49,6 @@ ENDPOINTS: tuple[tuple[str, str, Endpoint], ...] = (
     ("GET", "/timeline", timeline.show),
     ("GET", "/health", page_frame.health),
     ("GET", "/search", search.find),
+    ("GET", "/stats", stats.show),
 )
 """Method, path below `/api`, handler. `/api/events` is a stream and handled in `app.py`."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, tzinfo
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from multi_agent_mcp.domain.times import asked_time
 from multi_agent_mcp.web.request import ApiRequest
@@ -25,16 +23,8 @@ def show(call: ApiRequest) -> dict[str, Any]:
     dark = None if theme not in ("light", "dark") else theme == "dark"
     left, right = plot(width)
     return {
-        "svg": draw(timeline, texts=call.services.texts, width=width, dark=dark, zone=_zone(call)),
+        "svg": draw(timeline, texts=call.services.texts, width=width, dark=dark, zone=call.zone),
         "from": moment(timeline.start),
         "to": moment(timeline.end),
         "plot": {"left": left, "right": right},
     }
-
-
-def _zone(call: ApiRequest) -> tzinfo:
-    """The time zone by its IANA name; an unknown one counts as UTC."""
-    try:
-        return ZoneInfo(call.parameter("zone") or "UTC")
-    except (ValueError, OSError, KeyError):
-        return UTC

@@ -124,14 +124,18 @@ setInterval(() => {
   for (const element of document.querySelectorAll("time.age")) element.textContent = ago(element.dateTime);
 }, 5000);
 
+// A length of time in seconds, in one unit.
 export function took(value) {
-  return value < 60 ? t("ago.seconds", { n: value.toFixed(1) }) : t("ago.minutes", { n: (value / 60).toFixed(1) });
+  if (value > 0 && value < 1) return `${Math.round(value * 1000)} ms`;
+  if (value < 60) return t("ago.seconds", { n: value.toFixed(1) });
+  if (value < 3600) return t("ago.minutes", { n: (value / 60).toFixed(1) });
+  return value < 86400 ? t("ago.hours", { n: (value / 3600).toFixed(1) }) : t("ago.days", { n: (value / 86400).toFixed(1) });
 }
 
 // ---- agents' avatars
 
 // Neighbours in the alphabet are far apart on the colour wheel (the golden angle).
-function hue(id) {
+export function hue(id) {
   let sum = 7;
   for (const character of id) sum = (sum * 31 + character.codePointAt(0)) % 100003;
   return Math.round(sum * 137.508) % 360;

@@ -1,6 +1,6 @@
 // Everybody's mail, newest first; the Owner's own is read and answered here.
 
-import { age, api, at, chip, face, facts, h, prose, query, t, visible, who, why } from "./core.js";
+import { age, api, at, chip, face, facts, h, prose, query, t, took, visible, who, why } from "./core.js";
 import { markRead } from "./frame.js";
 import { keyed, MOST } from "./lists.js";
 import { watch } from "./live.js";
@@ -111,13 +111,8 @@ function way(copy) {
   const begin = Date.parse(copy.steps[0].at);
   return h("ol", { class: "way" }, copy.steps.map((step) => h("li", { class: `state-${step.state}` },
     h("b", null, t(`state.${step.state}`)),
-    h("small", { title: at(step.at) }, step === copy.steps[0] ? at(step.at) : `+${later(Date.parse(step.at) - begin)}`),
+    h("small", { title: at(step.at) }, step === copy.steps[0] ? at(step.at) : `+${took((Date.parse(step.at) - begin) / 1000)}`),
     step.reason && h("small", { class: "hint", title: visible(step.reason) }, why(step.reason)))));
-}
-
-function later(milliseconds) {
-  if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
-  return milliseconds < 60000 ? t("ago.seconds", { n: (milliseconds / 1000).toFixed(1) }) : t("ago.minutes", { n: (milliseconds / 60000).toFixed(1) });
 }
 
 // ---- actions of the user

@@ -1,0 +1,128 @@
+// The figures of the last days: small charts day by day, every agent, the tasks that took longest.
+
+import { api, facts, h, hue, query, statusChip, t, took, visible, who } from "./core.js";
+import { watch } from "./live.js";
+
+const DAYS = 7;
+const TASKS = 20;
+const NONE = "–";
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+const figures = document.getElementById("figures");
+let all = false; // every task, not only those that took longest
+
+// The address holds how many days: #days=30.
+const days = () => Number(new URLSearchParams(location.hash.slice(1)).get("days")) || DAYS;
+
+async function look() {
+  const found = await api(`/stats${query({ days: days(), zone })}`);
+  for (const button of document.querySelectorAll("#periods button")) button.setAttribute("aria-pressed", String(Number(button.dataset.days) === days()));
+  document.getElementById("period").textContent = [...new Set([found.days[0], found.days.at(-1)].map(({ day }) => named(day)))].join(" – ");
+  figures.replaceChildren(...everything(found));
+  figures.setAttribute("aria-busy", "false");
+}
+
+function everything(found) {
+  return [
+    h("div", { class: "charts" },
+      chart("stats.busy_by_day", found.days, (day) => day.busy, took),
+      chart("stats.done_by_day", found.days, (day) => day.done, String),
+      chart("stats.messages_by_day", found.days, (day) => ({ "": day.messages }), String)),
+    h("section", null, h("h2", null, t("stats.agents")), agents(found.agents)),
+    found.tasks.some(isWorked) && h("section", null, h("h2", null, t("stats.tasks")), tasks(found.tasks)),
+    found.left_out > 0 && h("p", { class: "hint" }, t("stats.left_out", { count: found.left_out })),
+  ].filter(Boolean);
+}
+
+// ---- day by day: a column for each, made of what each agent contributed
+
+const sum = (values) => Object.values(values).reduce((total, value) => total + value, 0);
+const named = (day, form = { day: "numeric", month: "short", year: "numeric" }) => new Intl.DateTimeFormat(facts.language, form).format(new Date(`${day}T00:00`));
+
+function chart(title, days, valuesOf, words) {
+  const highest = Math.max(...days.map((day) => sum(valuesOf(day))));
+  const every = Math.ceil(days.length / 8); // so that the days' names have room
+  const total = days.reduce((found, day) => found + sum(valuesOf(day)), 0);
+  const shown = new Set(days.flatMap((day) => Object.keys(valuesOf(day))).filter(Boolean));
+  return h("figure", { class: "chart" },
+    h("figcaption", null, h("h2", null, t(title)), h("b", null, words(total))),
+    h("ol", { class: "plot", vars: { "--days": days.length } }, days.map((day, index) =>
+      column(valuesOf(day), highest, words, named(day.day), (days.length - 1 - index) % every === 0 && shortly(day.day, days.length)))),
+    h("ul", { class: "legend" }, [...shown].map((agent) => h("li", { vars: { "--hue": hue(agent) } }, h("bdi", null, agent)))));
+}
+
+const shortly = (day, count) => named(day, count > 7 ? { day: "numeric", month: "numeric" } : { weekday: "short" });
+
+function column(values, highest, words, day, label) {
+  const parts = Object.entries(values).filter(([, value]) => value);
+  const said = parts.map(([agent, value]) => (agent ? `${agent}: ${words(value)}` : words(value)));
+  return h("li", { title: [day, ...said].join("\n"), "aria-label": [day, ...said].join(", ") },
+    h("div", { class: "stack" }, parts.map(([agent, value]) => h("div", {
+      class: agent ? "of-agent" : "", vars: { "--part": `${(value / highest) * 100}%`, "--hue": hue(agent) },
+    }))),
+    h("small", null, label || "\u00a0"));
+}
+
+// ---- tables
+
+const length = (seconds) => (seconds === null ? NONE : took(seconds));
+const count = (number) => (number ? String(number) : NONE);
+
+function table(kind, head, rows) {
+  const titles = head.map((key) => key && t(key));
+  return h("div", { class: "scroll" }, h("table", { class: `plain numbers ${kind}` },
+    h("thead", null, h("tr", null, titles.map((title) => h("th", { scope: "col" }, title)))),
+    h("tbody", null, rows.map((cells) => h("tr", null, cells.map((cell, index) => h("td", { "data-title": titles[index], class: cell === NONE ? "none" : "" }, cell)))))));
+}
+
+function agents(found) {
+  const longest = Math.max(1, ...found.map((agent) => agent.busy + agent.waiting));
+  const head = ["stats.agent", "stats.presence", "stats.calls", "stats.mail", "stats.done", "stats.blocked", "stats.median_read", "stats.median_lead"];
+  return table("agents", head, found.map((agent) => [
+    who(agent.agent_id),
+    meter(longest, [["busy", agent.busy], ["waiting", agent.waiting]]),
+    count(agent.tool_calls),
+    agent.sent || agent.received ? `${agent.sent} / ${agent.received}` : NONE,
+    count(agent.done),
+    length(agent.blocked || null),
+    length(agent.until_read),
+    length(agent.lead),
+  ]));
+}
+
+const effort = (task) => task.lead ?? task.working;
+const isWorked = (task) => effort(task) > 0 || task.blocked > 0;
+
+function tasks(found) {
+  const worked = found.filter(isWorked);
+  const sorted = worked.sort((one, other) => effort(other) - effort(one));
+  const longest = Math.max(1, ...found.map((task) => task.lead ?? 0));
+  const rows = sorted.slice(0, all ? worked.length : TASKS).map((task) => [
+    h("a", { href: `/#${task.task_id}` }, h("bdi", null, visible(task.title))),
+    task.lead === null ? NONE : meter(longest, [["lead", task.lead]]),
+    statusChip(task.status),
+    task.assignee_id ? who(task.assignee_id) : NONE,
+    length(task.working || null),
+    length(task.blocked || null),
+  ]);
+  const head = ["stats.task", "stats.lead", "", "board.assignee", "stats.busy", "stats.blocked"];
+  return [
+    table("tasks", head, rows),
+    rows.length < worked.length && h("button", { type: "button", class: "ghost more", onclick: () => { all = true; again(); } }, t("more")),
+  ];
+}
+
+// A bar of these lengths, of which the longest row fills the cell, with the words for them below.
+function meter(longest, parts) {
+  const shown = parts.filter(([, value]) => value);
+  if (!shown.length) return NONE;
+  return [
+    h("div", { class: "meter", "aria-hidden": "true" }, shown.map(([name, value]) => h("div", { class: name, vars: { "--part": `${(value / longest) * 100}%` } }))),
+    h("small", null, shown.map(([name, value]) => (name === "lead" ? took(value) : `${t(`stats.${name}`)} ${took(value)}`)).join(" · ")),
+  ];
+}
+
+document.getElementById("periods").addEventListener("click", (event) => {
+  if (event.target.dataset.days) location.hash = `days=${event.target.dataset.days}`;
+});
+const again = watch(["tasks"], look);
+addEventListener("hashchange", again);
