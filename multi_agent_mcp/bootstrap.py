@@ -25,7 +25,6 @@ from multi_agent_mcp.errors import NoSuchSession, Refusal
 from multi_agent_mcp.store.authority import ALONE, Authority
 from multi_agent_mcp.store.files.locks import ORDER_CHECK
 from multi_agent_mcp.store.journal import Journal
-from multi_agent_mcp.store.json_file import Record
 from multi_agent_mcp.store.keys import KeyFile
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
@@ -213,8 +212,7 @@ class Services(_Wired):
 
     def machines(self) -> dict[str, Any]:
         """What the relay last noted of the machines of the team, by name; none while there is one alone."""
-        found = Record(self.workspace.files, self.path / ".share" / "state.json").read()
-        return dict(found.get("machines", {})) if isinstance(found, dict) else {}
+        return dict(self.workspace.relay_state().get("machines", {}))
 
     def directories_of(self, agent_id: str) -> list[Path]:
         """What concerns an agent: its mail, its notifications, its tasks, what it delegated."""

@@ -46,11 +46,14 @@ def agent(seen: AgentRow, now: datetime, texts: Texts) -> Row:
     indent = "  " * min(seen.depth, 4)
     waiting = texts("watch.waits_for", agent_id=seen.waiting_for) if seen.waiting_for else "-"
     doing = seen.task.title if seen.task else waiting
-    return indent + one_line(seen.agent.id), state(seen, now, texts), str(seen.unread or "-"), one_line(doing)
+    name = seen.agent.id if seen.agent.machine is None else f"{seen.agent.id}@{seen.agent.machine}"
+    return indent + one_line(name), state(seen, now, texts), str(seen.unread or "-"), one_line(doing)
 
 
 def state(seen: AgentRow, now: datetime, texts: Texts) -> str:
-    """Interrupted, stuck (and why), waiting, alive (and how long quiet), or without a server."""
+    """Away with its machine, interrupted, stuck (and why), waiting, alive (and how long quiet), or without a server."""
+    if seen.away:
+        return texts("watch.away")
     if seen.interrupts:
         return texts("watch.interrupted")
     if seen.stuck:
