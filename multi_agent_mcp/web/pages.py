@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from multi_agent_mcp.bootstrap import Services
@@ -20,13 +20,33 @@ from multi_agent_mcp.texts import CONSOLE, catalogue
 from multi_agent_mcp.web.auth import Auth
 
 PAGES = ("board", "agents", "messages", "conversations", "timeline", "executions", "stats", "health", "search")
+MANIFEST = "application/manifest+json"
 SHARED = ("reason.", "attention.kind.", "up.dialog:")
 """Of these families of people's texts the page shows some, by data."""
 
 
 def routes(services: Services, access: Auth, now: Callable[[], dict[str, Any]]) -> list[Route]:
     """`/` is the board; every other page has its name for a path. `now` gives the current event and agent."""
-    return [Route("/" if name == "board" else f"/{name}", _page(name, services, access, now)) for name in PAGES]
+    manifest = Route("/manifest.webmanifest", lambda _: JSONResponse(_manifest(services), media_type=MANIFEST))
+    return [
+        manifest,
+        *(Route("/" if name == "board" else f"/{name}", _page(name, services, access, now)) for name in PAGES),
+    ]
+
+
+def _manifest(services: Services) -> dict[str, Any]:
+    """What makes the console an application of its own in the browser (W3C Web Application Manifest)."""
+    return {
+        "id": "/",
+        "name": f"{services.session} · multi-agent-mcp",
+        "short_name": services.session,
+        "lang": services.texts.language,
+        "start_url": "/",
+        "display": "standalone",
+        "background_color": "#f4f5f8",
+        "theme_color": "#4353d6",
+        "icons": [{"src": "/static/icon.svg", "sizes": "any", "type": "image/svg+xml"}],
+    }
 
 
 def _page(

@@ -31,6 +31,7 @@ POLICY = "; ".join(
         " ".join(["style-src 'self'", *(_source_of(stylesheet(dark)) for dark in (None, False, True))]),
         "img-src 'self' data:",
         "connect-src 'self'",
+        "manifest-src 'self'",
         "form-action 'self'",
         "base-uri 'none'",
         "frame-ancestors 'none'",

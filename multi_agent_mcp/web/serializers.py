@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from multi_agent_mcp.domain.checklist import compare
 from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.domain.entity import fields_of
 from multi_agent_mcp.domain.execution import Execution
@@ -50,7 +51,7 @@ def task_whole(task: Task, subtasks: Iterable[Task]) -> dict[str, Any]:
         **task_card(task, Counter(child.status for child in children)),
         **fields_of(task, *shown, "status_changed_by", "started_at", "completed_at"),
         "description": shown_text(task.description),
-        "checklist_items": [{"text": item["text"], "completed": item["completed"]} for item in task.checklist],
+        "checklist_items": compare(task.description, task.checklist),
         "subtask_cards": [task_card(child) for child in children],
     }
 

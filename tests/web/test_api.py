@@ -456,3 +456,12 @@ def test_what_waits_is_listed_with_what_helps_and_a_question_that_is_gone_is_not
     assert item["command"] == f"multi-agent-mcp task show {task_id}"
     given = {"dialog_id": "0123456789ab", "choice": "1"}
     assert visitor.refused("/agents/worker-a/answer", given)[1] == "not_answered"
+
+
+def test_the_console_says_what_it_is_as_an_application_to_whoever_came_in(visitor: Visitor) -> None:
+    reply = visitor.get("/manifest.webmanifest")
+    assert (reply.json["short_name"], reply.json["start_url"], reply.json["display"]) == ("demo", "/", "standalone")
+    assert reply.headers["content-type"].startswith("application/manifest+json")
+    assert [icon["src"] for icon in reply.json["icons"]] == ["/static/icon.svg"]
+    visitor.cookies.clear()
+    assert visitor.get("/manifest.webmanifest").status == 401

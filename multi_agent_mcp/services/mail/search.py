@@ -13,6 +13,8 @@ from multi_agent_mcp.store.inbox import age
 from multi_agent_mcp.store.merged_inbox import LAST, InboxFile, MergedInbox, position
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
 
+LOOKED_AT = 5_000
+
 
 @dataclass(frozen=True)
 class Page:
@@ -70,6 +72,14 @@ class MailSearch:
         messages = list(islice(found, limit))[::-1]
         older = self._merged.count(mailboxes, first, last) - limit if len(messages) == limit else 0
         return messages, max(older, 0)
+
+    def about_task(self, task_id: str, since: datetime, limit: int) -> list[Message]:
+        """The newest `limit` messages whose metadata name the task, oldest first, among the newest `LOOKED_AT` since
+        then."""
+        files = self._merged.newest_first(self._mailboxes(), stamp(since))
+        heads = islice(self._merged.heads(files), LOOKED_AT)
+        found = islice((head for head in heads if head.metadata.get("task_id") == task_id), limit)
+        return [self.get(head.id) for head in found][::-1]
 
     def get(self, message_id: str) -> Message:
         """The whole message. Raises `MessageNotFound`."""

@@ -7,9 +7,10 @@ from typing import Any
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.web.request import ApiRequest
-from multi_agent_mcp.web.serializers import conversation_head, execution_row, task_card, task_whole
+from multi_agent_mcp.web.serializers import conversation_head, execution_row, messages_whole, task_card, task_whole
 
 EXECUTIONS_SHOWN = 10
+MESSAGES_SHOWN = 30
 
 
 def board(call: ApiRequest) -> dict[str, Any]:
@@ -42,6 +43,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "parent_title": parents[0].title if parents else None,
         "dependency_cards": [task_card(item) for item in services.board.existing(task.dependencies)],
         "conversations": [conversation_head(item) for item in services.conversations.of_task(task.id)],
+        "messages": messages_whole(services.mail_search.about_task(task.id, task.created_at, MESSAGES_SHOWN)),
         "executions": [execution_row(item) for item in services.executions.of_task(task.id, EXECUTIONS_SHOWN)],
     }
     return {"task": _with_targets(call, task, record)}

@@ -34,7 +34,7 @@ async function look() {
 }
 
 // Messages already shown keep their nodes, so that a selection in them survives.
-async function show(id) {
+async function show(id, isChosen) {
   const { conversation, messages, unread, context, task } = await api(`/conversations/${id}${query({ limit: MOST })}`);
   if (followed.id !== id) followed = { id, talk: h("ol", { class: "talk" }), words: new Map(), seen: new Set() };
   for (const message of messages) {
@@ -44,7 +44,7 @@ async function show(id) {
   keyed(followed.talk, messages, (message) => message.id, (message) => h("li", { class: message.sender_id === conversation.initiator_id ? "one" : "other" },
     h("div", { class: "by" }, who(message.sender_id), age(message.created_at)),
     h("div", { class: "bubble" }, message.content ? prose(message.content) : preview(id, message))));
-  see(messages.filter((message) => message.content && unread.includes(message.id)));
+  if (isChosen) see(messages.filter((message) => message.content && unread.includes(message.id)));
   const open = conversation.status !== "ended" && [conversation.initiator_id, conversation.target_agent_id].includes(facts.me);
   return [
     h("div", { class: "acts" },

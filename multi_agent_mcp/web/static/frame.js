@@ -2,6 +2,7 @@
 
 import { keyOf, whenAttentionChanges } from "./attention.js";
 import { api, attempt } from "./core.js";
+import { useKeys } from "./keys.js";
 import { watch } from "./live.js";
 import { notify } from "./notifying.js";
 
@@ -31,9 +32,4 @@ document.getElementById("theme").addEventListener("click", () => {
   localStorage.setItem("theme", next);
 });
 
-document.addEventListener("keydown", (event) => {
-  const writing = event.target.closest?.("input, textarea, select, [contenteditable]");
-  if (event.key !== "/" || writing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-  event.preventDefault();
-  document.getElementById("sought").select();
-});
+useKeys();

@@ -60,10 +60,10 @@ function messageRow(message) {
 
 // ---- one message, its delivery, and the thread of its two agents
 
-async function show(id) {
+async function show(id, isChosen) {
   const { message, copies, conversation } = await api(`/messages/${id}`);
   const said = await betweenThem(message);
-  if (message.receiver_id === facts.me && !message.read_at) markRead(message.id);
+  if (isChosen && message.receiver_id === facts.me && !message.read_at) markRead(message.id);
   if (opened.id !== id) opened = { id, words: h("div", { class: "words" }, prose(message.content)) }; // it never changes
   const over = conversation?.status === "ended";
   return [

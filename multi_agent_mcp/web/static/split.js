@@ -8,10 +8,14 @@ const split = document.getElementById("split");
 const chosen = document.getElementById("chosen");
 const nothing = chosen.firstElementChild;
 
-// `show(id)` resolves to the nodes of the chosen item; it is fetched again when one of the topics changed. Should that
-// fail, the nodes shown for it stay.
+const wide = matchMedia("(min-width: 761px)");
+
+// `show(id, isChosen)` resolves to the nodes of the chosen item; it is fetched again when one of the topics changed.
+// Should that fail, the nodes shown for it stay. Where there is room beside the list and nothing is chosen, the first
+// item is shown; that counts as looked at by nobody.
 export function choosing(topics, show) {
   let current = null;
+  let first = null; // what is shown although nobody chose it
   let shown = null;
 
   const present = (id, nodes) => {
@@ -26,7 +30,7 @@ export function choosing(topics, show) {
   const look = async () => {
     const id = current;
     try {
-      const nodes = id ? await show(id) : [];
+      const nodes = id ? await show(id, id === named()) : [];
       if (id === current) present(id, nodes); // else another one was chosen meanwhile
     } catch (error) {
       if (id === current && id !== shown) present(null);
@@ -34,17 +38,22 @@ export function choosing(topics, show) {
     }
   };
   const mark = () => {
-    for (const link of document.querySelectorAll(".rows a")) link.setAttribute("aria-current", String(link.dataset.id === current));
+    const links = [...document.querySelectorAll(".rows a")];
+    if (!links.some((link) => link.dataset.id === first)) first = links[0]?.dataset.id ?? null;
+    const before = current;
+    current = named() ?? (wide.matches ? first : null);
+    for (const link of links) link.setAttribute("aria-current", String(link.dataset.id === current));
+    return current !== before;
   };
   const again = watch(topics, look);
   const follow = () => {
-    current = named();
     mark();
     again();
   };
+  wide.addEventListener("change", follow);
   addEventListener("hashchange", follow);
   queueMicrotask(follow);
-  return { look: again, mark };
+  return { look: again, mark: () => mark() && again() };
 }
 
 // `#id`, or `#…&id=…` beside other settings of the page.

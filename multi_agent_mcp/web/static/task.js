@@ -15,7 +15,7 @@ export async function openTask(taskId, board) {
     const box = dialog(task.title, content);
     shown = { taskId, box, content, board };
     box.addEventListener("close", () => { shown = shown?.box === box ? null : shown; board.onclose(); });
-    refresh ??= watch(["tasks", "executions", "conversations"], again);
+    refresh ??= watch(["tasks", "executions", "conversations", "messages"], again);
   });
 }
 
@@ -38,6 +38,7 @@ function whole(task, board) {
     task.completion_summary && section("board.summary", h("p", null, h("bdi", null, visible(task.completion_summary)))),
     task.next_steps && section("board.next_steps", h("p", null, h("bdi", null, visible(task.next_steps)))),
     task.checklist_items.length > 0 && section("board.checklist", checklist(task.checklist_items)),
+    task.messages.length > 0 && section("board.thread", thread(task)),
     task.subtask_cards.length > 0 && section("board.subtasks", links(task.subtask_cards)),
     task.dependency_cards.length > 0 && section("board.dependencies", links(task.dependency_cards)),
     task.conversations.length > 0 && section("board.conversations", h("ul", { class: "links" }, task.conversations.map((item) => h("li", null,
@@ -75,8 +76,23 @@ function details(task) {
 
 const section = (key, ...content) => h("section", null, h("h3", null, t(key)), ...content);
 
-const checklist = (items) => h("ul", { class: "checklist" }, items.map((item) => h("li", { class: item.completed ? "completed" : "" },
-  h("input", { type: "checkbox", disabled: true, checked: item.completed, "aria-label": visible(item.text) }), h("bdi", null, visible(item.text)))));
+// What was asked for and what was reported, side by side; how much of it is done stands above.
+function checklist(items) {
+  const done = items.filter((item) => item.completed).length;
+  const isAsked = items.some((item) => item.asked);
+  return [
+    h("p", { class: "tally" }, h("span", { class: "progress", vars: { "--value": `${(done / items.length) * 100}%` } }), `${done} / ${items.length}`),
+    h("ul", { class: "checklist" }, items.map((item) => h("li", { class: item.completed ? "completed" : "" },
+      h("input", { type: "checkbox", disabled: true, checked: item.completed, "aria-label": visible(item.text) }), h("bdi", null, visible(item.text)),
+      !item.reported && chip("pending", t("board.not_reported")), isAsked && !item.asked && chip("kind", t("board.not_asked"))))),
+  ];
+}
+
+// The request, the reports and the result, as they were said.
+const thread = (task) => h("ol", { class: "talk" }, task.messages.map((message) => h("li", { class: message.sender_id === task.assignee_id ? "one" : "other" },
+  h("div", { class: "by" }, who(message.sender_id), chip("kind", message.message_type),
+    h("a", { href: `/messages#${new URLSearchParams({ box: "all", id: message.id })}`, "aria-label": t("attention.open") }, age(message.created_at))),
+  h("div", { class: "bubble" }, message.content ? prose(message.content) : h("p", null, h("bdi", null, visible(message.preview)), "…")))));
 
 const links = (cards) => h("ul", { class: "links" }, cards.map((card) => h("li", null, statusChip(card.status), " ",
   h("a", { href: `#${card.task_id}` }, h("bdi", null, visible(card.title))), " ", card.assignee_id && who(card.assignee_id))));

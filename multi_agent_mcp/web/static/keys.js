@@ -1,0 +1,44 @@
+// The keys of every page; `?` shows them.
+
+import { h, t } from "./core.js";
+import { dialog } from "./dialogs.js";
+
+const PAGES = { b: "board", a: "agents", m: "messages", c: "conversations", l: "timeline", e: "executions", s: "stats", h: "health" };
+const SOON = 1500; // milliseconds between `g` and the page's letter
+
+export function useKeys() {
+  let going = 0; // when `g` was pressed
+  document.addEventListener("keydown", (event) => {
+    const writing = event.target.closest?.("input, textarea, select, [contenteditable]");
+    if (writing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+    const page = Date.now() - going < SOON && PAGES[event.key];
+    going = event.key === "g" ? Date.now() : 0;
+    const act = page ? () => { location.href = page === "board" ? "/" : `/${page}`; } : acts[event.key];
+    if (!act) return;
+    event.preventDefault();
+    event.stopPropagation();
+    act();
+  }, { capture: true }); // before the board's own keys: `g m` on a card is not its menu
+}
+
+const acts = {
+  "/": () => document.getElementById("sought").select(),
+  "?": () => dialog(t("keys.title"), list()).classList.add("small"),
+  j: () => beside(1),
+  k: () => beside(-1),
+};
+
+// The next or the previous entry of the page's list.
+function beside(step) {
+  const rows = [...document.querySelectorAll(".split .rows a")];
+  const next = rows[rows.findIndex((row) => row.getAttribute("aria-current") === "true") + step];
+  next?.click();
+  next?.focus();
+}
+
+function list() {
+  const general = [["/", t("page.search")], ["?", t("keys.title")], ["j", t("keys.next")], ["k", t("keys.previous")], ["Esc", t("close")]];
+  const pages = Object.entries(PAGES).map(([key, page]) => [`g ${key}`, t(`page.${page}`)]);
+  const row = ([keys, words]) => h("div", null, h("dt", null, keys.split(" ").map((key) => h("kbd", null, key))), h("dd", null, words));
+  return [h("dl", { class: "keys" }, [...general, ...pages].map(row)), h("p", { class: "hint" }, t("board.keys"))];
+}
