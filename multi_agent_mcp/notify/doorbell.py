@@ -247,7 +247,7 @@ class Doorbell:
             if reason is None and served:
                 return Delivery("stored", "recipient_server_rings")
             agent = self._agent(agent_id)
-            if reason is None and agent.pane_id is None and agent.host is None:  # others, under their doorbell's lock
+            if reason is None and agent.pane_id is None:  # a pane is looked at under the doorbell's lock: others type there
                 reason = self.notifier.check(agent)
             if reason is None:
                 return None
