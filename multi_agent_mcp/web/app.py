@@ -39,6 +39,7 @@ STATUS_OF_CODE = {
     "invalid_status_transition": 409,
     "already_exists": 409,
     "conversation_not_active": 409,
+    "not_answered": 409,
     "content_too_large": 413,
     "storage_error": 507,
 }
