@@ -74,7 +74,7 @@ const colour = (of) => (/^[0-9]+$/.test(of) ? `var(--ansi-${of})` : of);
 function question(agent, { dialog: asked, answers }) {
   if (!asked) return [];
   const choices = asked.choices.map((choice) => h("li", null,
-    h("button", { type: "button", class: choice.lasting ? "ghost" : "primary", "data-choice": choice.choice, disabled: !answers, onclick: () => press(agent, asked, choice) },
+    h("button", { type: "button", "data-choice": choice.choice, disabled: !answers, onclick: () => press(agent, asked, choice) },
       h("kbd", null, choice.choice), " ", h("bdi", null, visible(choice.label))),
     choice.lasting && chip("status-in_progress", t("pane.lasting"))));
   return [h("section", { class: "question" },
@@ -101,7 +101,7 @@ function attach(command) {
 
 function line(agent, answers) {
   if (!answers) return [];
-  const field = h("input", { name: "line", maxlength: 100, autocomplete: "off", "aria-label": t("pane.line", { agent }), placeholder: t("pane.line", { agent }), required: true });
+  const field = h("input", { type: "text", name: "line", maxlength: 100, autocomplete: "off", "aria-label": t("pane.line", { agent }), placeholder: t("pane.line", { agent }), required: true });
   const type = async () => {
     const came = await api(`/agents/${agent}/line`, { text: field.value });
     if (came.state === "stored") throw new Error(why(came.reason));
