@@ -36,9 +36,9 @@ def test_a_question_is_read_and_answered_with_one_click(
     log = asks(team, opened, tmp_path)
     shown = sheet(person)
     expect(shown.locator(".question pre")).to_contain_text("Bash command 0")
-    expect(shown.locator(".question li")).to_have_count(3)
-    lasting = shown.locator(".question li").filter(has=person.page.locator(".chip"))
-    expect(lasting).to_have_text(f"2 Yes, and don't ask again{person.words('pane.lasting')}")
+    expect(shown.locator(".question button")).to_have_count(3)
+    lasting = shown.locator(".question button").filter(has=person.page.locator(".chip"))
+    expect(lasting).to_have_text(f"2Yes, and don't ask again{person.words('attention.lasting')}")
     expect(shown.locator(".screen")).to_contain_text("Do you want to proceed?")
     expect(shown.locator(".attach code")).to_contain_text("attach -t %")
     assert person.page.url.endswith("#pane=worker-a")
@@ -50,8 +50,10 @@ def test_a_question_is_read_and_answered_with_one_click(
         person.page.screenshot(path=pictures / f"pane-{name}.png")
         wrong |= {f"{name} {kind}": found for kind, found in person.look("everythingAsked").items() if found}
     assert wrong == {}
-    shown.locator("[data-choice='3']").click()
-    expect(person.page.locator("#toasts")).to_contain_text(person.words("pane.answered", agent="worker-a", label="No"))
+    shown.locator("[data-mark=choice-3]").click()
+    expect(person.page.locator("#toasts")).to_contain_text(
+        person.words("attention.answered", agent="worker-a", label="No")
+    )
     expect(shown.locator(".question pre")).to_contain_text("Bash command 1")
     assert keys(log) == ["3"]
     line = json.loads(next((team.services.path / "audit").iterdir()).read_text(encoding="utf-8"))

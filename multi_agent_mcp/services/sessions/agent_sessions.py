@@ -98,7 +98,7 @@ class Sessions:
         recovered = 0
         with self.workspace.locks.held(f"recover-{agent_id}"):
             for session in self.workspace.sessions.open(agent_id):
-                if session.ended_at is None and self._is_here(session) and not self.is_running(session):
+                if session.ended_at is None and self.is_here(session) and not self.is_running(session):
                     recovered += self.requeue(session.agent_id, session.unconfirmed)
                     self.executions.finish_session(session, "session_died")
                     self.workspace.sessions.update(session.id, lambda found: found.holding(()).end(self.clock()))
@@ -112,7 +112,8 @@ class Sessions:
         until its file says otherwise or its machine is away."""
         return is_running(session, self.workspace.authority)
 
-    def _is_here(self, session: AgentSession) -> bool:
+    def is_here(self, session: AgentSession) -> bool:
+        """Whether its process is, or was, one of this machine."""
         return session.machine in (None, self.workspace.authority.here)
 
     def requeue(self, agent_id: str, files: Sequence[str]) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from multi_agent_mcp.web.api import (
     agents,
+    attention,
     conversations,
     executions,
     messages,
@@ -24,6 +25,7 @@ Endpoint = Callable[[ApiRequest], dict[str, Any]]
 
 ENDPOINTS: tuple[tuple[str, str, Endpoint], ...] = (
     ("GET", "/session", page_frame.show),
+    ("GET", "/attention", attention.show),
     ("GET", "/tasks", tasks.board),
     ("POST", "/tasks", tasks.create),
     ("GET", "/tasks/{task_id}", tasks.show),

@@ -18,7 +18,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
     agent, services = _agent(call), call.services
     view, dialog = services.panes.look(agent)
     shown: dict[str, Any] = {"reason": view} if isinstance(view, str) else {"screen": vars(view)}
-    shown |= {"dialog": dialog and dialog.as_answer(), "answers": services.settings.console_answers}
+    shown |= {"dialog": dialog and dialog.as_answer()}
     shown["attach"] = _attach(agent)
     state = hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:16]
     return {"state": state} if call.parameter("seen") == state else {"state": state, **shown}
@@ -33,7 +33,8 @@ def scrollback(call: ApiRequest) -> dict[str, Any]:
 def answer(call: ApiRequest) -> dict[str, Any]:
     """Presses the key of a choice, if this very dialog still stands there."""
     agent = _typeable(call)
-    came = call.services.panes.answer(agent, call.text("dialog"), call.text("choice"), call.me)
+    came = call.services.panes.answer(agent, call.text("dialog_id"), call.text("choice"), call.me)
+    call.services.recent_attention.look_again()
     if came.state == "refused":
         raise NotAnswered(agent_id=agent.id, reason=call.services.people.words_of(came.reason or ""))
     return came.as_answer()

@@ -1,8 +1,9 @@
 // An agent's pane: its screen as text, its scrollback, what its host asks, and a line for an idle composer. Everything in
 // it was chosen by somebody else: it is only ever set as text.
 
-import { api, attempt, chip, h, t, toast, visible, why } from "./core.js";
+import { api, attempt, facts, h, t, toast, visible, why } from "./core.js";
 import { dialog } from "./dialogs.js";
+import { question } from "./question.js";
 
 const EVERY = 250; // milliseconds; the server looks no more often either
 
@@ -28,10 +29,10 @@ async function follow(agent, box, parts) {
         if (shown.state !== seen) {
           show(parts.screen, shown);
           const id = shown.dialog?.id ?? "";
-          if (id !== asked || !made) parts.question.replaceChildren(...question(agent, shown)); // a button stays under the mouse
+          if (id !== asked || !made) parts.question.replaceChildren(...asks(agent, shown.dialog)); // a button stays under the mouse
           if (!made) {
             parts.attach.replaceChildren(...attach(shown.attach));
-            parts.line.replaceChildren(...line(agent, shown.answers));
+            parts.line.replaceChildren(...line(agent));
           }
           [asked, made, seen] = [id, true, shown.state];
         }
@@ -71,25 +72,8 @@ function piece(part) {
 
 const colour = (of) => (/^[0-9]+$/.test(of) ? `var(--ansi-${of})` : of);
 
-function question(agent, { dialog: asked, answers }) {
-  if (!asked) return [];
-  const choices = asked.choices.map((choice) => h("li", null,
-    h("button", { type: "button", "data-choice": choice.choice, disabled: !answers, onclick: () => press(agent, asked, choice) },
-      h("kbd", null, choice.choice), " ", h("bdi", null, visible(choice.label))),
-    choice.lasting && chip("status-in_progress", t("pane.lasting"))));
-  return [h("section", { class: "question" },
-    h("h3", null, t(`pane.asks.${asked.topic}`)),
-    h("pre", { dir: "ltr", tabindex: "0" }, visible(asked.text)),
-    h("ul", null, choices),
-    !answers && h("p", { class: "hint" }, t("pane.silent")))];
-}
-
-async function press(agent, asked, choice) {
-  await attempt(async () => {
-    const came = await api(`/agents/${agent}/answer`, { dialog: asked.id, choice: choice.choice });
-    if (came.state === "answered") toast(t("pane.answered", { agent, label: choice.label }));
-    else toast(t("pane.pressed", { agent, reason: why(came.reason) }), "bad");
-  });
+function asks(agent, asked) {
+  return asked ? [h("h3", null, t(`pane.asks.${asked.topic}`)), question(agent, asked)] : [];
 }
 
 function attach(command) {
@@ -99,8 +83,8 @@ function attach(command) {
     h("button", { type: "button", class: "ghost", onclick: () => attempt(copy) }, t("pane.copy")))];
 }
 
-function line(agent, answers) {
-  if (!answers) return [];
+function line(agent) {
+  if (!facts.answers) return [];
   const field = h("input", { type: "text", name: "line", maxlength: 100, autocomplete: "off", "aria-label": t("pane.line", { agent }), placeholder: t("pane.line", { agent }), required: true });
   const type = async () => {
     const came = await api(`/agents/${agent}/line`, { text: field.value });
