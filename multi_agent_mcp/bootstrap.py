@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
     from multi_agent_mcp.services.overview.supervisor_lock import Supervision
     from multi_agent_mcp.services.overview.timeline import Timelines
+    from multi_agent_mcp.services.recent_attention import RecentAttention
     from multi_agent_mcp.services.search.search import Search
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.executions import Executions
@@ -305,6 +306,14 @@ class Services(_Wired):
         from multi_agent_mcp.host_config import missing_settings
 
         return missing_settings(self.workspace, agent)
+
+    @cached_property
+    def recent_attention(self) -> RecentAttention:
+        """For a process that shows all the time what waits for somebody."""
+        from multi_agent_mcp.notify.tmux.snapshot import probe
+        from multi_agent_mcp.services.recent_attention import RecentAttention
+
+        return RecentAttention(self.attention, lambda: self.doctor(probe).examine(), self.clock)
 
     def doctor(self, probe: Callable[[Agent], str | None], look_at: LookAtPane | None = None) -> Doctor:
         """`probe` says why an agent's pane cannot be rung, `look_at` which host is there; None: asks tmux."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from multi_agent_mcp.web.api import (
     agents,
+    attention,
     conversations,
     executions,
     messages,
@@ -23,6 +24,7 @@ Endpoint = Callable[[ApiRequest], dict[str, Any]]
 
 ENDPOINTS: tuple[tuple[str, str, Endpoint], ...] = (
     ("GET", "/session", page_frame.show),
+    ("GET", "/attention", attention.show),
     ("GET", "/tasks", tasks.board),
     ("POST", "/tasks", tasks.create),
     ("GET", "/tasks/{task_id}", tasks.show),
@@ -33,6 +35,7 @@ ENDPOINTS: tuple[tuple[str, str, Endpoint], ...] = (
     ("POST", "/agents/{agent_id}/interrupt", agents.interrupt),
     ("POST", "/agents/{agent_id}/resume", agents.resume),
     ("POST", "/agents/{agent_id}/release", agents.release),
+    ("POST", "/agents/{agent_id}/answer", agents.answer),
     ("GET", "/messages", messages.page),
     ("POST", "/messages", messages.send),
     ("GET", "/messages/{message_id}", messages.show),
