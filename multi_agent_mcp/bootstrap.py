@@ -24,7 +24,6 @@ from multi_agent_mcp.errors import NoSuchSession, Refusal
 from multi_agent_mcp.store.authority import ALONE, Authority
 from multi_agent_mcp.store.files.locks import ORDER_CHECK
 from multi_agent_mcp.store.journal import Journal
-from multi_agent_mcp.store.json_file import Record
 from multi_agent_mcp.store.keys import KeyFile
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.notify.doorbell import Doorbell
     from multi_agent_mcp.notify.people import PeopleDoorbells
     from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
+    from multi_agent_mcp.notify.tmux.panes import Panes
     from multi_agent_mcp.services.answer_budget import AnswerBudget
     from multi_agent_mcp.services.attention import Attention
     from multi_agent_mcp.services.chat.conversations import Conversations
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
     from multi_agent_mcp.services.overview.supervisor_lock import Supervision
     from multi_agent_mcp.services.overview.timeline import Timelines
+    from multi_agent_mcp.services.recent_attention import RecentAttention
     from multi_agent_mcp.services.search.search import Search
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.executions import Executions
@@ -87,11 +88,13 @@ SUPPLIED_BY = {
     "announce": "doorbell.announce",
     "budget": "answer_budget",
     "derived": "derived_notices",
+    "dialog": "panes.dialog",
     "last_activity": "sessions.last_activity",
     "limits": "settings.limits",
     "look_at": "host_in_pane",
     "panes": "pane_looks",
     "services": "declaring_operations",
+    "typist": "_pane_notifier",
     "writer": "notice_writer",
 }
 """Parameters of services that are not called as the attribute of `Services` that supplies them."""
@@ -168,6 +171,7 @@ class _Wired:
     attention: Attention = _service("services.attention")
     pruning: Pruning = _service("services.doctor.pruning")
     doorbell: Doorbell = _service("notify.doorbell")
+    panes: Panes = _service("notify.tmux.panes")
     hooks: Hooks = _service("hooks.answers")
 
 
@@ -211,8 +215,7 @@ class Services(_Wired):
 
     def machines(self) -> dict[str, Any]:
         """What the relay last noted of the machines of the team, by name; none while there is one alone."""
-        found = Record(self.workspace.files, self.path / ".share" / "state.json").read()
-        return dict(found.get("machines", {})) if isinstance(found, dict) else {}
+        return dict(self.workspace.relay_state().get("machines", {}))
 
     def directories_of(self, agent_id: str) -> list[Path]:
         """What concerns an agent: its mail, its notifications, its tasks, what it delegated."""
@@ -306,6 +309,14 @@ class Services(_Wired):
         from multi_agent_mcp.host_config import missing_settings
 
         return missing_settings(self.workspace, agent)
+
+    @cached_property
+    def recent_attention(self) -> RecentAttention:
+        """For a process that shows all the time what waits for somebody."""
+        from multi_agent_mcp.notify.tmux.snapshot import probe
+        from multi_agent_mcp.services.recent_attention import RecentAttention
+
+        return RecentAttention(self.attention, lambda: self.doctor(probe).examine(), self.clock)
 
     def doctor(self, probe: Callable[[Agent], str | None], look_at: LookAtPane | None = None) -> Doctor:
         """`probe` says why an agent's pane cannot be rung, `look_at` which host is there; None: asks tmux."""

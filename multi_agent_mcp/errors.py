@@ -117,6 +117,12 @@ class ContentTooLarge(Refusal):
     code = "content_too_large"
 
 
+class NotAnswered(Refusal):
+    """No key was pressed in the pane whose dialog was to be answered."""
+
+    code = "not_answered"
+
+
 class StorageError(Refusal):
     """The disk refused: full, read-only, a directory where a file should be. Nothing was half written."""
 

@@ -49,6 +49,7 @@ COMMANDS = {
         "attention": ("attention:attention", "What waits for you, worst first, and what helps."),
         "watch": ("watch.command:watch", "Show agents, tasks and messages, live."),
         "web": ("web:web", "The same and more in a browser."),
+        "answer": ("answer:answer", "Answer what a host asks in its pane."),
         "timeline": ("timeline:timeline", "Tell what happened when, or draw it."),
         "stats": ("stats:stats", "Count what each agent did, and how long tasks took."),
         "sessions": ("conversations:sessions", "List agent sessions: who runs, for what."),

@@ -14,7 +14,8 @@ from tests.cli.conftest import Ask, Run
 
 SHARED = ["root", "session", "acting", "as_json"]
 ACTING = {
-    *("send", "reply", "read", "unread", "web", "attention", "send-task", "unlock", "interrupt", "resume"),
+    *("send", "reply", "read", "unread", "web", "attention", "answer", "send-task", "unlock"),
+    *("interrupt", "resume"),
     *("task add", "task status", "task assign", "task approve"),
     *("say", "end", "conversation start", "conversation say", "conversation end"),
 }

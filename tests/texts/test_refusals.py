@@ -179,6 +179,7 @@ PROVOKED: dict[type[Refusal], Callable[[Stage], Said]] = {
     errors.OwnerWaiting: a_waiting_owner,
     errors.PollingBlocked: an_impatient_owner,
     errors.ContentTooLarge: lambda at: at.call("admin", "send_message", content="x" * 2**21, receiver_id="owner"),
+    errors.NotAnswered: lambda at: at.command("answer", "worker-a", "1", "--question", "x"),
     errors.StorageError: a_file_in_the_way,
     errors.HubUnreachable: a_hub_away,
     errors.HubReplaced: an_older_hub,
@@ -249,7 +250,7 @@ def refused_commands(at: Stage) -> Iterator[Said]:
         "unread --as ghost", "task list --status wrong", "agent set admin", "agent set admin --here",
         "agent set admin --pane %9 --socket /nowhere", "interrupt admin --action wrong", "timeline --from yesterday",
         f"interrupt worker-a --task {at.task('worker-b')}", "conversations x", "host-config emacs --agent admin",
-        "supervise", "host learn admin", "host learn admin --submit ;", "trace nothing",
+        "supervise", "host learn admin", "host learn admin --submit ;", "trace nothing", "answer worker-a 1",
         f"timeline --svg {at.services.path}",
     ):  # fmt: skip
         yield at.command(*arguments.split())

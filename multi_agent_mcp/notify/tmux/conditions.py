@@ -46,14 +46,14 @@ def same_screen(profile: Profile, screen: Screen, composer: Composer) -> list[st
     """The pane still shows what the snapshot shows: the cursor where it was, the composer's first row as it was, and no
     dialog's words where there were none."""
     row = screen.rows[composer.first]
-    return [*same_cursor(screen), _shown(f"^{literal(row)}$", screen), *no_dialog(profile, screen)]
+    return [*same_cursor(screen), shown(whole(row), screen), *no_dialog(profile, screen)]
 
 
 def same_line(profile: Profile, screen: Screen, composer: Composer) -> list[str]:
     """Our own line still stands in the composer: the cursor where it was, and every row of it as it was (Own line
     only). Whole rows, because a tag alone may be split by a line's wrap."""
     rows = [row for row in screen.rows[composer.first : composer.last + 1] if row.strip()]
-    return [*same_cursor(screen), *(_shown(f"^{literal(row)}$", screen) for row in rows), *no_dialog(profile, screen)]
+    return [*same_cursor(screen), *(shown(whole(row), screen) for row in rows), *no_dialog(profile, screen)]
 
 
 def same_human(snapshot: PaneSnapshot) -> list[str]:
@@ -72,7 +72,7 @@ def same_cursor(screen: Screen) -> list[str]:
 
 def no_dialog(profile: Profile, screen: Screen) -> list[str]:
     """An agent may have written such words further up; then they must still be first on that very row."""
-    return [_shown(pattern, screen) for pattern in profile.gates]
+    return [shown(pattern, screen) for pattern in profile.gates]
 
 
 def same(name: str, value: object) -> str:
@@ -84,11 +84,16 @@ def literal(text: str) -> str:
     return _POSIX_SPECIAL.sub(r"\\\1", text)
 
 
+def whole(row: str) -> str:
+    """An expression for a row that says this and nothing else."""
+    return f"^{literal(row)}$"
+
+
 def escaped(pattern: str) -> str:
     """Inside a format `#`, `,` and `}` need a `#` before them."""
     return re.sub(r"([#,}])", r"#\1", pattern)
 
 
-def _shown(pattern: str, screen: Screen) -> str:
+def shown(pattern: str, screen: Screen) -> str:
     """The first row that matches is the same as in the snapshot (0: none does)."""
     return f"#{{==:#{{C/r:{escaped(pattern)}}},{screen.row_of(pattern)}}}"

@@ -16,13 +16,17 @@ from datetime import timedelta
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.domain.dialog import Answered, Dialog
 from multi_agent_mcp.notify.channel import LINE_GONE, Channel
 from multi_agent_mcp.notify.tmux import conditions
+from multi_agent_mcp.notify.tmux.answering import answer
 from multi_agent_mcp.notify.tmux.client import PANE_ID, Tmux
+from multi_agent_mcp.notify.tmux.dialogs import read_dialog
 from multi_agent_mcp.notify.tmux.profiles import Profile, Profiles, recognise
 from multi_agent_mcp.notify.tmux.screens import BUSY, DRAFT, IDLE, OURS, PREFIX, TYPEABLE, UNKNOWN, Screen, classify
 from multi_agent_mcp.notify.tmux.snapshot import GONE, PaneSnapshot, take_snapshot
 from multi_agent_mcp.notify.tmux.typing import (
+    ATTEMPTS,
     CHANGED,
     ENDED,
     NOT_ECHOED,
@@ -42,7 +46,6 @@ from multi_agent_mcp.notify.wording import sanitized
 QUIET_SECONDS = 3.0
 LASTS_SECONDS = 0.05
 SNAPSHOT_SECONDS = 0.01  # what a snapshot takes: the last one falls into the pause
-ATTEMPTS = 3
 UNKNOWN_SCREEN = "unknown_screen"
 """The reason when a known host shows what no profile describes; saved, so that the profile can be corrected."""
 _TAG_LETTERS = "23456789bcdfghjkmnpqrstvwxz"  # no vowels: no words
@@ -98,6 +101,17 @@ class TmuxNotifier(Channel):
             return None
         return attempt.profile.name, attempt.shown.state
 
+    def dialog(self, agent: Agent) -> Dialog | None:
+        """The dialog that waits in the agent's pane, if its profile describes its choices. One call of tmux."""
+        attempt = self._look(agent)
+        shown = None if isinstance(attempt, str) else read_dialog(attempt.profile, attempt.snapshot.screen)
+        return None if shown is None else shown.dialog
+
+    def answer(self, agent: Agent, dialog_id: str, key: str) -> Answered:
+        """Answers the dialog with this id by the choice with this key, if it still stands there; never raises for what
+        a pane does. See `answering.answer`."""
+        return answer(lambda: self._attempt(agent), dialog_id, key)
+
     def finish(self, agent: Agent) -> Delivery:
         """Enters a line of ours that was left in the composer, because its echo came late or a human typed: `submitted`
         once it was entered; `stored` with `line_gone` when there is none (any more), else with what forbids the key
@@ -132,8 +146,19 @@ class TmuxNotifier(Channel):
         return self._to_composer(attempt, line)
 
     def _attempt(self, agent: Agent) -> Attempt | str:
-        """Begins with a snapshot of the agent's pane. The reason when nothing may be typed there, whatever it shows:
-        tmux forbids it, the program is unknown, a human types."""
+        """A look at the agent's pane, or the reason when nothing may be typed there, whatever it shows: tmux forbids
+        it, the program is unknown, a human types."""
+        attempt = self._look(agent)
+        if isinstance(attempt, str):
+            return attempt
+        if self._is_typing(attempt.snapshot):
+            return "human_typing"
+        if attempt.has_echoed:
+            clear_marker(attempt)
+        return attempt
+
+    def _look(self, agent: Agent) -> Attempt | str:
+        """The same, whether or not a human types. Changes nothing."""
         if agent.pane_id is None or agent.socket_path is None or not PANE_ID.fullmatch(agent.pane_id):
             return "no_pane"
         began, server = time.monotonic(), _server(agent)
@@ -145,13 +170,8 @@ class TmuxNotifier(Channel):
         profile = recognise(agent, snapshot.facts.pane_pid, snapshot.facts.command, self.profiles)
         if isinstance(profile, str):
             return profile
-        if self._is_typing(snapshot):
-            return "human_typing"
         shown = classify(profile, snapshot.screen)
-        attempt = Attempt(server, agent, agent.pane_id, self.profiles, profile, snapshot, shown, began)
-        if attempt.has_echoed:
-            clear_marker(attempt)
-        return attempt
+        return Attempt(server, agent, agent.pane_id, self.profiles, profile, snapshot, shown, began)
 
     def _is_typing(self, snapshot: PaneSnapshot) -> bool:
         """Whether a human has pressed a key a moment ago. A key that lies further in the future was pressed before the

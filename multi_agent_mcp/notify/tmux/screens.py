@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from multi_agent_mcp.notify.tmux.profiles import ComposerShape, Profile
 
-IDLE, BUSY, DRAFT, OURS, UNKNOWN = "idle", "busy", "draft", "our_line", "unknown"
+IDLE, BUSY, DRAFT, OURS, DIALOG, UNKNOWN = "idle", "busy", "draft", "our_line", "dialog", "unknown"
 TYPEABLE = (IDLE, BUSY)
 _TALLEST_COMPOSER = 30
 _NEAR_ROWS = 12
@@ -104,7 +104,12 @@ def classify(profile: Profile, screen: Screen) -> Classification:
 def dialog_topic(profile: Profile, screen: Screen) -> str | None:
     """What a dialog on this screen is about: the lowest row that one of the profile's `dialogs` knows. The agent may
     have written the same words further up, so this is for people to read, never to act upon."""
-    for row in reversed(screen.rows):
+    return topic_of(profile, screen.rows)
+
+
+def topic_of(profile: Profile, rows: Sequence[str]) -> str | None:
+    """What the lowest of these rows that one of the profile's `dialogs` knows is about."""
+    for row in reversed(rows):
         for topic, words in profile.dialogs.items():
             if words.search(row):
                 return topic

@@ -15,6 +15,8 @@ MARKER_OPTION = "@ipc_line"
 """A tmux option of the pane, set in the same command as the paste and as the key, whichever process sends them. A host
 with much to do shows nothing of either for a while; its screen alone would invite a second paste, or a second key,
 which it would then read together with the first (Slow hosts)."""
+ANSWER_OPTION = "@ipc_answer"
+"""The same for the last dialog that was answered from elsewhere: its id in place of the tag."""
 ECHO_SECONDS = 10.0
 """How long a host may take to show what was pasted. Meanwhile an empty composer proves nothing."""
 KEY_SECONDS = 10.0
@@ -27,6 +29,7 @@ _NUMBERS = {
     "height": "pane_height",
     "cursor_x": "cursor_x",
     "cursor_y": "cursor_y",
+    "output": "window_activity",
 }
 _FLAGS = {
     "dead": "pane_dead",
@@ -40,6 +43,7 @@ _TEXTS = {
     "window_id": "window_id",
     "command": "pane_current_command",
     "marker": MARKER_OPTION,
+    "answered": ANSWER_OPTION,
     "title": "pane_title",
 }
 _COLUMNS = {**_NUMBERS, **_FLAGS, **_TEXTS}
@@ -83,13 +87,15 @@ def machine_time() -> int:
 
 @dataclass(frozen=True)
 class PaneFacts:
-    """What tmux says of a pane at one moment."""
+    """What tmux says of a pane at one moment; `output` is when something was last printed in its window (seconds since
+    the epoch, whole ones)."""
 
     pane_pid: int
     tmux_pid: int
     height: int
     cursor_x: int
     cursor_y: int
+    output: int
     dead: bool
     in_mode: bool
     input_off: bool
@@ -99,6 +105,7 @@ class PaneFacts:
     window_id: str
     command: str
     marker: str
+    answered: str
     title: str
 
     def refusal(self, agent: Agent) -> str | None:
@@ -142,16 +149,20 @@ def probe(agent: Agent, profiles: Profiles | None = None) -> str | None:
 @dataclass(frozen=True)
 class PaneSnapshot:
     """`last_key` is when a human last pressed a key in a client that shows the pane (seconds since
-    the epoch, whole ones; 0: no client shows it); `activity` is the same as a condition can ask for it."""
+    the epoch, whole ones; 0: no client shows it); `activity` is the same as a condition can ask for it. `settled`:
+    nothing was printed in its window in the second of the snapshot, so whatever is printed later moves
+    `facts.output`."""
 
     facts: PaneFacts
     screen: Screen
     last_key: int
     activity: str
+    settled: bool = False
 
 
 def take_snapshot(server: Tmux, pane_id: str) -> PaneSnapshot | str:
     """Takes a snapshot; else says why that was not possible."""
+    second = int(time.time())
     done = server.cmd(
         "list-panes", "-a", "-f", pane_filter(pane_id), "-F", FACTS_FORMAT, ";",
         "list-clients", "-F", _CLIENT_FORMAT, ";",
@@ -165,7 +176,8 @@ def take_snapshot(server: Tmux, pane_id: str) -> PaneSnapshot | str:
     if facts is None or done.returncode:
         return "pane_gone"
     last_key = _last_key(facts.window_id, done.stdout[1:at])
-    return PaneSnapshot(facts, _screen(facts, done.stdout[at + 1 :]), last_key, done.stdout[at].partition("\t")[2])
+    activity, screen = done.stdout[at].partition("\t")[2], _screen(facts, done.stdout[at + 1 :])
+    return PaneSnapshot(facts, screen, last_key, activity, settled=facts.output < second)
 
 
 def _screen(facts: PaneFacts, lines: list[str]) -> Screen:

@@ -40,6 +40,7 @@ from multi_agent_mcp.notify.tmux.snapshot import (
 
 ENDED = ("pane_gone", "tmux_restarted", "pane_changed", "pane_dead", "shell")
 CHANGED, NOT_ECHOED, NOT_SUBMITTED = "changed_meanwhile", "not_echoed", "not_submitted"
+ATTEMPTS = 3
 SETTLE_SECONDS = 0.6
 """How long after the pause the key may still follow the paste. Claude Code and Codex hold a dialog back for 1 s after
 the last input to the composer; a key that comes later could meet one that opens in that very moment. A host that holds
@@ -158,14 +159,14 @@ def paste(attempt: Attempt, condition: str, text: str, tag: str = "") -> str | N
     if tag:
         command += f" ; {_set_marker(attempt, tag, 0)}"
     load = ("load-buffer", "-b", buffer, "-", ";")
-    return _guarded(attempt, condition, command, before=load, otherwise=f"delete-buffer -b {buffer} ; ", stdin=text)
+    return guarded(attempt, condition, command, before=load, otherwise=f"delete-buffer -b {buffer} ; ", stdin=text)
 
 
 def press(attempt: Attempt, condition: str, key: str, tag: str = "", keys: int = 0) -> str | None:
     """Presses the key if the condition holds, and with a tag marks that this line has now had so many. None when it
     did, else the reason."""
     marking = f" ; {_set_marker(attempt, tag, keys)}" if tag else ""
-    return _guarded(attempt, condition, f"send-keys -t {attempt.pane} {key}{marking}")
+    return guarded(attempt, condition, f"send-keys -t {attempt.pane} {key}{marking}")
 
 
 def clear_marker(attempt: Attempt) -> None:
@@ -246,7 +247,7 @@ def _set_marker(attempt: Attempt, tag: str, keys: int) -> str:
     return f"set-option -p -t {attempt.pane} {MARKER_OPTION} {marker}"
 
 
-def _guarded(
+def guarded(
     attempt: Attempt,
     condition: str,
     command: str,

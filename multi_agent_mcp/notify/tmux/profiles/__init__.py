@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from multi_agent_mcp.config import NOT_YAML, load_yaml
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.notify.tmux.profiles.choices import ChoiceShape, choice_shape
 from multi_agent_mcp.system.foreground import Foreground, Process, foreground
 
 PLAIN, SHELL = "plain", "shell"
@@ -65,8 +66,8 @@ class Profile:
     into: `always`, or `unless_registered` for an agent that is declared plain; `interpreters` are those that are on the
     list only while they were given nothing to run. `submit` are the keys that enter a line, for each state; a host
     with none for `busy` is typed into at rest only. `prompt` is how its command line takes a first prompt. `dialogs`
-    are the words by which people are told what one is about; `environment` are the variables by which its user chooses
-    an account or an address."""
+    are the words by which people are told what one is about, `choices` how one is answered from elsewhere;
+    `environment` are the variables by which its user chooses an account or an address."""
 
     name: str
     commands: tuple[str, ...] = ()
@@ -81,6 +82,7 @@ class Profile:
     gates: tuple[str, ...] = ()
     prompt: str | None = None
     dialogs: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+    choices: ChoiceShape | None = None
     environment: tuple[str, ...] = ()
 
     @property
@@ -226,6 +228,7 @@ def parse_profile(name: str, data: Mapping[str, Any]) -> Profile:
         gates=tuple(_posix(text) for text in data.get("gates") or ()),
         prompt=_prompt(data.get("prompt")),
         dialogs={topic: re.compile(text) for topic, text in (data.get("dialogs") or {}).items()},
+        choices=choice_shape(data["choices"]) if data.get("choices") else None,
         environment=tuple(_posix(text) for text in data.get("environment") or ()),
     )
 

@@ -1,0 +1,96 @@
+"""`answer`: what hosts ask in their panes, and one key for an answer."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import click
+
+from multi_agent_mcp.cli.context import SessionContext, session_command
+from multi_agent_mcp.cli.output import indented, print_line
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.dialog import Answered, Dialog
+from multi_agent_mcp.domain.sanitize import one_line
+from multi_agent_mcp.errors import InvalidArguments, NotAnswered
+from multi_agent_mcp.texts import Texts
+
+UNKNOWN_OUTCOME = 1
+
+
+@click.command()
+@click.argument("agent_id", metavar="[AGENT]", required=False)
+@click.argument("choice", required=False)
+@click.option("--question", metavar="ID", help="The question as it was shown; another one is never answered.")
+@session_command(acting=True)
+def answer(context: SessionContext, agent_id: str | None, choice: str | None, question: str | None) -> None:
+    """Show what a host asks in its pane (without AGENT: all of them), or press the key of one of its choices."""
+    if agent_id is None:
+        _show_all(context)
+        return
+    agent = context.services.agents.get(agent_id)
+    if choice is None:
+        _show(context, agent)
+        return
+    question = question or _confirmed(context, agent, choice)
+    _press(context, agent, question, choice)
+
+
+def _show_all(context: SessionContext) -> None:
+    asked, texts = context.services.panes.dialogs(), context.services.people
+    lines = [line for agent_id, dialog in asked.items() for line in _lines(agent_id, dialog, texts)]
+    dialogs = [{"agent_id": agent_id, **dialog.as_answer()} for agent_id, dialog in asked.items()]
+    context.answer({"dialogs": dialogs}, lines or [texts("answer.nobody")])
+
+
+def _show(context: SessionContext, agent: Agent) -> None:
+    dialog, texts = context.services.panes.dialog(agent), context.services.people
+    if dialog is None:
+        screen = texts.words_of(context.services.screen(agent))
+        context.answer({"dialogs": []}, [texts("answer.nothing", agent_id=agent.id, screen=screen)])
+        return
+    context.answer({"dialogs": [{"agent_id": agent.id, **dialog.as_answer()}]}, _lines(agent.id, dialog, texts))
+
+
+def _lines(agent_id: str, dialog: Dialog, texts: Texts) -> Iterator[str]:
+    yield texts("answer.asks", agent_id=agent_id, topic=texts(f"up.dialog:{dialog.topic}"))
+    yield from indented(dialog.text)
+    yield ""
+    for choice in dialog.choices:
+        yield f"   {choice.key}  {one_line(choice.label)} {texts('answer.lasting') if choice.lasting else ''}".rstrip()
+    yield texts("answer.how", command=f"multi-agent-mcp answer {agent_id} CHOICE --question {dialog.id}")
+
+
+def _confirmed(context: SessionContext, agent: Agent, choice: str) -> str:
+    """The question that a person at a terminal is shown now and says yes to."""
+    if context.as_json or not sys.stdin.isatty():
+        raise InvalidArguments("answer_which", agent_id=agent.id)
+    dialog, texts = context.services.panes.dialog(agent), context.services.people
+    if dialog is None or dialog.choice(choice) is None:
+        raise _refused(agent, "no_dialog" if dialog is None else "no_such_choice", texts)
+    for line in _lines(agent.id, dialog, texts):
+        print_line(line)
+    click.confirm(choice, abort=True)
+    return dialog.id
+
+
+def _press(context: SessionContext, agent: Agent, question: str, choice: str) -> None:
+    texts = context.services.people
+    came = context.services.panes.answer(agent, question, choice, context.me)
+    if came.state == "refused":
+        raise _refused(agent, came.reason or "", texts)
+    context.answer({"agent_id": agent.id, **came.as_answer()}, [_outcome(agent, came, choice, texts)])
+    if came.state != "answered":
+        raise click.exceptions.Exit(UNKNOWN_OUTCOME)
+
+
+def _refused(agent: Agent, reason: str, texts: Texts) -> NotAnswered:
+    return NotAnswered(agent_id=agent.id, reason=texts.words_of(reason))
+
+
+def _outcome(agent: Agent, came: Answered, choice: str, texts: Texts) -> str:
+    picked = came.dialog.choice(choice) if came.dialog is not None else None
+    facts = {"agent_id": agent.id, "choice": choice, "label": picked.label if picked is not None else ""}
+    if came.state == "answered":
+        return texts("answer.done", **facts, screen=came.screen)
+    return texts("answer.pressed", **facts, reason=texts.words_of(came.reason or ""))

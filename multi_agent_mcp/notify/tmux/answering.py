@@ -1,0 +1,117 @@
+"""Answers a dialog: one key, sent by tmux itself only while the very same dialog stands there (docs/protocol.md,
+Answering a dialog)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from multi_agent_mcp.domain.dialog import Answered, Choice
+from multi_agent_mcp.notify.tmux import conditions
+from multi_agent_mcp.notify.tmux.dialogs import ShownDialog, read_dialog
+from multi_agent_mcp.notify.tmux.screens import UNKNOWN
+from multi_agent_mcp.notify.tmux.snapshot import ANSWER_OPTION, KEY_SECONDS, PaneMarker, machine_time
+from multi_agent_mcp.notify.tmux.typing import ATTEMPTS, CHANGED, Attempt, guarded, program_changed
+
+NO_DIALOG, OTHER_DIALOG, PENDING, RESTLESS = "no_dialog", "other_dialog", "answer_pending", "restless"
+NO_CHOICE, NOT_TAKEN = "no_such_choice", "not_taken"
+SETTLE_SECONDS = 2.0
+"""How long a moment is waited for in which the window has been silent since the second before."""
+TAKEN_SECONDS = 3.0
+POLL_SECONDS = 0.03
+
+Look = Callable[[], Attempt | str]
+"""Takes a snapshot of the pane; the reason when nothing may be typed there, whatever it shows."""
+
+
+def answer(look: Look, dialog_id: str, key: str) -> Answered:
+    """Sends the key of a choice if this dialog stands there; then looks what came of it."""
+    for _ in range(ATTEMPTS):
+        expected = _expected(look, dialog_id)
+        if isinstance(expected, Answered):
+            return expected
+        attempt, shown = expected
+        if (choice := shown.dialog.choice(key)) is None:
+            return Answered("refused", NO_CHOICE, dialog=shown.dialog)
+        reason = program_changed(attempt) or _press(attempt, shown, choice)
+        if reason is None:
+            return _outcome(look, attempt, shown)
+        if reason != CHANGED:
+            return Answered("refused", reason)
+    return Answered("refused", CHANGED)
+
+
+def _expected(look: Look, dialog_id: str) -> tuple[Attempt, ShownDialog] | Answered:
+    """The dialog as it stands, in a moment when its window rests; the refusal when it is not (any more) this one.
+
+    In a window that never rests only rows are compared, and tmux finds a row by its words alone, the first one of
+    several: then no row of the dialog may be there twice.
+    """
+    end = time.monotonic() + SETTLE_SECONDS
+    while True:
+        attempt = look()
+        if isinstance(attempt, str):
+            return Answered("refused", attempt)
+        shown = read_dialog(attempt.profile, attempt.snapshot.screen)
+        if shown is None:
+            return Answered("refused", NO_DIALOG, attempt.shown.state)
+        if shown.dialog.id != dialog_id:
+            return Answered("refused", OTHER_DIALOG, dialog=shown.dialog)
+        if _is_pending(attempt, dialog_id):
+            return Answered("refused", PENDING, dialog=shown.dialog)
+        if attempt.snapshot.settled:
+            return attempt, shown
+        if time.monotonic() >= end:
+            screen = attempt.snapshot.screen
+            unique = all(screen.row_of(conditions.whole(row)) == number for number, row in _rows(attempt, shown))
+            return (attempt, shown) if unique else Answered("refused", RESTLESS, dialog=shown.dialog)
+        time.sleep(POLL_SECONDS)
+
+
+def _is_pending(attempt: Attempt, dialog_id: str) -> bool:
+    """Whether it was answered a moment ago, by whomever: the host may not have heard that key yet, and would take a
+    second one for its next question."""
+    facts = attempt.snapshot.facts
+    last = PaneMarker.parse(facts.answered)
+    same = last is not None and (last.tag, last.pane_pid) == (dialog_id, facts.pane_pid)
+    return same and last is not None and last.younger_than(KEY_SECONDS)
+
+
+def _press(attempt: Attempt, shown: ShownDialog, choice: Choice) -> str | None:
+    """One command of tmux: everything that must hold, the key, and the mark that keeps a second key away."""
+    facts, screen = attempt.snapshot.facts, attempt.snapshot.screen
+    condition = attempt.condition(
+        *conditions.same_cursor(screen),
+        *(conditions.shown(conditions.whole(row), screen) for _, row in _rows(attempt, shown)),
+        conditions.same("window_activity", facts.output),
+        conditions.same(ANSWER_OPTION, conditions.escaped(facts.answered)),
+    )
+    mark = PaneMarker(shown.dialog.id, facts.pane_pid, machine_time(), 1)
+    marking = f"set-option -p -t {attempt.pane} {ANSWER_OPTION} {mark}"
+    return guarded(attempt, condition, f"send-keys -t {attempt.pane} {choice.key} ; {marking}")
+
+
+def _rows(attempt: Attempt, shown: ShownDialog) -> list[tuple[int, str]]:
+    """The dialog's rows that are not blank, numbered from 1 as tmux does."""
+    rows = enumerate(attempt.snapshot.screen.rows[shown.first : shown.last + 1], shown.first + 1)
+    return [(number, row) for number, row in rows if row.strip()]
+
+
+def _outcome(look: Look, attempt: Attempt, shown: ShownDialog) -> Answered:
+    """What the host made of the key. A frame that is still being drawn, or one of something nobody knows, is looked at
+    again while there is time."""
+    end = time.monotonic() + TAKEN_SECONDS
+    while True:
+        now = look()
+        if isinstance(now, str):
+            return Answered("pressed", now, dialog=shown.dialog)
+        after = read_dialog(now.profile, now.snapshot.screen)
+        gone = after is None or after.dialog.id != shown.dialog.id
+        if gone and now.snapshot.last_key > attempt.snapshot.last_key:
+            return Answered("pressed", "human_typing", now.shown.state, shown.dialog)
+        is_over = time.monotonic() >= end
+        if gone and (is_over or now.shown.state != UNKNOWN):
+            return Answered("answered", screen=now.shown.state, dialog=shown.dialog)
+        if is_over:
+            return Answered("pressed", NOT_TAKEN, now.shown.state, shown.dialog)
+        time.sleep(POLL_SECONDS)

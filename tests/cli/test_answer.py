@@ -1,0 +1,73 @@
+"""`answer`: what a host asks in its pane, and the key that answers it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.cli.main import app
+from multi_agent_mcp.notify.tmux.client import pane_place
+from tests.conformance.stage import Stage
+from tests.end_to_end.support import wait_until
+from tests.notify.tmux.asker import asker_command
+
+pytestmark = pytest.mark.tmux
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def asked(services: Services, tmp_path: Path) -> Iterator[Services]:
+    """worker-a's host asks something."""
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    with Stage(0) as stage:
+        log, size = tmp_path / "asker.log", ("-x", "100", "-y", "40")
+        pane = stage.tmux("new-session", "-d", *size, "-P", "-F", "#{pane_id}", asker_command(log))
+        wait_until(log.exists, "it has begun")
+        services.agents.change("worker-a", host="claude", **(pane_place(stage.socket, pane) or {}))
+        wait_until(services.panes.dialogs, "it asks")
+        yield services
+
+
+def said(services: Services, *arguments: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, ["answer", *arguments, "--root", str(services.root)])
+    assert done.exit_code == code, (done.output, done.exception)
+    return done.output
+
+
+def test_the_question_and_its_choices_are_shown_with_the_command_that_answers(asked: Services) -> None:
+    lines = said(asked, "worker-a").splitlines()
+    assert lines[0] == "worker-a asks for permission:"
+    assert "   Bash command 0" in lines
+    assert "   1  Yes" in lines
+    assert "   2  Yes, and don't ask again (it will not ask again)" in lines
+    question = asked.panes.dialogs()["worker-a"].id
+    assert lines[-1] == f"to answer: multi-agent-mcp answer worker-a CHOICE --question {question}"
+    assert said(asked).splitlines() == lines
+    assert said(asked, "admin").startswith("admin asks nothing that can be answered from here")
+
+
+def test_an_answer_is_pressed_once_said_and_on_record(asked: Services) -> None:
+    (shown,) = json.loads(said(asked, "--json"))["dialogs"]
+    came = json.loads(said(asked, "worker-a", "3", "--question", shown["id"], "--json"))
+    assert (came["state"], came["screen"]) == ("answered", "dialog")
+    refused = json.loads(said(asked, "worker-a", "1", "--question", shown["id"], "--json", code=1))
+    assert refused["error"] == "not_answered"
+    (journal,) = (asked.path / "audit").iterdir()
+    (line,) = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()]
+    assert [line[name] for name in ("tool", "by", "agent_id", "choice", "label", "state")] == [
+        *("answer", "owner", "worker-a", "3", "No", "answered"),
+    ]
+    assert "Bash command 0" in line["dialog"]["text"]
+
+
+def test_an_answer_without_the_question_is_refused(asked: Services) -> None:
+    assert "invalid_arguments: Which question?" in said(asked, "worker-a", "1", code=1)
+    assert asked.panes.dialogs()["worker-a"].text.startswith("Bash command 0")

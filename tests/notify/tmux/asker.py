@@ -1,0 +1,92 @@
+"""A program that asks like Claude Code does, and whose question changes under the hands of who answers.
+
+`exec -a claude python -m tests.notify.tmux.asker LOG`. SIGUSR1 changes one row of the question: one that was blank, or
+one that stands there twice. All its rows stand above it once more, as an agent can print them. A digit answers: the
+next question follows; while LOG.late is there it hears nothing. LOG gets every question drawn and every key, with the
+question that the terminal is known to show: after each drawing it is asked for the cursor's place, and what comes
+before its reply was sent by a terminal that had not seen that drawing yet (`crossed`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import sys
+import sysconfig
+import tty
+from pathlib import Path
+
+ROWS = (("touch a", "", "touch b"), ("touch a", "rm -rf /", "touch b"), ("touch a", "touch b", "touch b"))
+"""What it asks about, in turn: the second row is blank, something else, or the same as another."""
+REPLY = re.compile(rb"\x1b\[[0-9]+;[0-9]+R")
+RULE = "─" * 90
+
+
+class Asker:
+    """The question by its number and its variant; `known` is how many drawings the terminal has confirmed."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        self.number = 0
+        self.variant = 0
+        self.drawn = 0
+        self.known = 0
+
+    def write(self, **facts: object) -> None:
+        with self.log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(facts) + "\n")
+
+    def draw(self) -> None:
+        rows = [f"   {row}" for row in ROWS[self.variant]]
+        question = [f" Bash command {self.number}", "", *rows, "", " Do you want to proceed?"]
+        choices = [" ❯ 1. Yes", "   2. Yes, and don't ask again", "   3. No", "", " Esc to cancel · Tab to amend"]
+        copy = [f"   {row}" for variant in ROWS for row in variant] + ["", " Do you want to proceed?", "   3. No"]
+        self.drawn += 1
+        self.write(event="drawn", drawn=self.drawn, number=self.number, variant=self.variant)
+        text = "\r\n".join([*copy, RULE, *question, *choices])
+        sys.stdout.write(f"\x1b[H\x1b[2J{text}\x1b[6n")
+        sys.stdout.flush()
+
+    def change(self) -> None:
+        self.variant = (self.variant + 1) % len(ROWS)
+        self.draw()
+
+    def feed(self, data: bytes) -> None:
+        for part in re.findall(rb"\x1b\[[0-9;]*[A-Za-z]|.", data, re.DOTALL):
+            if REPLY.fullmatch(part):
+                self.known += 1
+                continue
+            self.write(event="key", key=part.decode("latin-1"), drawn=self.drawn, crossed=self.known < self.drawn)
+            if part.isdigit():
+                self.number += 1
+                self.draw()
+
+
+def asker_command(log: Path) -> str:
+    """For tmux: starts it under the name of a host that a profile describes."""
+    program = f"exec -a claude {sys.executable} -m tests.notify.tmux.asker {log}"
+    return f"PYTHONPATH={sysconfig.get_path('purelib')} exec bash -c '{program}'"
+
+
+def main() -> None:
+    log = Path(sys.argv[1])
+    asker, (wake, signalled) = Asker(log), os.pipe()
+    os.set_blocking(signalled, False)
+    signal.set_wakeup_fd(signalled)
+    signal.signal(signal.SIGUSR1, lambda *_: None)
+    tty.setraw(0)
+    asker.draw()
+    while True:
+        ready, _, _ = select.select([wake] if Path(f"{log}.late").exists() else [wake, 0], [], [], 0.05)
+        if wake in ready:
+            os.read(wake, 1)
+            asker.change()
+        if 0 in ready:
+            asker.feed(os.read(0, 1 << 12))
+
+
+if __name__ == "__main__":
+    main()
