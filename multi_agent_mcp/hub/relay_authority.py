@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from concurrent.futures import CancelledError
+from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, Protocol, TypeVar
 
 from multi_agent_mcp.errors import HubUnreachable
 from multi_agent_mcp.store.authority import Shared
 
 T = TypeVar("T")
+
+ANSWER_SECONDS = 6.0
 
 
 class Decides(Protocol):
@@ -58,4 +62,7 @@ class RelayAuthority:
     def _wait(self, answer: Coroutine[Any, Any, T]) -> T:
         if self.loop is None:
             raise HubUnreachable("no_relay")
-        return asyncio.run_coroutine_threadsafe(answer, self.loop).result()
+        try:
+            return asyncio.run_coroutine_threadsafe(answer, self.loop).result(ANSWER_SECONDS)
+        except (FutureTimeout, CancelledError) as error:  # the relay ends: its end must not wait for its threads
+            raise HubUnreachable("hub_unclear") from error
