@@ -10,7 +10,6 @@ import errno
 import logging
 import os
 import re
-import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -146,7 +145,7 @@ class Directory(EntityFiles[E]):
 
     def is_closed(self, name: str) -> bool:
         """Whether a file's header closes it at this moment."""
-        return self._closed_by(_beginning(self.path / name)) is not None
+        return self._closed_by(_beginning(f"{self.path}/{name}")) is not None
 
     def is_unchanged(self, mtime: int, looked_at: int) -> bool:
         """Whether what was read from `looked_at` on, when `mtime` was the modification time, may be remembered."""
@@ -178,11 +177,11 @@ class Directory(EntityFiles[E]):
         try:
             with storage_errors(self.path, FileNotFoundError), os.scandir(self.path) as directory:
                 for item in directory:
-                    if self._is_ours(item.name):
-                        with contextlib.suppress(FileNotFoundError):
-                            status = item.stat(follow_symlinks=False)
-                            if stat.S_ISREG(status.st_mode):
-                                yield item.name, signature(status)
+                    if self._is_ours(name := item.name) and item.is_file(follow_symlinks=False):
+                        try:
+                            yield name, signature(item.stat(follow_symlinks=False))
+                        except FileNotFoundError:
+                            continue
         except FileNotFoundError:
             return  # the directory is made by the first file put into it
 
@@ -192,7 +191,7 @@ class Directory(EntityFiles[E]):
         return self._named is None or self._named.fullmatch(name) is not None
 
     def _entry(self, name: str, found: Signature) -> Entry[E] | None:
-        data = _beginning(self.path / name)
+        data = _beginning(f"{self.path}/{name}")
         if (closed := self._closed_by(data)) is not None:
             return Entry(found, None, *closed)
         if len(data) == found[1]:  # all of it
@@ -226,10 +225,10 @@ class Directory(EntityFiles[E]):
         return found["closed"].decode(errors="replace"), group["group"].decode(errors="replace") if group else ""
 
 
-def _beginning(path: Path) -> bytes:
+def _beginning(path: str) -> bytes:
     """A file as far as its header reaches, and a little more; nothing of one that cannot be read."""
     try:
-        descriptor = careful(str(path), os.O_RDONLY)
+        descriptor = careful(path, os.O_RDONLY)
         try:
             data = os.read(descriptor, PEEK_BYTES)
             while b"\n---" not in data[-PEEK_BYTES - 4 :] and (more := os.read(descriptor, PEEK_BYTES)):

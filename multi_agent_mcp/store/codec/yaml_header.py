@@ -103,17 +103,18 @@ def _quick_mapping(key: str, value: Mapping[Any, Any]) -> str | None:
     return "\n".join([f"{key}:", *(f"  {line}" for line in lines)])
 
 
-_LINE = re.compile(
-    r"(?P<key>(?!(?i:true|false|null):)[A-Za-z][A-Za-z0-9_]{0,60}):"
-    r"(?: (?:(?P<null>null)|(?P<empty>\{\})|(?P<number>0|[1-9][0-9]{0,17})"
-    r"|(?!(?i:true|false|null)\Z)(?P<words>[^\W\d_][\w-]*(?: [\w-]+)*)"
-    r"|(?P<code>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|v1:[0-9a-f]{64}|v2:[0-9a-f]{128})"
-    r"|'(?P<quoted>[\x20-&(-~]*)'))?"
+_LINES = re.compile(
+    r"^(  )?((?!(?i:true|false|null):)[A-Za-z][A-Za-z0-9_]{0,60}):"
+    r"(?: (?:((?!(?i:true|false|null)$)[^\W\d_][\w-]*(?: [\w-]+)*"
+    r"|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|v1:[0-9a-f]{64}|v2:[0-9a-f]{128})"
+    r"|'([\x20-&(-~]*')|(null|\{\}|0|[1-9][0-9]{0,17})))?$",
+    re.MULTILINE,
 )
-"""A line that stands for itself, in any header; without a value it begins a mapping."""
+"""Lines that stand for themselves, in any header: an indent, a key, and a plain text, a quoted one (with the quote that
+ends it) or another value; one without any begins a mapping."""
 _LONGEST_QUICK = 4_000
 REPEATED_CHARACTERS = 20
-"""Texts of so many characters are names and kinds, which thousands of files repeat: each is kept in memory once."""
+"""Words of so many characters are names and kinds, which thousands of files repeat: each is kept in memory once."""
 
 
 def load(header: str) -> Any:
@@ -124,30 +125,27 @@ def load(header: str) -> Any:
 def load_quickly(header: str) -> dict[str, Any] | None:
     """As `load` (the tests compare the two), where every line is one that `dump` writes without PyYAML, at most one
     mapping deep; None for any other header. Nearly all of the time it took to read a file was PyYAML's."""
-    if len(header) > _LONGEST_QUICK:
+    header = header.strip("\n")
+    if len(header) > _LONGEST_QUICK or len(lines := _LINES.findall(header)) != header.count("\n") + 1:
         return None
     found: dict[str, Any] = {}
     inner: dict[str, Any] | None = None
-    for line in header.strip("\n").split("\n"):
-        is_inner = inner is not None and line.startswith("  ")
-        match = _LINE.fullmatch(line, 2 if is_inner else 0)
-        if match is None or (inner == {} and not is_inner):
+    for indent, key, plain, quoted, other in lines:
+        begins_mapping = not (plain or quoted or other)
+        if (inner is None or begins_mapping) if indent else inner == {}:
             return None
-        value: Any = {} if match.lastgroup == "key" else _value(match)
-        if is_inner and inner is not None:
-            if match.lastgroup == "key":
-                return None
-            inner[match["key"]] = value
+        value = {} if begins_mapping else _value(plain, quoted, other)
+        if indent and inner is not None:
+            inner[key] = value
         else:
-            found[match["key"]] = value
-            inner = value if match.lastgroup == "key" else None
+            found[key] = value
+            inner = value if begins_mapping else None
     return None if inner == {} else found
 
 
-def _value(match: re.Match[str]) -> Any:
-    kind = match.lastgroup or ""
-    if kind in ("null", "empty"):
-        return {} if kind == "empty" else None
-    if kind == "words" and len(match[kind]) <= REPEATED_CHARACTERS:
-        return intern(match[kind])
-    return int(match[kind]) if kind == "number" else match[kind]
+def _value(plain: str, quoted: str, other: str) -> Any:
+    if plain:
+        return intern(plain) if len(plain) <= REPEATED_CHARACTERS and " " not in plain else plain
+    if quoted:
+        return quoted[:-1]
+    return None if other == "null" else {} if other == "{}" else int(other)
