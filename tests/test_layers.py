@@ -53,6 +53,7 @@ SERVICES = (
     ("turn",),
     ("doctor",),
     ("attention",),
+    ("recent_attention",),
 )
 """The same inside `services/`."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.rows import awake, calls, console, doorbell, mailboxes, processes, stopping, throughput
+from benchmarks.rows import awake, calls, console, doorbell, machines, mailboxes, processes, stopping, throughput
 from benchmarks.table import Row
 
 ROWS: tuple[Row, ...] = (
@@ -181,5 +181,44 @@ ROWS: tuple[Row, ...] = (
         measure=console.scrolling,
         unit="long frames",
         at_most=3,
+    ),
+    Row(
+        name="machines-send",
+        title="send on one machine -> the file on another, 1 kB, median",
+        measure=machines.send,
+        at_most=3,
+    ),
+    Row(
+        name="machines-interrupt",
+        title="a task changed on one machine -> its file on another, median",
+        measure=machines.interrupt,
+        at_most=6,
+    ),
+    Row(
+        name="machines-update",
+        title="a task changed on a machine without the hub, median",
+        measure=machines.update,
+        at_most=2.5,
+    ),
+    Row(
+        name="machines-queued",
+        title="1 000 messages written offline -> all on another machine after the return",
+        measure=machines.queued,
+        unit="s",
+        at_most=5,
+    ),
+    Row(
+        name="machines-memory",
+        title="an idle relay's private memory",
+        measure=machines.relay_memory,
+        unit="MB",
+        at_most=45,
+    ),
+    Row(
+        name="machines-idle",
+        title="an idle relay's processor time, of one core",
+        measure=machines.relay_idle,
+        unit="%",
+        at_most=1,
     ),
 )

@@ -13,12 +13,13 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.errors import Error
 
 from multi_agent_mcp.domain.ids import differing_in_case, is_name
 from multi_agent_mcp.domain.times import format_time, is_recent, now, parse_time
@@ -33,7 +34,9 @@ logger = logging.getLogger(__name__)
 LOCK = "hub-users"
 VALID = timedelta(days=1)
 PREFIX = "mam1."
-ANSWER_SECONDS = 10.0
+ANSWER_SECONDS = 2.0
+LINGER_SECONDS = 5.0
+"""How long a token's user may still ask after it was let in, should its answer be lost."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +84,7 @@ async def ask_to_join(token: Token, machine: str, public: str) -> dict[str, Any]
     try:
         question = json.dumps({"machine": machine, "nkey": public}).encode()
         subject = Names(token.uuid).join(token.id)
-        answer: dict[str, Any] = json.loads((await client.request(subject, question, ANSWER_SECONDS)).data)
-    except Exception as error:
-        raise HubUnreachable from error
+        answer = await _answer(client, subject, question)
     finally:
         await client.close()
     if answer.get("refused") == "already_exists":
@@ -93,6 +94,20 @@ async def ask_to_join(token: Token, machine: str, public: str) -> dict[str, Any]
     return answer
 
 
+async def _answer(client: Client, subject: str, question: bytes) -> dict[str, Any]:
+    """Asks again when no answer comes: a server that takes over new users may drop one. The same answer is given to the
+    same key."""
+    for is_last in (False, False, True):
+        try:
+            answer: dict[str, Any] = json.loads((await client.request(subject, question, ANSWER_SECONDS)).data)
+        except (Error, OSError, ValueError) as error:
+            if is_last:
+                raise HubUnreachable from error
+        else:
+            return answer
+    raise HubUnreachable
+
+
 @dataclass(eq=False)
 class Reception:
     """Lets machines in, on the machine where the hub runs."""
@@ -100,6 +115,7 @@ class Reception:
     server: Server
     settings: Callable[[], bytes]
     client: Client | None = None
+    _forgetting: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def open(self) -> None:
         """Answers questions from now on. Raises `HubUnreachable`."""
@@ -121,8 +137,13 @@ class Reception:
             answer = {"refused": "invalid_arguments"}
         await message.respond(json.dumps(answer).encode())
         if "refused" not in answer:
-            await asyncio.sleep(1)  # the answer first: the token's user is cut off now
-            await asyncio.to_thread(self._forget, token_id)
+            forgetting = asyncio.create_task(self._forget_soon(token_id))
+            self._forgetting.add(forgetting)
+            forgetting.add_done_callback(self._forgetting.discard)
+
+    async def _forget_soon(self, token_id: str) -> None:
+        await asyncio.sleep(LINGER_SECONDS)
+        await asyncio.to_thread(self._forget, token_id)
 
     def _let_in(self, token_id: str, question: Mapping[str, Any]) -> dict[str, Any]:
         machine, public = str(question["machine"]), str(question["nkey"])

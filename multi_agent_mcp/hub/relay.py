@@ -450,6 +450,7 @@ class Relay:
             "conflicts": self.publishing.conflicts,
             "version": self.hub.version if self.hub.connected else None,
             "urls": list(self.membership.urls),
+            "serves": self.membership.serves,
             "machines": machines,
         }
 

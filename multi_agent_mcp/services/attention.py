@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.dialog import Dialog
 from multi_agent_mcp.domain.entity import plain_value
 from multi_agent_mcp.domain.message import page_order
 from multi_agent_mcp.domain.stuck import DIALOG, LOGIN, PaneLook
+from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.services.doctor.finding import PROBLEM, Finding
 from multi_agent_mcp.services.mail.tracking import DeliveryTracking
 from multi_agent_mcp.services.overview.pane_looks import LookAtPane, PaneLooks
@@ -21,7 +23,19 @@ from multi_agent_mcp.services.tasks.changes import TaskChanges
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
-KINDS = ("dialog", "login", "ended", "stuck", "request", "conversation", "blocked", "undelivered", "mail", "doctor")
+KINDS = (
+    "dialog",
+    "login",
+    "ended",
+    "machine",
+    "stuck",
+    "request",
+    "conversation",
+    "blocked",
+    "undelivered",
+    "mail",
+    "doctor",
+)
 """What may wait, the worst first."""
 MAIL_MAX = 50
 UNDELIVERED_AFTER = timedelta(seconds=30)
@@ -32,7 +46,8 @@ TOLD_BY_OTHERS = frozenset({"stuck", "panes", "waiting"})
 @dataclass(frozen=True, kw_only=True)
 class Item:
     """One thing that waits. `agent_id` is whom it concerns, `id` the task or message; `since` is None where nobody
-    knows. `text` says what it is, `command` what helps."""
+    knows. `text` says what it is, `command` what helps; `dialog` is the question with its choices, where a profile
+    describes them."""
 
     kind: str
     agent_id: str | None
@@ -40,16 +55,28 @@ class Item:
     since: datetime | None = None
     text: str
     command: str
+    dialog: Dialog | None = None
 
     def as_answer(self) -> dict[str, Any]:
         """As JSON knows it."""
-        return {name: plain_value(value) for name, value in vars(self).items()}
+        known = {name: plain_value(value) for name, value in vars(self).items() if name != "dialog"}
+        return known | {"dialog": self.dialog.as_answer() if self.dialog else None}
+
+
+@dataclass(frozen=True)
+class Panes:
+    """What agents' panes show. `ended`: the agents whose panes were kept although their program has ended; `dialogs`:
+    the questions whose choices a profile describes."""
+
+    looks: Mapping[str, PaneLook] = field(default_factory=dict)
+    ended: Collection[str] = ()
+    dialogs: Mapping[str, Dialog | None] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
 class Attention:
-    """Looks what waits for one person; changes nothing. `look_at` and `screen` look into an agent's pane at this
-    moment."""
+    """Looks what waits for one person; changes nothing. `look_at`, `screen` and `dialog` look into an agent's
+    pane at this moment; `machines` is what is known of the team's machines, by name."""
 
     workspace: Workspace
     stuck_agents: StuckAgents
@@ -58,19 +85,34 @@ class Attention:
     pane_looks: PaneLooks
     look_at: LookAtPane
     screen: Callable[[Agent], str]
+    dialog: Callable[[Agent], Dialog | None]
+    machines: Callable[[], Mapping[str, Any]]
     people: Texts
     clock: Callable[[], datetime]
 
-    def of(self, person: Agent, findings: Iterable[Finding] = (), *, live: bool = True) -> list[Item]:
-        """What waits for this person, the worst first, of one kind the oldest; `findings` are those of `doctor`.
-        Without `live` no pane is looked at: what the supervisor saw last counts."""
-        looks = self.pane_looks.now(self.look_at) if live else self.pane_looks.recorded()
-        asking = {item.agent_id: item for item in self._asking(looks)}
+    def look(self) -> Panes:
+        """What stands in the panes at this moment."""
+        looks = self.pane_looks.now(self.look_at)
+        seen = {agent.id: agent for agent in self._others() if agent.pane_id is not None}
+        ended = {name for name in seen.keys() - looks.keys() if self.screen(seen[name]) == "pane_dead"}
+        asking = [name for name, look in looks.items() if look.state == DIALOG]
+        return Panes(looks, ended, {name: self.dialog(seen[name]) for name in asking})
+
+    def recorded(self) -> Panes:
+        """What the supervisor saw last; calls no tmux."""
+        return Panes(self.pane_looks.recorded())
+
+    def of(self, person: Agent, findings: Iterable[Finding] = (), panes: Panes | None = None) -> list[Item]:
+        """What waits for this person, the worst first, of one kind the oldest; `findings` are those of `doctor`,
+        `panes` what the panes show (None: looks now)."""
+        panes = self.look() if panes is None else panes
+        asking = {item.agent_id: item for item in self._asking(panes)}
         requests = list(self._requests(person))
         waiting = [
             *asking.values(),
-            *(self._ended() if live else ()),
-            *self._stuck(looks, asking.keys()),
+            *self._ended(panes.ended),
+            *self._away(),
+            *self._stuck(panes.looks, asking.keys() | set(panes.ended)),
             *requests,
             *self._blocked(),
             *self._undelivered(asking.keys()),
@@ -79,22 +121,41 @@ class Attention:
         ]
         return sorted(waiting, key=lambda item: (KINDS.index(item.kind), item.since or self.clock()))
 
-    def _asking(self, looks: Mapping[str, PaneLook]) -> Iterator[Item]:
+    def _asking(self, panes: Panes) -> Iterator[Item]:
         """Hosts that wait for a human in their panes."""
         recorded = self.pane_looks.recorded()
-        for agent_id, look in looks.items():
-            if look.state in (DIALOG, LOGIN):
-                before = recorded.get(agent_id)
-                since = before.since if before is not None and before.state == look.state else None
-                text = self.people(f"attention.{look.state}", host=look.host)
-                yield Item(kind=look.state, agent_id=agent_id, since=since, text=text, command=self._attach(agent_id))
+        for agent_id, look in panes.looks.items():
+            if look.state not in (DIALOG, LOGIN):
+                continue
+            before = recorded.get(agent_id)
+            dialog = panes.dialogs.get(agent_id)
+            words = " ".join(dialog.text.split()) if dialog else ""
+            yield Item(
+                kind=look.state,
+                agent_id=agent_id,
+                since=before.since if before is not None and before.state == look.state else None,
+                text=self.people(f"attention.{'asks' if dialog else look.state}", host=look.host, question=words),
+                command=f"multi-agent-mcp answer {agent_id}" if dialog else self._attach(agent_id),
+                dialog=dialog,
+            )
 
-    def _ended(self) -> Iterator[Item]:
-        """Panes that were kept although their program has ended."""
-        for agent in self._others():
-            if agent.pane_id is not None and self.screen(agent) == "pane_dead":
-                text = self.people("attention.ended")
-                yield Item(kind="ended", agent_id=agent.id, text=text, command=f"multi-agent-mcp up {agent.id}")
+    def _ended(self, ended: Iterable[str]) -> Iterator[Item]:
+        for agent_id in ended:
+            text = self.people("attention.ended")
+            yield Item(kind="ended", agent_id=agent_id, text=text, command=f"multi-agent-mcp up {agent_id}")
+
+    def _away(self) -> Iterator[Item]:
+        """Other machines of the team that do not answer."""
+        for name, facts in self.machines().items():
+            if not facts.get("up"):
+                yield Item(
+                    kind="machine",
+                    agent_id=None,
+                    id=name,
+                    since=parse_time(facts.get("since")),
+                    text=self.people("attention.machine", machine=name),
+                    command="multi-agent-mcp machines",
+                )
 
     def _stuck(self, looks: Mapping[str, PaneLook], asking: Iterable[str | None]) -> Iterator[Item]:
         for agent_id, found in self.stuck_agents.find(looks).items():

@@ -118,6 +118,10 @@ class SharedKind(Generic[E]):
         """What travels: the file without its mark."""
         return self._codec.encode(replace(entity, extra=_without_mark(entity)))
 
+    def is_marked(self, entity: E, shared: Shared) -> bool:
+        """Whether its file says that it is this value."""
+        return entity.extra.get(HUB) == mark(shared)
+
     def is_as_marked(self, entity: E) -> bool:
         """Whether it is what the hub has under its revision; else somebody has edited the file, or made it by hand."""
         _, _, digest = str(entity.extra.get(HUB, "")).partition(" ")

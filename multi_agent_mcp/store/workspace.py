@@ -246,6 +246,11 @@ class Workspace:
     def released_waits(self) -> Directory[OwnerWait]:
         return Directory(self.files, self.path / "owner_wait" / "archive", OwnerWait)
 
+    def relay_state(self) -> dict[str, Any]:
+        """What this machine's relay last noted; nothing for a session of one machine alone."""
+        found = Record(self.files, self.path / ".share" / "state.json").read()
+        return found if isinstance(found, dict) else {}
+
     def window(self, agent_id: str, purpose: str) -> Record:
         """What `up` or the supervisor opened for an agent's session."""
         return Record(self.files, self.path / ".supervisor" / f"{agent_id}-{purpose}.json")

@@ -37,6 +37,7 @@ STATUS_OF_CODE = {
     "invalid_session": 403,
     "not_participant": 403,
     "invalid_status_transition": 409,
+    "not_answered": 409,
     "already_exists": 409,
     "conversation_not_active": 409,
     "content_too_large": 413,

@@ -20,6 +20,8 @@ from multi_agent_mcp.texts import CONSOLE, catalogue
 from multi_agent_mcp.web.auth import Auth
 
 PAGES = ("board", "agents", "messages", "conversations", "timeline", "executions", "stats", "health", "search")
+SHARED = ("reason.", "attention.kind.", "up.dialog:")
+"""Of these families of people's texts the page shows some, by data."""
 
 
 def routes(services: Services, access: Auth, now: Callable[[], dict[str, Any]]) -> list[Route]:
@@ -33,7 +35,7 @@ def _page(
     def show(request: Request) -> Response:
         cookie = request.cookies[access.cookie_name]
         texts, people = catalogue(services.texts.language, CONSOLE), services.people
-        reasons = {key: people(key) for key in sorted(people.keys()) if key.startswith("reason.")}
+        shared = {key: people(key) for key in sorted(people.keys()) if key.startswith(SHARED)}
         facts = {
             "page": name,
             "language": texts.language,
@@ -44,7 +46,8 @@ def _page(
             "priorities": TASK_PRIORITIES,
             "messagePriorities": MESSAGE_PRIORITIES,
             "hidden": HIDDEN,
-            "texts": {key: texts(key) for key in sorted(texts.keys())} | reasons,
+            "answers": services.settings.console_answers,
+            "texts": {key: texts(key) for key in sorted(texts.keys())} | shared,
         }
         return HTMLResponse(_template(name, t=texts, pages=PAGES, facts=_embedded(facts), **facts))
 

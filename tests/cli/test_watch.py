@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 
@@ -17,6 +18,7 @@ from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.stuck import AgentFacts, Stuck
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.services.attention import Item
 from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Snapshot
 from multi_agent_mcp.texts import PEOPLE, catalogue
 
@@ -69,10 +71,14 @@ def seen(agents: int = 4, tasks: int = 3, messages: int = 20, text: str | None =
     )
 
 
-def drawn(what: Snapshot, width: int, height: int, language: str = "en") -> list[str]:
+def waits(count: int, text: str = "Do you want to proceed?") -> list[Item]:
+    return [Item(kind="dialog", agent_id=text if text == HOSTILE else "worker-a", text=text, command="x")] * count
+
+
+def drawn(what: Snapshot, width: int, height: int, language: str = "en", items: Sequence[Item] = ()) -> list[str]:
     console = Console(file=StringIO(), width=width, height=height, force_terminal=False, color_system=None)
     with console.capture() as capture:
-        console.print(screen(what, catalogue(language) | catalogue(language, PEOPLE), height))
+        console.print(screen(what, items, catalogue(language) | catalogue(language, PEOPLE), height))
     return capture.get().splitlines()
 
 
@@ -80,9 +86,10 @@ def drawn(what: Snapshot, width: int, height: int, language: str = "en") -> list
 @pytest.mark.parametrize("what", [seen(), seen(12, 40, 50), seen(0, 0, 0), seen(3, 3, 3, HOSTILE)])
 def test_it_never_takes_more_than_the_terminal_has(what: Snapshot, width: int, height: int) -> None:
     for language in ("en", "ja"):
-        lines = drawn(what, width, height, language)
-        assert len(lines) <= height
-        assert all(cell_len(line) <= width for line in lines)
+        for items in (waits(0), waits(1), waits(30, HOSTILE)):
+            lines = drawn(what, width, height, language, items)
+            assert len(lines) <= height
+            assert all(cell_len(line) <= width for line in lines)
 
 
 def test_eighty_by_twenty_four_shows_something_of_everything_and_says_how_much_more_there_is() -> None:
@@ -101,9 +108,20 @@ def test_eighty_by_twenty_four_shows_something_of_everything_and_says_how_much_m
 
 
 def test_what_an_agent_wrote_commands_nothing_and_is_no_markup() -> None:
-    text = "\n".join(drawn(seen(3, 3, 3, HOSTILE), 120, 30))
+    text = "\n".join(drawn(seen(3, 3, 3, HOSTILE), 120, 30, items=waits(2, HOSTILE)))
     assert not set(text) & set(map(chr, [*range(10), *range(0x0B, 0x20), *range(0x7F, 0xA0), 0x202E]))
     assert "[red]red[/red]" in text
+
+
+def test_what_waits_for_the_human_comes_first_and_its_number_stands_in_the_heading() -> None:
+    lines = drawn(seen(), 80, 24, items=waits(2))
+    assert lines[0] == "demo · in_progress 3 · done 7 · waits for you: 2"
+    (first, *_) = [line for line in lines[1:] if line]
+    assert first.startswith("Waits for you")
+    assert sum("question" in line and "Do you want to proceed?" in line for line in lines) == 2
+    quiet = drawn(seen(), 80, 24)
+    assert quiet[0] == "demo · in_progress 3 · done 7 · nothing waits for you"
+    assert not any("Waits for you" in line for line in quiet)
 
 
 def test_room_is_shared_by_need() -> None:

@@ -38,8 +38,11 @@ def test_watch_once_is_plain_text_and_data_for_scripts(team: Team) -> None:
     assert "\x1b" not in told
     for text in ("demo · todo 1", "  admin", "Build it", "admin → worker-b", "stored: no_pane", "a subject"):
         assert text in told
-    assert team.run("watch").stdout.splitlines()[0] == "demo · todo 1"
+    calm = team.services.people("attention.nothing")
+    assert team.run("watch").stdout.splitlines()[0] == f"demo · todo 1 · {calm}"
+    team.ask("task", "status", task, "blocked", "--reason", "no bricks")
     data = team.ask("watch", "--messages", "1")
+    assert [(item["kind"], item["id"]) for item in data["attention"]] == [("blocked", task)]
     assert [item["id"] for item in data["tasks"]] == [task]
     assert [item["state"] for item in data["messages"]] == ["stored"]
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.hub.joining import Token
 from multi_agent_mcp.hub.share import Membership
 from multi_agent_mcp.hub.sharing import Sharing, join
@@ -141,7 +142,8 @@ class Machine:
     def signal(self, number: int) -> None:
         """To the relay; after SIGKILL it has ended when this returns."""
         pid = self.relay_pid
-        os.kill(pid, number)
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
         if number == signal.SIGKILL:
             eventually(lambda: not is_alive(pid, None))
 
@@ -197,7 +199,8 @@ class Machines:
         for machine in reversed(self.members.values()):
             with suppress(Exception):
                 os.kill(machine.relay_pid, signal.SIGCONT)
-            machine.sharing.stop_relay()
+            with suppress(Refusal):  # it never joined
+                machine.sharing.stop_relay()
             if machine.wire is not None:
                 machine.wire.close()
 

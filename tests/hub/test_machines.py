@@ -191,3 +191,30 @@ def test_no_secret_is_in_the_stream(desk: Machine, laptop: Machine) -> None:
     assert any(b"all may read this" in data for data in stored)
     for secret in (*secrets, *(item.encode() for item in hashes if item != "-")):
         assert all(secret not in data for data in stored)
+
+
+def test_doctor_and_the_snapshot_know_who_is_away_and_what_waits(desk: Machine, laptop: Machine) -> None:
+    def findings(machine: Machine) -> dict[str, str]:
+        found = machine.services.doctor(probe=lambda _: None, look_at=lambda _: None).examine()
+        mine = [item for item in found if item.check in ("machines", "keys")]
+        subjects = {item.subject for item in mine}
+        return {name: "; ".join(item.finding for item in mine if item.subject == name) for name in subjects}
+
+    def rows(machine: Machine) -> dict[str, tuple[str, bool]]:
+        answers = [row.as_answer() for row in machine.services.snapshots.agents()]
+        return {row["id"]: (row["machine"], row["away"]) for row in answers}
+
+    eventually(lambda: laptop.sharing.status()["connected"])
+    eventually(lambda: rows(laptop)["admin"] == (DESK, False))
+    assert set(findings(laptop)) <= {"laptop"}  # whose hub is another machine's: how it syncs is not known
+    assert findings(desk) == {}
+    assert laptop.wire is not None
+    laptop.wire.cut()
+    eventually(lambda: "no connection to the hub" in findings(laptop).get("laptop", ""))
+    laptop.wire.heal()
+    eventually(lambda: laptop.sharing.status()["connected"])
+    laptop.sharing.stop_relay()
+    assert "is not running" in findings(laptop)["laptop"]
+    assert rows(laptop)["admin"] == (DESK, True)
+    eventually(lambda: "away since" in findings(desk).get("laptop", ""))
+    laptop.start()

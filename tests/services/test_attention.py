@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from threading import Event
 
 import pytest
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.dialog import Choice, Dialog
+from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.services.attention import Attention, Item
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, Finding
+from multi_agent_mcp.services.recent_attention import RecentAttention
 from multi_agent_mcp.services.tasks.creation import NewTask
 from tests.conftest import Clock
 from tests.services import tasks_support as support
@@ -22,6 +26,8 @@ class Panes:
 
     def __init__(self, services: Services) -> None:
         self.shows: tuple[str, str] | str | None = None
+        self.dialog: Dialog | None = None
+        self.machines: dict[str, dict[str, object]] = {}
         self.attention = Attention(
             services.workspace,
             services.stuck_agents,
@@ -30,6 +36,8 @@ class Panes:
             services.pane_looks,
             self.look_at,
             self.screen,
+            lambda _: self.dialog,
+            lambda: self.machines,
             services.people,
             services.clock,
         )
@@ -126,7 +134,7 @@ def test_what_the_supervisor_saw_last_counts_where_nobody_looks(services: Servic
     services.pane_looks.refresh(panes.look_at)
     clock.advance(timedelta(minutes=1).total_seconds())
     panes.shows = None
-    (item,) = panes.attention.of(services.agents.owner(), live=False)
+    (item,) = panes.attention.of(services.agents.owner(), panes=panes.attention.recorded())
     assert (item.kind, item.since) == ("dialog", clock.now - timedelta(minutes=1))
     assert new(services).id not in [item.id for item in waiting(services, panes)]
 
@@ -135,3 +143,57 @@ def test_mail_without_a_subject_is_known_by_its_words_however_long(services: Ser
     send(services, "admin", "owner", "which colour? " * 50)
     (item,) = waiting(services, panes)
     assert item.text.startswith("which colour? which")
+
+
+def test_a_machine_that_is_away_is_named_with_the_time_until_it_is_back(services: Services, panes: Panes) -> None:
+    panes.machines = {"here": {"up": True}, "attic": {"up": False, "since": "2026-11-22T10:00:00Z"}}
+    (item,) = waiting(services, panes)
+    assert (item.kind, item.id, item.since) == ("machine", "attic", parse_time("2026-11-22T10:00:00Z"))
+    panes.machines["attic"]["up"] = True
+    assert waiting(services, panes) == []
+
+
+def test_an_agent_whose_program_has_ended_is_not_told_of_again_as_stuck(
+    services: Services, panes: Panes, clock: Clock
+) -> None:
+    support.open_session(services, "worker-a")
+    running(services)
+    clock.advance(3600)
+    panes.shows = "pane_dead"
+    assert kinds(waiting(services, panes)) == ["ended"]
+
+
+def test_whoever_shows_attention_all_the_time_looks_seldom_and_waits_for_no_examination(
+    services: Services, panes: Panes, clock: Clock
+) -> None:
+    begun, go_on = Event(), Event()
+    finding = Finding("disk", PROBLEM, "a file", "is lost", "find it")
+
+    def examine() -> list[Finding]:
+        begun.set()
+        go_on.wait(10)
+        return [finding]
+
+    recent, owner = RecentAttention(panes.attention, examine, services.clock), services.agents.owner()
+    assert recent.of(owner) == []
+    assert begun.wait(10)
+    panes.shows = ("claude", "dialog")
+    assert recent.of(owner) == []
+    recent.look_again()
+    assert kinds(recent.of(owner)) == ["dialog"]
+    panes.shows = None
+    clock.advance(3)
+    assert recent.of(owner) == []
+    recent.found([finding])
+    assert kinds(recent.of(owner)) == ["doctor"]
+    go_on.set()
+
+
+def test_a_question_that_a_profile_describes_comes_with_its_words_and_choices(services: Services, panes: Panes) -> None:
+    panes.shows = ("claude", "dialog")
+    panes.dialog = Dialog("permission", "rm -r build\nDo you want to proceed?", (Choice("1", "Yes"), Choice("2", "No")))
+    (item,) = waiting(services, panes)
+    assert (item.kind, item.command) == ("dialog", "multi-agent-mcp answer worker-a")
+    assert item.text.endswith("rm -r build Do you want to proceed?")
+    assert [choice["label"] for choice in item.as_answer()["dialog"]["choices"]] == ["Yes", "No"]
+    assert panes.attention.of(services.agents.owner(), panes=panes.attention.recorded()) == []

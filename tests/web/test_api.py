@@ -446,3 +446,13 @@ def test_the_figures_are_those_of_the_days_that_are_asked_for_where_the_reader_l
     assert found["start"].endswith("T10:00:00.000000Z")
     assert len(visitor.see("/stats?days=99999")["days"]) == 366
     assert [len(visitor.see(f"/stats?days={days}")["days"]) for days in ("0", "")] == [1, 7]
+
+
+def test_what_waits_is_listed_with_what_helps_and_a_question_that_is_gone_is_not_answered(visitor: Visitor) -> None:
+    task_id = make(visitor, "x", "worker-a")["task_id"]
+    visitor.act(f"/tasks/{task_id}/status", {"status": "blocked", "reason": "why not"})
+    (item,) = visitor.see("/attention")["items"]
+    assert (item["kind"], item["id"], item["agent_id"], item["dialog"]) == ("blocked", task_id, "worker-a", None)
+    assert item["command"] == f"multi-agent-mcp task show {task_id}"
+    given = {"dialog_id": "0123456789ab", "choice": "1"}
+    assert visitor.refused("/agents/worker-a/answer", given)[1] == "not_answered"

@@ -13,13 +13,14 @@ from rich.live import Live
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.cli.watch.keys import Keys
+from multi_agent_mcp.cli.watch.rows import waiting_for_owner
 from multi_agent_mcp.cli.watch.screen import screen
 from multi_agent_mcp.system.file_events import Changes, TreeWatch
 
 TICK_SECONDS = 5.0  # ages grow and processes die without an event
 CALM_SECONDS = 0.1  # many events at once are one look
 QUITS = frozenset("qQ\x04")
-SHOWN = frozenset({"agents.json", "ipc", "tasks", "notifications", "sessions", "owner_wait"})
+SHOWN = frozenset({"agents.json", "ipc", "tasks", "notifications", "sessions", "owner_wait", ".supervisor"})
 """What the snapshot is made from, directly below the session's directory."""
 
 
@@ -44,7 +45,8 @@ def run(services: Services, messages: int) -> None:
     ):
         while not changes.closed:
             seen = changes.count
-            picture = screen(services.snapshots.take(messages=messages), services.people, live.console.height)
+            taken, items = services.snapshots.take(messages=messages), waiting_for_owner(services)
+            picture = screen(taken, items, services.people, live.console.height)
             live.update(picture, refresh=True)
             time.sleep(CALM_SECONDS)
             changes.wait(seen, TICK_SECONDS)

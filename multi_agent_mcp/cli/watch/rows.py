@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from multi_agent_mcp.cli.output import excerpt
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.times import format_duration
+from multi_agent_mcp.errors import Refusal
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.bootstrap import Services
     from multi_agent_mcp.domain.task import Task
+    from multi_agent_mcp.services.attention import Item
     from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Snapshot
     from multi_agent_mcp.texts import Texts
 
+ATTENTION = ("for", "agent", "what", "says")
 AGENTS = ("agent", "state", "unread", "doing")
 TASKS = ("task", "assignee", "progress", "for", "title")
 MESSAGES = ("ago", "from_to", "type", "state", "words")
@@ -24,15 +28,32 @@ Row = tuple[str, ...]
 METER = 6
 
 
+def waiting(item: Item, now: datetime, texts: Texts) -> Row:
+    since = ago(item.since, now, texts) if item.since else "-"
+    return since, one_line(item.agent_id or "-"), texts(f"attention.kind.{item.kind}"), one_line(item.text)
+
+
+def waiting_for_owner(services: Services) -> list[Item]:
+    """What waits for the Owner, by what the supervisor saw last in the panes; nothing in a team without one."""
+    try:
+        owner = services.agents.owner()
+    except Refusal:
+        return []
+    return services.attention.of(owner, panes=services.attention.recorded())
+
+
 def agent(seen: AgentRow, now: datetime, texts: Texts) -> Row:
     indent = "  " * min(seen.depth, 4)
     waiting = texts("watch.waits_for", agent_id=seen.waiting_for) if seen.waiting_for else "-"
     doing = seen.task.title if seen.task else waiting
-    return indent + one_line(seen.agent.id), state(seen, now, texts), str(seen.unread or "-"), one_line(doing)
+    name = seen.agent.id if seen.agent.machine is None else f"{seen.agent.id}@{seen.agent.machine}"
+    return indent + one_line(name), state(seen, now, texts), str(seen.unread or "-"), one_line(doing)
 
 
 def state(seen: AgentRow, now: datetime, texts: Texts) -> str:
-    """Interrupted, stuck (and why), waiting, alive (and how long quiet), or without a server."""
+    """Away with its machine, interrupted, stuck (and why), waiting, alive (and how long quiet), or without a server."""
+    if seen.away:
+        return texts("watch.away")
     if seen.interrupts:
         return texts("watch.interrupted")
     if seen.stuck:
@@ -62,17 +83,20 @@ def message(seen: MessageRow, now: datetime, texts: Texts) -> Row:
     return sent, who, one_line(seen.message_type), one_line(reached), one_line(seen.subject)
 
 
-def heading(seen: Snapshot, texts: Texts) -> str:
-    """The session and how many tasks there are of each status."""
+def heading(seen: Snapshot, items: Collection[Item], texts: Texts) -> str:
+    """The session, how many tasks there are of each status, and how much waits for the human."""
     counted = " · ".join(f"{status} {number}" for status, number in seen.counts.items() if number)
-    return f"{seen.session} · {counted or texts('watch.no_tasks')}"
+    attention = texts("watch.waiting_count", count=len(items)) if items else texts("attention.nothing")
+    return f"{seen.session} · {counted or texts('watch.no_tasks')} · {attention}"
 
 
-def tables(seen: Snapshot, texts: Texts) -> Iterator[tuple[Row, list[Row]]]:
-    """Columns and rows of each table, from the top."""
-    yield AGENTS, [agent(item, seen.at, texts) for item in seen.agents]
-    yield TASKS, [task(item, seen.at, texts) for item in seen.tasks]
-    yield MESSAGES, [message(item, seen.at, texts) for item in seen.messages]
+def tables(seen: Snapshot, items: Collection[Item], texts: Texts) -> Iterator[tuple[str, Row, list[Row]]]:
+    """Name, columns and rows of each table, from the top. What waits for the human is the first, if anything does."""
+    if items:
+        yield "attention", ATTENTION, [waiting(item, seen.at, texts) for item in items]
+    yield "agents", AGENTS, [agent(item, seen.at, texts) for item in seen.agents]
+    yield "tasks", TASKS, [task(item, seen.at, texts) for item in seen.tasks]
+    yield "messages", MESSAGES, [message(item, seen.at, texts) for item in seen.messages]
 
 
 def meter(progress: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -12,10 +12,10 @@ from rich.text import Text
 from multi_agent_mcp.cli.watch.rows import Row, heading, tables
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.services.attention import Item
     from multi_agent_mcp.services.overview.snapshot import Snapshot
     from multi_agent_mcp.texts import Texts
 
-TITLES = ("agents", "tasks", "messages")
 STATES = {
     "alive": "green",
     "off": "dim",
@@ -40,14 +40,14 @@ FRAME = 2  # the first line and the last one
 LARGEST = {"agent": 24, "assignee": 16, "from_to": 30, "type": 13, "state": 22}
 
 
-def screen(seen: Snapshot, texts: Texts, height: int) -> RenderableType:
-    """The whole picture, at most `height` lines as wide as the terminal."""
-    everything = list(tables(seen, texts))
-    wanted = [len(rows) for _, rows in everything]
+def screen(seen: Snapshot, items: Collection[Item], texts: Texts, height: int) -> RenderableType:
+    """The whole picture, at most `height` lines as wide as the terminal; `items` are what waits for the human."""
+    everything = list(tables(seen, items, texts))[: max(height - FRAME, 0)]  # each has a line of head
+    wanted = [len(rows) for *_, rows in everything]
     room = height - FRAME - len(everything)
     airy = sum(wanted) + len(everything) + 1 <= room
-    parts: list[RenderableType] = [_line(heading(seen, texts), "bold")]
-    for title, (head, rows), lines in zip(TITLES, everything, shares(wanted, room), strict=True):
+    parts: list[RenderableType] = [_line(heading(seen, items, texts), "bold")]
+    for (title, head, rows), lines in zip(everything, shares(wanted, room), strict=True):
         parts += [Text("")] * airy
         parts.append(_table(texts, title, head, rows, lines))
     parts += [Text("")] * airy

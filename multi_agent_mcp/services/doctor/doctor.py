@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from multi_agent_mcp.errors import Refusal, StorageError
-from multi_agent_mcp.services.doctor import integrity, processes, team, tree
+from multi_agent_mcp.services.doctor import integrity, machines, processes, team, tree
 from multi_agent_mcp.services.doctor.finding import PROBLEM, CheckContext, Finding, Track, untracked
 from multi_agent_mcp.services.doctor.usage import Usage
 
@@ -33,6 +33,7 @@ CHECKS: dict[str, Check] = {
     "waiting": processes.waits,
     "stuck": processes.stuck,
     "events": processes.events,
+    "machines": machines.machines,
 }
 VERIFY: dict[str, Check] = {"signatures": integrity.signatures}
 """Reads every message, so it runs only when asked for."""

@@ -20,7 +20,7 @@ HELD_SECONDS = 1.0
 def sessions(context: CheckContext) -> Iterator[Finding]:
     """Agent sessions whose process died. The repair makes unread again what they did not confirm."""
     for session in context.workspace.sessions.open():
-        if session.ended_at is None and not context.sessions.is_running(session):
+        if context.sessions.is_here(session) and not context.sessions.is_running(session):
             facts = {"session_id": session.id, "count": len(session.unconfirmed)}
             yield _lost(context, session.agent_id, "died_holding" if session.unconfirmed else "died", **facts)
     for agent_id in context.workspace.executions.partitions():

@@ -28,7 +28,7 @@ def registry(context: CheckContext) -> Iterator[Finding]:
 
 def keys(context: CheckContext) -> Iterator[Finding]:
     """Keys that are missing or do not match the registry."""
-    for agent_id, agent in context.agents.all().items():
+    for agent_id, agent in context.agents.at_home().items():
         name = context.workspace.key_path(agent_id).name
         try:
             key = context.agents.stored_key(agent_id)
@@ -56,7 +56,7 @@ def hierarchy(context: CheckContext) -> Iterator[Finding]:
 
 def panes(context: CheckContext) -> Iterator[Finding]:
     """Agents without a pane, or whose pane cannot be rung now."""
-    for agent in context.agents.all().values():
+    for agent in context.agents.at_home().values():
         if agent.pane_id is None:
             if agent.role != "owner":
                 yield context.found("panes", NOTE, agent.id, "no_pane", agent_id=agent.id)

@@ -34,7 +34,7 @@ class AgentRow:
 
     `depth`: how many superiors it has. `running`: its sessions whose process runs. `interrupts`: how many unread
     interrupts still apply. `pause`: the one that it keeps. `task`: the one it works on. `wait`: an Owner's wait-lock.
-    `stuck`: what is wrong with it, where that was asked for.
+    `stuck`: what is wrong with it, where that was asked for. `away`: its machine has not been heard of.
     """
 
     agent: Agent
@@ -46,6 +46,7 @@ class AgentRow:
     task: Task | None
     wait: OwnerWait | None
     stuck: Stuck | None = None
+    away: bool = False
 
     @property
     def alive(self) -> bool:
@@ -74,6 +75,7 @@ class AgentRow:
             "waiting_for": self.waiting_for,
             "active_at": self.active_at and format_time(self.active_at),
             "stuck": self.stuck.cause if self.stuck else None,
+            **({"machine": self.agent.machine, "away": self.away} if self.agent.machine is not None else {}),
         }
 
 
@@ -167,6 +169,7 @@ class Snapshots:
             task=task,
             wait=self.owner_waits.of(agent.id) if agent.role == "owner" else None,
             stuck=stuck,
+            away=agent.machine is not None and not self.workspace.authority.is_up(agent.machine),
         )
 
     def _messages(self, limit: int) -> Iterator[MessageRow]:

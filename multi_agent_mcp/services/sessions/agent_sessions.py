@@ -98,7 +98,7 @@ class Sessions:
         recovered = 0
         with self.workspace.locks.held(f"recover-{agent_id}"):
             for session in self.workspace.sessions.open(agent_id):
-                if session.ended_at is None and self._is_here(session) and not self.is_running(session):
+                if session.ended_at is None and self.is_here(session) and not self.is_running(session):
                     recovered += self.requeue(session.agent_id, session.unconfirmed)
                     self.executions.finish_session(session, "session_died")
                     self.workspace.sessions.update(session.id, lambda found: found.holding(()).end(self.clock()))
@@ -112,7 +112,8 @@ class Sessions:
         until its file says otherwise or its machine is away."""
         return is_running(session, self.workspace.authority)
 
-    def _is_here(self, session: AgentSession) -> bool:
+    def is_here(self, session: AgentSession) -> bool:
+        """Whether its process is, or was, one of this machine."""
         return session.machine in (None, self.workspace.authority.here)
 
     def requeue(self, agent_id: str, files: Sequence[str]) -> int:
@@ -170,6 +171,7 @@ class LiveSession:
         self._mutex = Mutex("session")
         self._written_out: deque[str] = deque()
         self._to_requeue: deque[str] = deque()
+        self._refuses_leases = False
         self._ending = False
 
     def is_live(self) -> bool:
@@ -201,7 +203,7 @@ class LiveSession:
         """A `Lease`, durable when it returns. Raises `InvalidSession` when the session is at its end: nobody would
         requeue the files."""
         with self._mutex:
-            if self._ending:
+            if self._refuses_leases:
                 raise InvalidSession
             before = self.record
             self.record = before.holding((*before.unconfirmed, *files))
@@ -210,6 +212,11 @@ class LiveSession:
             except BaseException:
                 self.record = before
                 raise
+
+    def refuse_leases(self) -> None:
+        """The session is about to end: nothing more is handed out in it."""
+        with self._mutex:
+            self._refuses_leases = True
 
     def written(self, files: tuple[str, ...]) -> None:
         """The answer that hands these out was written: the next call, or a regular end, confirms them. Takes no lock,
@@ -237,7 +244,7 @@ class LiveSession:
         with self._mutex:
             if self._ending:
                 return
-            self._ending = True
+            self._ending = self._refuses_leases = True
             left = _without(self.record.unconfirmed, _drained(self._written_out) if confirm else ())
             self.record = self.record.holding(())  # the file names them until they are unread again
         self._sessions.requeue(self.record.agent_id, left)

@@ -142,6 +142,10 @@ class Agents:
             if agent.machine is None:
                 self.registry.update(agent.id, machine=machine, machines=[machine])
 
+    def at_home(self) -> Mapping[str, Agent]:
+        """The agents of this machine."""
+        return {agent_id: agent for agent_id, agent in self.all().items() if self.workspace.is_here(agent)}
+
     def by_machine(self) -> dict[str, list[str]]:
         """Machine → the agents that are at home there."""
         found: dict[str, list[str]] = {}

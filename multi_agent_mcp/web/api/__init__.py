@@ -8,10 +8,12 @@ from typing import Any
 
 from multi_agent_mcp.web.api import (
     agents,
+    attention,
     conversations,
     executions,
     messages,
     page_frame,
+    panes,
     search,
     stats,
     tasks,
@@ -23,6 +25,7 @@ Endpoint = Callable[[ApiRequest], dict[str, Any]]
 
 ENDPOINTS: tuple[tuple[str, str, Endpoint], ...] = (
     ("GET", "/session", page_frame.show),
+    ("GET", "/attention", attention.show),
     ("GET", "/tasks", tasks.board),
     ("POST", "/tasks", tasks.create),
     ("GET", "/tasks/{task_id}", tasks.show),
@@ -33,6 +36,10 @@ ENDPOINTS: tuple[tuple[str, str, Endpoint], ...] = (
     ("POST", "/agents/{agent_id}/interrupt", agents.interrupt),
     ("POST", "/agents/{agent_id}/resume", agents.resume),
     ("POST", "/agents/{agent_id}/release", agents.release),
+    ("GET", "/agents/{agent_id}/pane", panes.show),
+    ("GET", "/agents/{agent_id}/scrollback", panes.scrollback),
+    ("POST", "/agents/{agent_id}/answer", panes.answer),
+    ("POST", "/agents/{agent_id}/line", panes.line),
     ("GET", "/messages", messages.page),
     ("POST", "/messages", messages.send),
     ("GET", "/messages/{message_id}", messages.show),

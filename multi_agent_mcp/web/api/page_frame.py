@@ -28,6 +28,7 @@ def health(call: ApiRequest) -> dict[str, Any]:
     from multi_agent_mcp.notify.tmux.snapshot import probe
 
     findings = call.services.doctor(probe).examine()
+    call.services.recent_attention.found(findings)
     return {
         "findings": [finding.as_answer() for finding in findings],
         "problems": sum(finding.level == "problem" for finding in findings),

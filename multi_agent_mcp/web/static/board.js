@@ -1,6 +1,7 @@
 // The board: columns by status, live; tasks are moved by dragging, by keyboard and by menu.
 
-import { age, announce, api, attempt, chip, face, facts, h, icon, query, t, toast, visible, who } from "./core.js";
+import { showAttention } from "./attention.js";
+import { age, announce, api, attempt, chip, facts, h, icon, query, t, toast, visible, who } from "./core.js";
 import { ask, menu } from "./dialogs.js";
 import { keyed, MOST } from "./lists.js";
 import { watch } from "./live.js";
@@ -9,7 +10,6 @@ import { openTask } from "./task.js";
 
 const PAGE = 30;
 const columns = document.getElementById("columns");
-const requests = document.getElementById("requests");
 const filter = document.getElementById("filter");
 const wanted = Object.fromEntries(facts.statuses.map((status) => [status, PAGE]));
 let agents = [];
@@ -35,7 +35,6 @@ async function look() {
   for (const column of answer.columns) for (const task of column.tasks) tasks.set(task.task_id, task);
   keyed(columns, answer.columns.map(({ status }) => ({ status })), (column) => column.status, emptyColumn);
   for (const column of answer.columns) fill(column);
-  showRequests(answer.requests);
   columns.setAttribute("aria-busy", "false");
   rove();
 }
@@ -88,23 +87,6 @@ function marks(task) {
 
 function progress(value) {
   return h("div", { class: "progress", role: "progressbar", "aria-valuenow": value, "aria-valuemin": 0, "aria-valuemax": 100, "aria-label": t("board.progress"), vars: { "--value": `${value}%` } });
-}
-
-function showRequests(waiting) {
-  requests.hidden = waiting.length === 0;
-  const heading = h("h2", null, t("board.approvals", { n: waiting.length }));
-  const list = requests.querySelector("ul") ?? h("ul");
-  keyed(list, waiting, (task) => task.task_id, (task) => h(
-    "li", null, face(task.requester_id ?? task.created_by),
-    h("div", { class: "grow" },
-      h("a", { href: `#${task.task_id}` }, h("bdi", null, titleOf(task))),
-      h("small", { class: "hint" }, t("board.requested_by", { agent: task.requester_id ?? task.created_by }), " · ", age(task.created_at))),
-    h("button", { type: "button", class: "good", "data-mark": "approve", onclick: () => decide(task, true) }, t("board.approve")),
-    h("button", { type: "button", class: "ghost", "data-mark": "reject", onclick: () => decide(task, false) }, t("board.reject")),
-  ));
-  if (!list.isConnected) requests.append(list);
-  requests.querySelector("h2")?.remove();
-  requests.prepend(heading);
 }
 
 // ---- changing tasks
@@ -258,4 +240,5 @@ watch(["agents", "notifications"], async () => {
   filter.value = chosen;
 });
 const again = watch(["tasks"], look);
+showAttention(document.getElementById("attention"), decide);
 followAddress();

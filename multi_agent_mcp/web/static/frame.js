@@ -1,16 +1,18 @@
 // The frame of every page: its title, the badges, the connection light.
 
+import { keyOf, whenAttentionChanges } from "./attention.js";
 import { api, attempt } from "./core.js";
 import { watch } from "./live.js";
+import { notify } from "./notifying.js";
 
 const title = document.title;
 
-async function frame() {
-  const session = await api("/session");
-  document.title = session.unread ? `(${session.unread}) ${title}` : title;
-  badge("messages", session.unread);
-  badge("board", session.requests);
-}
+whenAttentionChanges((items) => {
+  document.title = items.length ? `(${items.length}) ${title}` : title;
+  badge("board", items.length);
+  notify(items, keyOf);
+});
+watch(["messages"], async () => badge("messages", (await api("/session")).unread));
 
 function badge(page, number) {
   const element = document.getElementById(`badge-${page}`);
@@ -35,5 +37,3 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   document.getElementById("sought").select();
 });
-
-watch(["messages", "tasks"], frame);

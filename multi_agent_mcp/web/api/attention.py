@@ -1,0 +1,12 @@
+"""What waits for the acting agent (docs/protocol.md, Attention)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from multi_agent_mcp.web.request import ApiRequest
+
+
+def show(call: ApiRequest) -> dict[str, Any]:
+    """Everything, the worst first. Panes are looked at as somebody asks, at most every two seconds."""
+    return {"items": [item.as_answer() for item in call.services.recent_attention.of(call.me)]}

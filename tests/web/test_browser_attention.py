@@ -1,0 +1,102 @@
+"""What waits for the human, in the browser: there at once, gone by itself, and answered from here."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from multi_agent_mcp.notify.tmux.client import pane_place
+from multi_agent_mcp.services.tasks.creation import NewTask
+from tests.conformance.stage import Stage
+from tests.end_to_end.support import Team, wait_until
+from tests.notify.tmux.asker import asker_command
+from tests.web.browsing import Person
+
+HEARS = """
+Object.defineProperty(document, "hidden", { get: () => window.away === true });
+window.heard = [];
+window.Notification = class {
+  static permission = "default";
+  static async requestPermission() { window.Notification.permission = "granted"; return "granted"; }
+  constructor(title, { body }) { window.heard.push([title, body]); }
+  addEventListener() {}
+};
+"""
+"""A browser that notes its notifications, and a page that can be sent to the background."""
+
+
+@pytest.fixture
+def asking(team: Team, tmp_path: Path) -> Iterator[Path]:
+    """worker-a's host asks something in a real pane. The asker's log."""
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    with Stage(0) as stage:
+        log, size = tmp_path / "asker.log", ("-x", "100", "-y", "40")
+        pane = stage.tmux("new-session", "-d", *size, "-P", "-F", "#{pane_id}", asker_command(log))
+        wait_until(log.exists, "it has begun")
+        team.services.agents.change("worker-a", host="claude", **(pane_place(stage.socket, pane) or {}))
+        wait_until(team.services.panes.dialogs, "it asks")
+        yield log
+
+
+def test_what_waits_is_there_at_once_and_gone_when_it_is_solved_elsewhere(team: Team, person: Person) -> None:
+    services, waiting = team.services, person.page.locator("#attention li")
+    owner, worker = services.agents.owner(), services.agents.get("worker-a")
+    expect(person.page.locator("#waiting")).to_have_text(person.words("attention.nothing"))
+    (task,) = services.task_creation.create(owner, [NewTask(title="<i>dig</i>", assignee_id="worker-a")])
+    services.task_changes.set_status(owner, task.id, "in_progress")
+    services.task_changes.set_status(worker, task.id, "blocked", "no <u>spade</u>")
+    expect(waiting).to_have_count(1)
+    expect(waiting.locator(".says")).to_have_attribute("title", re.compile("^<i>dig</i>.*no <u>spade</u>"))
+    team.post("owner", "Which colour?")
+    expect(waiting).to_have_count(2)
+    expect(person.page.locator("#badge-board")).to_have_text("2")
+    expect(person.page).to_have_title("(2) " + person.words("page.board") + " · demo")
+
+    waiting.filter(has_text="Which colour?").locator("[data-mark=open]").click()
+    expect(person.page.locator(".chosen .words")).to_have_text("Which colour?")
+    expect(person.page).to_have_title("(1) " + person.words("page.messages") + " · demo")
+    services.task_changes.set_status(owner, task.id, "in_progress")
+    expect(person.page.locator("#badge-board")).to_be_hidden()
+
+
+@pytest.mark.tmux
+def test_a_hosts_question_is_read_and_answered_from_here(asking: Path, person: Person) -> None:
+    asked = person.page.locator("#attention li")
+    expect(asked.locator("pre")).to_contain_text("Bash command 0")
+    expect(asked.locator(".choices button")).to_have_count(3)
+    lasting = asked.get_by_role("button", name=person.words("attention.lasting"))
+    expect(lasting).to_contain_text("Yes, and don't ask again")
+    asked.locator("[data-mark=choice-3]").click()
+    expect(asked.locator("pre")).to_contain_text("Bash command 1")
+    events = [json.loads(line) for line in asking.read_text(encoding="utf-8").splitlines()]
+    assert [event["key"] for event in events if event["event"] == "key"] == ["3"]
+
+
+def test_what_is_new_is_told_while_the_page_is_in_the_background_if_that_was_asked_for(
+    team: Team, people: Callable[..., Person]
+) -> None:
+    person = people()
+    person.context.add_init_script(HEARS)
+    person.enter()
+    page = person.page
+    page.evaluate("away = true")
+    team.post("owner", "not told of")
+    expect(page.locator("#attention li")).to_have_count(1)
+    page.evaluate("away = false")
+    page.locator(".notify").click()
+    expect(page.locator(".notify")).to_have_attribute("aria-pressed", "true")
+    page.evaluate("away = true")
+    team.post("owner", "Which colour?")
+    expect(page.locator("#attention li")).to_have_count(2)
+    assert page.evaluate("heard") == [[f"demo: {person.words('attention.kind.mail')} · admin", "Which colour?"]]
+    page.locator(".notify").click()
+    team.post("owner", "hello again")
+    expect(page.locator("#attention li")).to_have_count(3)
+    assert page.evaluate("heard.length") == 1
