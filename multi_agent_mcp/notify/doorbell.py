@@ -239,14 +239,14 @@ class Doorbell:
     def _without_ringing(self, agent_id: str, item: DoorbellItem) -> Delivery | None:
         """What is to be said of an item that was just stored where nobody is rung about it; None: somebody may be."""
         try:
-            if not self.workspace.is_here(self._agent(agent_id)):
+            agent = self.workspace.registry.get(agent_id)
+            if not self.workspace.is_here(agent):
                 return Delivery("stored", "other_machine")  # its home rings it
             served = served_purposes(self.workspace, agent_id)
             reason = _nobody_to_ring(item, served or {"task"})
             if reason is None and served:
                 return Delivery("stored", "recipient_server_rings")
-            agent = self._agent(agent_id)
-            if reason is None and agent.pane_id is None and agent.host is None:  # others, under their doorbell's lock
+            if reason is None and agent.pane_id is None:  # else under the doorbell's lock: others type into the pane
                 reason = self.notifier.check(agent)
             if reason is None:
                 return None

@@ -135,8 +135,9 @@ class DerivedNotices:
     def tell(self, tasks: Iterable[Task]) -> None:
         """As `ensure`, for tasks that have been written: never raises, because the next reader tries again."""
         try:
-            for task in tasks:
-                self.ensure(task)
+            notices = {notice.id: notice for task in tasks for notice in self._of(task, self._written)}
+            self.writer.put_all((notice, _text_of(notice)) for notice in notices.values())
+            self._written.update(notices)
         except Refusal as refusal:
             logger.warning("not everybody who must be told of a task is told yet: %s", refusal)
 
@@ -226,8 +227,7 @@ class DerivedNotices:
         ]
 
     def _put(self, notice: Notification) -> Notification:
-        kind = "interrupt" if notice.interrupts else "notice"
-        written = self.writer.put(notice, f"{kind}.{notice.action}")
+        written = self.writer.put(notice, _text_of(notice))
         self._written.add(notice.id)
         return written
 
@@ -269,6 +269,12 @@ class DerivedNotices:
 def _version(directory: Directory[Any]) -> int:
     directory.entries()
     return directory.version
+
+
+def _text_of(notice: Notification) -> str:
+    """The key of its texts."""
+    kind = "interrupt" if notice.interrupts else "notice"
+    return f"{kind}.{notice.action}"
 
 
 def _interrupt_applies(notice: Notification, task: Task) -> bool:
