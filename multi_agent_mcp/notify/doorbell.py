@@ -26,7 +26,6 @@ from multi_agent_mcp.domain.delivery import (
     Pauses,
     Ring,
     UnreadItem,
-    UnreadMessage,
     UnreadNotification,
     due,
 )
@@ -84,7 +83,7 @@ class Doorbell:
 
     def announce(self, messages: Sequence[Message]) -> dict[str, Delivery]:
         """Rings for messages that were just stored, unless the recipient's own server does. Never raises."""
-        items = {message.receiver_id: UnreadMessage.of(message) for message in messages}
+        items = {message.receiver_id: message for message in messages}
         outcomes = {agent_id: self._without_ringing(agent_id, item) for agent_id, item in items.items()}
         to_ring = {agent_id: items[agent_id] for agent_id, outcome in outcomes.items() if outcome is None}
         if len(to_ring) < 2:
@@ -228,7 +227,7 @@ class Doorbell:
             messages = sorted((message for _, message in mailbox.unread()), key=reading_order)
         with self.workspace.locks.held(notices.lock):
             waiting = [notice for notice in self.notifications.waiting(agent_id) if notice.rings]
-        return [*map(UnreadMessage.of, messages), *map(UnreadNotification.of, waiting)]
+        return [*messages, *map(UnreadNotification.of, waiting)]
 
     def _resting(self, agent_id: str, last: Ring | None) -> timedelta | None:
         """How long the doorbell still rests, because something it last announced is surely unread; see `due`."""

@@ -93,22 +93,22 @@ class DerivedNotices:
     def repair(self, agent_id: str) -> None:
         """Ensures what an agent's tasks and delegations have to tell and settles what is over. Costs a stat(2) for each
         of its two directories, and for each with a task that one of its own waits for, while none of them changes."""
-        seen = self._looked_at.get(agent_id)
-        if seen is not None and all(_version(directory) == version for directory, version in seen.items()):
-            return
-        mine = self.workspace.tasks.directory(agent_id), self.workspace.delegations.directory(agent_id)
-        seen = {directory: _version(directory) for directory in mine}
-        still_open = {task.id: task for task in self.workspace.tasks.open() if task.status != "done"}
-        tasks, delegations = mine
-        for _, task in tasks.open_entities():
-            for awaited in filter(None, map(still_open.get, task.dependencies)):
-                directory = self.workspace.tasks.directory(awaited.assignee_id or UNASSIGNED)
-                if directory not in seen:
-                    seen[directory] = _version(directory)
-        self._check(agent_id, [task for _, task in tasks.open_entities()], still_open)
+        with self.workspace.tasks.read_once():
+            seen = self._looked_at.get(agent_id)
+            if seen is not None and all(_version(directory) == version for directory, version in seen.items()):
+                return
+            mine = self.workspace.tasks.directory(agent_id), self.workspace.delegations.directory(agent_id)
+            seen = {directory: _version(directory) for directory in mine}
+            still_open = {task.id: task for task in self.workspace.tasks.open() if task.status != "done"}
+            tasks, delegations = [entity for _, entity in mine[0].open_entities()], mine[1]
+            for awaited in (still_open.get(awaited) for task in tasks for awaited in task.dependencies):
+                if awaited is not None:
+                    directory = self.workspace.tasks.directory(awaited.assignee_id or UNASSIGNED)
+                    seen.setdefault(directory, _version(directory))
+        self._check(agent_id, tasks, still_open)
         for _, delegation in delegations.open_entities():
             self.ensure_delegation(delegation)
-        self.settle(agent_id)
+        self.settle(agent_id)  # not by what was read: since then a task may have been handed over anew
         self._looked_at[agent_id] = seen
 
     def _check(self, agent_id: str, tasks: Iterable[Task], still_open: Mapping[str, Task]) -> None:

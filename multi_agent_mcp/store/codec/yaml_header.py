@@ -129,17 +129,20 @@ def _quick_word(value: Any) -> str | None:
 
 _VALUE = (
     r"(?:(?P<null>null)|(?P<empty>\{\})|(?P<none>\[\])|(?P<number>0|-?[1-9][0-9]{0,17})"
-    r"|(?!(?i:true|false|null)\Z)(?P<words>[^\W\d_][\w-]*(?: [\w-]+)*)"
+    r"|(?!(?i:true|false|null)$)(?P<words>[^\W\d_][\w-]*(?: [\w-]+)*)"
     r"|(?P<code>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|v1:[0-9a-f]{64}|v2:[0-9a-f]{128})"
     r"|'(?P<quoted>[\x20-&(-~]*)')"
 )
-_LINE = re.compile(rf"(?P<key>(?!(?i:true|false|null):)[A-Za-z][A-Za-z0-9_]{{0,60}}):(?: {_VALUE})?")
+_KEY = r"(?P<key>(?!(?i:true|false|null):)[A-Za-z][A-Za-z0-9_]{0,60}):"
+_LINE = re.compile(rf"{_KEY}(?: {_VALUE})?")
 """A line that stands for itself, in any header; without a value it begins a mapping or a list."""
 _WORD = re.compile(_VALUE)
 """The same in a list."""
+_FLAT = re.compile(rf"^{_KEY} {_VALUE}$", re.MULTILINE)
+"""The same of the lines of a header that has nothing but values."""
 _LONGEST_QUICK = 16_000
 REPEATED_CHARACTERS = 20
-"""Texts of so many characters are names and kinds, which thousands of files repeat: each is kept in memory once."""
+"""Words of so many characters are names and kinds, which thousands of files repeat: each is kept in memory once."""
 
 
 def load(header: str) -> Any:
@@ -152,7 +155,10 @@ def load_quickly(header: str) -> dict[str, Any] | None:
     other header. Nearly all of the time it took to read a file was PyYAML's."""
     if len(header) > _LONGEST_QUICK:
         return None
-    lines = [(len(line) - len(line.lstrip(" ")), line.lstrip(" ")) for line in header.strip("\n").split("\n")]
+    header = header.strip("\n")
+    if len(flat := _FLAT.findall(header)) == header.count("\n") + 1:  # as nearly all mail is, in half of the time
+        return {key: _value(*groups) for key, *groups in flat}
+    lines = [(len(line) - len(line.lstrip(" ")), line.lstrip(" ")) for line in header.split("\n")]
     lines.append((-1, ""))
     lines.reverse()  # they are taken from the end
     try:
@@ -177,7 +183,7 @@ def _mapping(lines: _Lines, margin: int) -> dict[str, Any]:
         match = _LINE.fullmatch(line)
         if match is None:
             raise _NotQuick
-        found[match["key"]] = _value(match) if match.lastgroup != "key" else _inner(lines, margin)
+        found[match["key"]] = _value(*match.groups("")[1:]) if match.lastgroup != "key" else _inner(lines, margin)
     return found
 
 
@@ -196,7 +202,7 @@ def _list(lines: _Lines, margin: int) -> list[Any]:
     while lines[-1][0] == margin and lines[-1][1].startswith("- "):
         item = lines.pop()[1][2:]
         if (match := _WORD.fullmatch(item)) is not None:
-            found.append(_value(match))
+            found.append(_value(*match.groups("")))
         elif _LINE.fullmatch(item) is not None and margin <= 2 * _DEEPEST_QUICK:
             lines.append((margin + 2, item))
             found.append(_mapping(lines, margin + 2))
@@ -205,10 +211,12 @@ def _list(lines: _Lines, margin: int) -> list[Any]:
     return found
 
 
-def _value(match: re.Match[str]) -> Any:
-    kind = match.lastgroup or ""
-    if kind in ("null", "empty", "none"):
-        return {"empty": {}, "none": []}.get(kind)
-    if kind == "words" and len(match[kind]) <= REPEATED_CHARACTERS:
-        return intern(match[kind])
-    return int(match[kind]) if kind == "number" else match[kind]
+def _value(null: str, empty: str, none: str, number: str, words: str, code: str, quoted: str) -> Any:
+    """By the group of `_VALUE` that has matched; a quoted text may be an empty one."""
+    if words:
+        return intern(words) if len(words) <= REPEATED_CHARACTERS and " " not in words else words
+    if number:
+        return int(number)
+    if null or empty or none:
+        return {} if empty else [] if none else None
+    return code or quoted
