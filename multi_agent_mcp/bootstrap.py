@@ -19,7 +19,6 @@ from multi_agent_mcp.domain import ids as names
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import ChannelReport
-from multi_agent_mcp.domain.dialog import Answered, Dialog
 from multi_agent_mcp.domain.stuck import Patience
 from multi_agent_mcp.errors import NoSuchSession, Refusal
 from multi_agent_mcp.store.authority import ALONE, Authority
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.notify.doorbell import Doorbell
     from multi_agent_mcp.notify.people import PeopleDoorbells
     from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
+    from multi_agent_mcp.notify.tmux.panes import Panes
     from multi_agent_mcp.services.answer_budget import AnswerBudget
     from multi_agent_mcp.services.attention import Attention
     from multi_agent_mcp.services.chat.conversations import Conversations
@@ -88,11 +88,13 @@ SUPPLIED_BY = {
     "announce": "doorbell.announce",
     "budget": "answer_budget",
     "derived": "derived_notices",
+    "dialog": "panes.dialog",
     "last_activity": "sessions.last_activity",
     "limits": "settings.limits",
     "look_at": "host_in_pane",
     "panes": "pane_looks",
     "services": "declaring_operations",
+    "typist": "_pane_notifier",
     "writer": "notice_writer",
 }
 """Parameters of services that are not called as the attribute of `Services` that supplies them."""
@@ -169,6 +171,7 @@ class _Wired:
     attention: Attention = _service("services.attention")
     pruning: Pruning = _service("services.doctor.pruning")
     doorbell: Doorbell = _service("notify.doorbell")
+    panes: Panes = _service("notify.tmux.panes")
     hooks: Hooks = _service("hooks.answers")
 
 
@@ -361,26 +364,6 @@ class Services(_Wired):
         """The host that a profile describes and that has the agent's pane, and the state of its screen."""
         return self._pane_notifier.host(agent)
 
-    def dialog(self, agent: Agent) -> Dialog | None:
-        """The question that waits in the agent's pane, with its choices, if a profile describes them."""
-        return None if agent.pane_id is None else self._pane_notifier.dialog(agent)
-
-    def dialogs(self) -> dict[str, Dialog]:
-        """The same of every agent with a pane, by agent. One call of tmux for each."""
-        found = {agent.id: self.dialog(agent) for agent in self.workspace.registry.active().values()}
-        return {agent_id: dialog for agent_id, dialog in found.items() if dialog is not None}
-
-    def answer_dialog(self, agent: Agent, dialog_id: str, choice: str, by: Agent) -> Answered:
-        """Answers the question with this id if it still stands there; see `TmuxNotifier.answer`. Every answer that was
-        pressed is in the audit log."""
-        answered = self._pane_notifier.answer(agent, dialog_id, choice)
-        if answered.dialog is not None and answered.state != "refused":
-            picked = answered.dialog.choice(choice)
-            label = picked.label if picked is not None else None
-            facts = {"by": by.id, "agent_id": agent.id, **answered.as_answer(), "choice": choice, "label": label}
-            self.audit("answer", **facts)
-        return answered
-
     def audit(self, tool: str, **facts: object) -> None:
         """Adds a line to `audit/{YYYYMMDD}.jsonl`, durably."""
         now = self.clock()
@@ -414,7 +397,8 @@ class _Consequences:
 
 def relay(root: Path, session: str) -> Relay:
     """This machine's relay. Raises `InvalidArguments` for a session that is not shared."""
-    from multi_agent_mcp.hub.relay import Relay, RelayAuthority
+    from multi_agent_mcp.hub.relay import Relay
+    from multi_agent_mcp.hub.relay_authority import RelayAuthority
     from multi_agent_mcp.hub.sharing import Sharing
 
     sharing = Sharing(root / names.session_name(session))

@@ -66,6 +66,8 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     notify_command: tuple[str, ...] | None = None
     """See `parse_notify_command`. None: there is none; empty: what stands there cannot be run, as `doctor` says."""
+    console_answers: bool = True
+    """Whether the console may press keys in agents' panes."""
 
 
 def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
@@ -166,7 +168,7 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
     chosen = language or data.get("language") or DEFAULT_LANGUAGE
     if chosen not in LANGUAGES:
         raise InvalidArguments("bad_language", language=repr(chosen)[:40], allowed=", ".join(LANGUAGES))
-    return Settings(chosen, parse_limits(data.get("limits")), _notify_command(data))
+    return Settings(chosen, parse_limits(data.get("limits")), _notify_command(data), parse_console(data.get("console")))
 
 
 def _notify_command(data: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -185,6 +187,19 @@ def parse_notify_command(given: Any) -> tuple[str, ...] | None:
     if not usable or not given or not PROGRAM.fullmatch(given[0]):
         raise InvalidArguments("bad_notify_command")
     return tuple(given)
+
+
+def parse_console(given: Any) -> bool:
+    """`console:` of session.yaml or team.yaml: whether `answer` allows keys. Raises `InvalidArguments` with one
+    sentence."""
+    if given is None:
+        return True
+    if not isinstance(given, dict):
+        raise InvalidArguments("bad_settings", reason=Reason("no_mapping_in", name="console"))
+    answers = given.get("answer", True)
+    if not isinstance(answers, bool):
+        raise InvalidArguments("bad_settings", reason=Reason("no_bool", name="console.answer"))
+    return answers
 
 
 def parse_limits(given: Any) -> Limits:

@@ -98,7 +98,7 @@ def _texts(process: int, scale: Scale) -> list[str]:
 
 def _arrived_once(team: Team, scale: Scale) -> bool:
     """Whether the mailbox holds every text exactly once, under ids of their own."""
-    arrived = [message for _, message in Team(team.root).services.workspace.mailbox("admin").unread()]
+    arrived = [message for _, message in Team(team.root).services.workspace.mailbox("admin").hot.each()]
     expected = [text for process in range(scale.processes) for text in _texts(process, scale)]
     ids = {message.id for message in arrived}
     return len(ids) == len(arrived) and sorted(message.content for message in arrived) == sorted(expected)

@@ -115,25 +115,6 @@ Item = TypeVar("Item", bound=UnreadItem)
 
 
 @dataclass(frozen=True)
-class UnreadMessage:
-    """A message that its receiver has not read yet."""
-
-    id: str
-    sender_id: str
-    message_type: str
-    created_at: datetime = EPOCH
-
-    @classmethod
-    def of(cls, message: Message) -> UnreadMessage:
-        return cls(message.id, message.sender_id, message.message_type, message.created_at)
-
-    @property
-    def purposes(self) -> Sequence[str]:
-        """Any session reads mail; what is said in a conversation is for the chat session."""
-        return ("chat", "task") if self.message_type == "conversation" else ("task", "chat")
-
-
-@dataclass(frozen=True)
 class UnreadNotification:
     """A notification that its target has not read yet. `sender_id` is None for the system's own doing."""
 
@@ -150,7 +131,7 @@ class UnreadNotification:
         return cls(notice.id, notice.sender_id, notice.type, notice.action, purposes, notice.created_at)
 
 
-DoorbellItem = UnreadMessage | UnreadNotification
+DoorbellItem = Message | UnreadNotification
 
 
 @dataclass(frozen=True)

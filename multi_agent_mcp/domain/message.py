@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar, Literal, get_args
@@ -52,6 +52,11 @@ class Message(Readable):
     metadata: Mapping[str, Any] = field(default_factory=dict)
     signature: str | None = None
     content: str = ""
+
+    @property
+    def purposes(self) -> Sequence[str]:
+        """Any session reads mail; what is said in a conversation is for the chat session (see `UnreadItem`)."""
+        return ("chat", "task") if self.message_type == "conversation" else ("task", "chat")
 
 
 def reading_order(message: Message) -> tuple[bool, datetime, str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.delivery import DoorbellItem, Due, UnreadMessage, UnreadNotification
+from multi_agent_mcp.domain.delivery import DoorbellItem, Due, UnreadNotification
 from multi_agent_mcp.domain.message import Message, reading_order
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.errors import Refusal, StorageError
@@ -113,7 +113,7 @@ class Hooks:
         elif unread.notices:
             parts.append(self._lines(list(map(UnreadNotification.of, unread.notices)), "notification.some"))
         if unread.mail:
-            parts.append(self._lines(list(map(UnreadMessage.of, unread.mail)), "hook.mail"))
+            parts.append(self._lines(unread.mail, "hook.mail"))
         return "\n\n".join(parts)
 
     def _lines(self, items: Sequence[DoorbellItem], advice: str) -> str:
@@ -150,8 +150,7 @@ class Hooks:
 
     def _meant(self, agent_id: str, purpose: str, mail: Sequence[Message]) -> list[Message]:
         """In reading order, without what the agent's other living session announces."""
-        meant = ids(self.doorbell.meant_for(agent_id, purpose, list(map(UnreadMessage.of, mail))))
-        return sorted((message for message in mail if message.id in meant), key=reading_order)
+        return sorted(self.doorbell.meant_for(agent_id, purpose, mail), key=reading_order)
 
     def _note_host(self, agent: Agent, event: Event) -> None:
         """Which host the agent runs in, and Codex's thread: the channel chain depends on them. Not worth losing an

@@ -10,10 +10,9 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,15 +22,18 @@ from nats.aio.msg import Msg
 
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, HubReplaced, HubUnreachable, StorageError
+from multi_agent_mcp.hub.answering import Answering
 from multi_agent_mcp.hub.applying import Applying, Consequences
 from multi_agent_mcp.hub.joining import Reception
+from multi_agent_mcp.hub.peers import Peers
 from multi_agent_mcp.hub.publishing import Publishing
+from multi_agent_mcp.hub.relay_authority import RelayAuthority
 from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.settings import shared_settings
-from multi_agent_mcp.hub.share import Membership, Share, socket_path
+from multi_agent_mcp.hub.share import Membership, Share
 from multi_agent_mcp.hub.stream import OP, TIME, Hub, Stored, StreamState
 from multi_agent_mcp.hub.subjects import MESSAGE, NOTIFICATION, Names, Own
-from multi_agent_mcp.store.authority import Shared, Superseded
+from multi_agent_mcp.store.authority import Shared
 from multi_agent_mcp.store.files.locks import RELAY
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.file_events import TreeWatch
@@ -40,64 +42,13 @@ logger = logging.getLogger(__name__)
 
 BEAT_SECONDS = 5.0
 GRACE_SECONDS = 1.0
-DEAD_SECONDS = 15.0
 NOTE_SECONDS = 0.5
 TAKE_SECONDS = 0.2
 HUB_SECONDS = 1.0
 """How soon a hub that has died is started again."""
 MARGIN_SECONDS = 2.0
 """Change times and our clock need not agree to the tick."""
-LINE_BYTES = 16 << 20
-Answer = dict[str, Any]
 T = TypeVar("T")
-
-
-class RelayAuthority:
-    """The authority of the relay itself, for its threads; see `store.authority.Authority`."""
-
-    def __init__(self, machine: str) -> None:
-        self.here: str | None = machine
-        self.relay: Relay | None = None
-        self.loop: asyncio.AbstractEventLoop | None = None
-
-    def require(self) -> None:
-        self._relay().require()
-
-    def create(self, key: str, data: bytes) -> int | None:
-        return self._wait(self._relay().put(key, 0, data))
-
-    def swap(self, key: str, revision: int, data: bytes) -> int | None:
-        return self._wait(self._relay().put(key, revision, data))
-
-    def current(self, key: str) -> Shared | None:
-        return self._wait(self._relay().current(key))
-
-    def queue(self, paths: Any, *, wait: bool) -> bool:  # noqa: ARG002 - the file events notice it
-        return False
-
-    def is_up(self, machine: str) -> bool:
-        return self._relay().is_up(machine)
-
-    def _relay(self) -> Relay:
-        if self.relay is None:
-            raise HubUnreachable("no_relay")
-        return self.relay
-
-    def _wait(self, answer: Coroutine[Any, Any, T]) -> T:
-        if self.loop is None:
-            raise HubUnreachable("no_relay")
-        return asyncio.run_coroutine_threadsafe(answer, self.loop).result()
-
-
-@dataclass
-class Peer:
-    """Another machine, as far as its heartbeats tell. `seen` is on this machine's monotonic clock."""
-
-    seen: float
-    up: bool
-    since: str
-    position: int = 0
-    clock_offset: float = 0.0
 
 
 class Relay:
@@ -123,7 +74,6 @@ class Relay:
         self.hub = Hub(self.names, self.machine, self._connection_changed)
         self.applying = Applying(workspace, self.names, self.machine, consequences)
         self.publishing = Publishing(workspace, self.names, self.machine, self.hub, self._sent)
-        self.peers: dict[str, Peer] = {}
         self.replaced = False
         noted = share.record("position").read() or {}
         self.position = int(noted.get("sequence", 0))
@@ -137,22 +87,14 @@ class Relay:
         self._watch = ExitStack()
         self._watches = False
         self._beat_soon = asyncio.Event()
-        self._sending: set[asyncio.Task[bool]] = set()
         self._last_sent = 0
         self._since = format_time(now())
         self._synchronised = False
         self._wake = asyncio.Event()
         self._news = asyncio.Event()
+        self.peers = Peers(self._news.set)
         self._applier = ThreadPoolExecutor(1, "apply")
         self._ringer = ThreadPoolExecutor(1, "ring")
-        self._operations: dict[str, Callable[[Mapping[str, Any]], Awaitable[Answer]]] = {
-            "require": self._answer_require,
-            "create": self._answer_put,
-            "swap": self._answer_put,
-            "current": self._answer_current,
-            "queue": self._answer_queue,
-            "status": self._answer_status,
-        }
 
     # What processes of this machine ask for
 
@@ -179,8 +121,7 @@ class Relay:
         return None if found is None else found.shared
 
     def is_up(self, machine: str) -> bool:
-        peer = self.peers.get(machine)
-        return machine == self.machine or (peer is not None and peer.up)
+        return machine == self.machine or self.peers.is_up(machine)
 
     def work(self) -> None:
         """Works until SIGTERM or SIGINT. Raises `AlreadyExists` when another relay of this session does."""
@@ -200,7 +141,7 @@ class Relay:
             loop.add_signal_handler(number, stop.set)
         work = (self._keep_hub(), self._connect(), self._follow(), self._beat(), self._note(), self.publishing.run())
         tasks = [asyncio.create_task(item) for item in work]
-        server = await self._listen()
+        server = await Answering(self, self.share).listen()
         waiting = asyncio.create_task(stop.wait())
         try:
             done, _ = await asyncio.wait([waiting, *tasks], return_when=asyncio.FIRST_COMPLETED)
@@ -382,7 +323,7 @@ class Relay:
             }
             with suppress(Exception):  # it is cut off just now
                 await self.hub.beat(facts)
-            self._bury()
+            self.peers.bury()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._beat_soon.wait(), BEAT_SECONDS)
 
@@ -398,20 +339,10 @@ class Relay:
         self._claimed = max(self._claimed, position)
         if facts.get("replaced") == self.identity and not self.replaced:
             self._found_replaced()
-        known = self.peers.get(machine)
-        if known is None or not known.up:
-            known = self.peers[machine] = Peer(time.monotonic(), True, format_time(now()))
+        if self.peers.heard(machine, position, sent_at):
             self._beat_soon.set()  # it does not know of this one yet
-            self._news.set()
-        known.seen, known.position, known.clock_offset = time.monotonic(), position, sent_at - time.time()
         if max(last, position) > self.position:
             self._wake.set()
-
-    def _bury(self) -> None:
-        for peer in self.peers.values():
-            if peer.up and time.monotonic() - peer.seen > DEAD_SECONDS:
-                peer.up, peer.since = False, format_time(now())
-                self._news.set()
 
     async def _note(self) -> None:
         """Writes down how things stand, for those who look: at every change, and now and then."""
@@ -424,18 +355,10 @@ class Relay:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), BEAT_SECONDS)
 
-    def status(self) -> Answer:
+    def status(self) -> dict[str, Any]:
         """How things stand, as `.share/state.json` has it."""
         waiting = self.publishing.waiting()
-        machines = {
-            name: {
-                "up": peer.up,
-                "since": peer.since,
-                "behind": max(self.position - peer.position, 0),
-                "clock_offset": round(peer.clock_offset, 1),
-            }
-            for name, peer in self.peers.items()
-        }
+        machines = self.peers.as_answer(self.position)
         machines[self.machine] = {"up": True, "since": self._since, "behind": 0, "clock_offset": 0.0}
         return {
             "machine": self.machine,
@@ -453,66 +376,3 @@ class Relay:
             "serves": self.membership.serves,
             "machines": machines,
         }
-
-    # This machine's processes
-
-    async def _listen(self) -> asyncio.AbstractServer:
-        self.share.remove_socket()
-        with socket_path(self.share.path) as path:
-            before = os.umask(0o177)
-            try:
-                return await asyncio.start_unix_server(self._serve, path, limit=LINE_BYTES)
-            finally:
-                os.umask(before)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, ValueError):
-            request = json.loads(await reader.readline())
-            writer.write(json.dumps(await self._answer(request)).encode() + b"\n")
-            await writer.drain()
-        writer.close()
-
-    async def _answer(self, request: Mapping[str, Any]) -> Answer:
-        try:
-            return await self._operations[request["op"]](request)
-        except Superseded as newer:
-            return {"superseded": _as_json(newer.current)}
-        except StorageError as refusal:
-            return {"refused": refusal.code, "key": refusal.key.removeprefix("error.")}
-
-    async def _answer_require(self, _: Mapping[str, Any]) -> Answer:
-        self.require()
-        return {}
-
-    async def _answer_put(self, request: Mapping[str, Any]) -> Answer:
-        revision = request.get("revision", 0)
-        return {"revision": await self.put(request["key"], revision, request["data"].encode())}
-
-    async def _answer_current(self, request: Mapping[str, Any]) -> Answer:
-        found = await self.current(request["key"])
-        return {"current": None if found is None else _as_json(found)}
-
-    async def _answer_queue(self, request: Mapping[str, Any]) -> Answer:
-        sending = asyncio.create_task(self._send([Path(path) for path in request["paths"]]))
-        self._sending.add(sending)
-        sending.add_done_callback(self._sending.discard)
-        done, _ = await asyncio.wait([sending], timeout=request["wait"])
-        return {"sent": bool(done) and sending.result()}
-
-    async def _send(self, paths: list[Path]) -> bool:
-        try:
-            self.require()
-            await self.publishing.send(paths)
-        except StorageError as refusal:
-            logger.info("queued: %s", refusal)
-            for path in paths:
-                self.publishing.noticed(path)
-            return False
-        return True
-
-    async def _answer_status(self, _: Mapping[str, Any]) -> Answer:
-        return self.status()
-
-
-def _as_json(shared: Shared) -> Answer:
-    return {"revision": shared.revision, "data": shared.data.decode()}

@@ -32,7 +32,7 @@ OP, MACHINE, TIME, OFFSET, WAS = "Mam-Op", "Mam-Machine", "Mam-Time", "Mam-Offse
 """Our headers: which operation wrote it, from where, when (nanoseconds), in a log from which byte on, and which
 revision a value had on the hub that this one replaces."""
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
-WRONG_SEQUENCE, NOT_FOUND, NO_STREAM = 10071, 10037, 10059
+WRONG_SEQUENCE, NOT_FOUND = 10071, 10037
 PAYLOAD_BYTES = 4 << 20
 """A message's content may have 1 MiB, which JSON and YAML may make longer."""
 REQUEST_SECONDS = 2.0

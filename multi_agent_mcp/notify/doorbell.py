@@ -26,7 +26,6 @@ from multi_agent_mcp.domain.delivery import (
     Pauses,
     Ring,
     UnreadItem,
-    UnreadMessage,
     UnreadNotification,
     due,
 )
@@ -84,7 +83,7 @@ class Doorbell:
 
     def announce(self, messages: Sequence[Message]) -> dict[str, Delivery]:
         """Rings for messages that were just stored, unless the recipient's own server does. Never raises."""
-        items = {message.receiver_id: UnreadMessage.of(message) for message in messages}
+        items = {message.receiver_id: message for message in messages}
         outcomes = {agent_id: self._without_ringing(agent_id, item) for agent_id, item in items.items()}
         to_ring = {agent_id: items[agent_id] for agent_id, outcome in outcomes.items() if outcome is None}
         if len(to_ring) < 2:
@@ -228,7 +227,7 @@ class Doorbell:
             messages = sorted((message for _, message in mailbox.unread()), key=reading_order)
         with self.workspace.locks.held(notices.lock):
             waiting = [notice for notice in self.notifications.waiting(agent_id) if notice.rings]
-        return [*map(UnreadMessage.of, messages), *map(UnreadNotification.of, waiting)]
+        return [*messages, *map(UnreadNotification.of, waiting)]
 
     def _resting(self, agent_id: str, last: Ring | None) -> timedelta | None:
         """How long the doorbell still rests, because something it last announced is surely unread; see `due`."""
@@ -240,14 +239,14 @@ class Doorbell:
     def _without_ringing(self, agent_id: str, item: DoorbellItem) -> Delivery | None:
         """What is to be said of an item that was just stored where nobody is rung about it; None: somebody may be."""
         try:
-            if not self.workspace.is_here(self._agent(agent_id)):
+            agent = self.workspace.registry.get(agent_id)
+            if not self.workspace.is_here(agent):
                 return Delivery("stored", "other_machine")  # its home rings it
             served = served_purposes(self.workspace, agent_id)
             reason = _nobody_to_ring(item, served or {"task"})
             if reason is None and served:
                 return Delivery("stored", "recipient_server_rings")
-            agent = self._agent(agent_id)
-            if reason is None and agent.pane_id is None and agent.host is None:  # others, under their doorbell's lock
+            if reason is None and agent.pane_id is None:  # else under the doorbell's lock: others type into the pane
                 reason = self.notifier.check(agent)
             if reason is None:
                 return None

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from multi_agent_mcp.domain.delivery import DoorbellItem, UnreadMessage, UnreadNotification
+from multi_agent_mcp.domain.delivery import DoorbellItem, UnreadNotification
 from multi_agent_mcp.domain.ids import is_name
-from multi_agent_mcp.domain.message import MESSAGE_TYPES
+from multi_agent_mcp.domain.message import MESSAGE_TYPES, Message
 from multi_agent_mcp.domain.notification import ACTIONS, TYPES
 from multi_agent_mcp.domain.sanitize import sanitize
 from multi_agent_mcp.texts import Texts
@@ -21,7 +21,7 @@ def doorbell_line(texts: Texts, items: Sequence[DoorbellItem]) -> str:
 
     A hand-written file may claim any type and sender; what is not a known word or a plain name is not repeated.
     """
-    messages = [item for item in items if isinstance(item, UnreadMessage)]
+    messages = [item for item in items if isinstance(item, Message)]
     notices = [item for item in items if isinstance(item, UnreadNotification)]
     if messages and notices:
         return texts("doorbell.both", messages=len(messages), notifications=len(notices))

@@ -81,10 +81,11 @@ class App:
         """Runs the call on a worker thread, because tools work on files."""
         if params.name not in TOOLS:
             raise MCPError(types.INVALID_PARAMS, self.binding.services.texts("error.unknown_tool", name=params.name))
-        receipt, earlier = Receipt(), [item for item in self._receipts if not item.is_settled]
+        earlier = [item for item in self._receipts if not item.is_settled]
+        receipt = Receipt(earlier)
         self._receipts = [*earlier, receipt]
         current_receipt.set(receipt)
-        result = await anyio.to_thread.run_sync(self._answer, params, receipt, earlier, abandon_on_cancel=True)
+        result = await anyio.to_thread.run_sync(self._answer, params, receipt, abandon_on_cancel=True)
         self._first_answer.set()
         if self.binding.changed.is_set():
             self.binding.changed.clear()
@@ -92,15 +93,10 @@ class App:
             await self._bus.publish(ToolsListChanged())
         return result
 
-    def _answer(
-        self, params: types.CallToolRequestParams, receipt: Receipt, earlier: list[Receipt]
-    ) -> types.CallToolResult:
+    def _answer(self, params: types.CallToolRequestParams, receipt: Receipt) -> types.CallToolResult:
         if not receipt.begin():
             return types.CallToolResult(content=[])  # nobody awaits it
-        for before in earlier:
-            # What was cancelled is unread again for the next call; a logout confirms what was answered before it.
-            if before.is_cancelled or params.name == "logout":
-                before.wait_until_settled(LAST_CALLS_SECONDS)
+        receipt.wait_for_cancelled(LAST_CALLS_SECONDS)
         self.binding.note_thread((params.meta or {}).get("threadId"))
         return self.middleware.answer(params.name, params.arguments or {}, receipt)
 

@@ -11,7 +11,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -25,7 +25,7 @@ from multi_agent_mcp.errors import InvalidId, Reason, Refusal, StorageError
 from multi_agent_mcp.store.archive import Archive, ArchivedFiles
 from multi_agent_mcp.store.authority import ALONE, Authority, Shared, SharedKind, Superseded, marked, revision_of
 from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
-from multi_agent_mcp.store.directory import Directory
+from multi_agent_mcp.store.directory import Directory, Looks
 from multi_agent_mcp.store.files.containment import is_own_directory
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.partition import Partition, Place
@@ -83,6 +83,7 @@ class Collection(Generic[E]):
         self._ended = ended
         self.shared = SharedKind(authority, kind, entity_type) if kind and authority.here is not None else None
         self._partitions: dict[str, Partition[E]] = {}
+        self._looks = Looks()
         self._last_seen: dict[str, tuple[Partition[E], Directory[E]]] = {}
 
     def add(self, entity: E) -> E:
@@ -246,6 +247,10 @@ class Collection(Generic[E]):
         directory.remove(self._name(entity.id))
         self._drop_own_directory(directory)
 
+    def read_once(self) -> AbstractContextManager[None]:
+        """Within, this thread looks at each directory once, for what only reads; see `Looks`."""
+        return self._looks.once()
+
     def partitions(self) -> list[str]:
         with storage_errors(self.base, FileNotFoundError), suppress(FileNotFoundError):
             return sorted(item.name for item in self.base.iterdir() if is_own_directory(item) and _is_plain(item.name))
@@ -275,6 +280,7 @@ class Collection(Generic[E]):
         """What the directories of a partition have in common."""
         return {
             "grouped": self._grouped,
+            "looks": self._looks,
             "named": re.compile(re.escape(self._file_name)) if self._file_name is not None else None,
             "place": {self._partition_field: partition} if self._partition_field is not None else None,
             "adopt": lambda entity, stem: self._adopted(entity, stem if self._file_name is None else partition),

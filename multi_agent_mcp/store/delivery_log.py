@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -42,9 +43,14 @@ class DeliveryLog(Journal):
 
     def without_deferral(self, items: Collection[str], reason: str | None) -> list[str]:
         """Those of the items whose last entry is not a deferral for this reason. What is unread is tried again and
-        again: an entry for each attempt would make the log grow with the square of their number."""
-        last: dict[str, Any] = {}
-        for entry in self.newest_first():
-            for item_id in item_ids_of(entry):
-                last.setdefault(item_id, (entry.get("state"), entry.get("reason")))
-        return [item_id for item_id in items if last.get(item_id) != ("deferred", reason)]
+        again: an entry for each attempt would make the log grow with the square of their number. Nothing is parsed that
+        names none of them, nor what is older than the last entry of each."""
+        unseen, deferred = set(items), set[str]()
+        for entry in self.newest_first(*(json.dumps(item_id, ensure_ascii=False).encode() for item_id in items)):
+            about = unseen.intersection(item_ids_of(entry))
+            if (entry.get("state"), entry.get("reason")) == ("deferred", reason):
+                deferred |= about
+            unseen -= about
+            if not unseen:
+                break
+        return [item_id for item_id in items if item_id not in deferred]

@@ -10,7 +10,7 @@ import errno
 import logging
 import os
 import re
-import stat
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -45,6 +45,30 @@ class Entry(NamedTuple, Generic[E]):
     group: str = ""
 
 
+class Looks(threading.local):
+    """Which directories this thread has looked at within `once`."""
+
+    def __init__(self) -> None:
+        self._seen: set[Path] | None = None
+
+    @contextlib.contextmanager
+    def once(self) -> Iterator[None]:
+        """Within, this thread looks at each directory once. The index of one that was changed a moment ago is not
+        trusted: what only reads, but asks it several questions, would look at all of its files for each of them."""
+        outer, self._seen = self._seen, set() if self._seen is None else self._seen
+        try:
+            yield
+        finally:
+            self._seen = outer
+
+    def __contains__(self, path: Path) -> bool:
+        return self._seen is not None and path in self._seen
+
+    def add(self, path: Path) -> None:
+        if self._seen is not None:
+            self._seen.add(path)
+
+
 class Directory(EntityFiles[E]):
     """The files `*.md` of one directory. Dot-files and other suffixes are not ours.
 
@@ -66,6 +90,7 @@ class Directory(EntityFiles[E]):
         place: Mapping[str, str] | None = None,
         adopt: Callable[[E, str], E] = lambda entity, _: entity,
         indexed: Callable[[E], E] = lambda entity: entity,
+        looks: Looks | None = None,
         **defaults: Any,
     ) -> None:
         super().__init__(files, path, entity_type, place=place, adopt=adopt, **defaults)
@@ -73,6 +98,7 @@ class Directory(EntityFiles[E]):
         self._grouped = grouped
         self._named = named
         self._indexed = indexed
+        self._looks = looks or Looks()
         self._index: dict[str, Entry[E]] = {}
         self._open: list[tuple[str, E]] = []
         self._ids: dict[tuple[str, Signature], str] = {}
@@ -89,9 +115,11 @@ class Directory(EntityFiles[E]):
         """File name → entry. `fresh` looks at every file even if the directory did not change (edits in place), unless
         there are more than `LOOKED_AT_EACH`: a look at each of 100 000 takes a third of a second."""
         with self._mutex:
-            mtime = modified_at(self.path)
-            if (fresh and len(self._index) <= LOOKED_AT_EACH) or not self._trusted or mtime != self._seen_mtime:
-                self._scan(mtime)
+            if fresh or self.path not in self._looks:
+                mtime = modified_at(self.path)
+                if (fresh and len(self._index) <= LOOKED_AT_EACH) or not self._trusted or mtime != self._seen_mtime:
+                    self._scan(mtime)
+                self._looks.add(self.path)
             return self._index
 
     def open_entities(self, *, fresh: bool = False) -> list[tuple[str, E]]:
@@ -146,7 +174,7 @@ class Directory(EntityFiles[E]):
 
     def is_closed(self, name: str) -> bool:
         """Whether a file's header closes it at this moment."""
-        return self._closed_by(_beginning(self.path / name)) is not None
+        return self._closed_by(_beginning(f"{self.path}/{name}")) is not None
 
     def is_unchanged(self, mtime: int, looked_at: int) -> bool:
         """Whether what was read from `looked_at` on, when `mtime` was the modification time, may be remembered."""
@@ -178,11 +206,11 @@ class Directory(EntityFiles[E]):
         try:
             with storage_errors(self.path, FileNotFoundError), os.scandir(self.path) as directory:
                 for item in directory:
-                    if self._is_ours(item.name):
-                        with contextlib.suppress(FileNotFoundError):
-                            status = item.stat(follow_symlinks=False)
-                            if stat.S_ISREG(status.st_mode):
-                                yield item.name, signature(status)
+                    if self._is_ours(name := item.name) and item.is_file(follow_symlinks=False):
+                        try:
+                            yield name, signature(item.stat(follow_symlinks=False))
+                        except FileNotFoundError:
+                            continue
         except FileNotFoundError:
             return  # the directory is made by the first file put into it
 
@@ -192,7 +220,7 @@ class Directory(EntityFiles[E]):
         return self._named is None or self._named.fullmatch(name) is not None
 
     def _entry(self, name: str, found: Signature) -> Entry[E] | None:
-        data = _beginning(self.path / name)
+        data = _beginning(f"{self.path}/{name}")
         if (closed := self._closed_by(data)) is not None:
             return Entry(found, None, *closed)
         if len(data) == found[1]:  # all of it
@@ -226,10 +254,10 @@ class Directory(EntityFiles[E]):
         return found["closed"].decode(errors="replace"), group["group"].decode(errors="replace") if group else ""
 
 
-def _beginning(path: Path) -> bytes:
+def _beginning(path: str) -> bytes:
     """A file as far as its header reaches, and a little more; nothing of one that cannot be read."""
     try:
-        descriptor = careful(str(path), os.O_RDONLY)
+        descriptor = careful(path, os.O_RDONLY)
         try:
             data = os.read(descriptor, PEEK_BYTES)
             while b"\n---" not in data[-PEEK_BYTES - 4 :] and (more := os.read(descriptor, PEEK_BYTES)):

@@ -37,7 +37,8 @@ class Journal:
             if self.path.exists() and self.path.stat().st_size > ROTATE_BYTES:
                 self.files.move(self.path, self._older)
 
-    def newest_first(self, *, without: bytes | None = None) -> Iterator[dict[str, Any]]:
-        """The entries; lines that hold the bytes `without` are passed over unparsed."""
+    def newest_first(self, *needles: bytes, without: bytes | None = None) -> Iterator[dict[str, Any]]:
+        """The entries; given `needles`, only those whose lines hold one of these bytes, and never one that holds
+        `without`. The others are not parsed."""
         for path in (self.path, self._older):
-            yield from newest_first(self.files.read(path) or b"", without=without)
+            yield from newest_first(self.files.read(path) or b"", *needles, without=without)

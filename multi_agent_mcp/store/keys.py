@@ -6,6 +6,7 @@ import secrets
 from pathlib import Path
 
 from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.system.file_status import Signature, signature_of
 
 
 class KeyFile:
@@ -14,11 +15,18 @@ class KeyFile:
     def __init__(self, files: Files, path: Path) -> None:
         self.files = files
         self.path = path
+        self._known: tuple[Signature, str] | None = None
 
     def read(self) -> str | None:
-        """The key; None when there is none. Raises `StorageError`."""
+        """The key; None when there is none. The file is read again only when it has changed: every message is signed.
+        Raises `StorageError`."""
+        found = signature_of(self.path)
+        if self._known is not None and found == self._known[0]:
+            return self._known[1]
         data = self.files.read(self.path)
-        return None if data is None else data.decode("ascii", errors="replace").strip()
+        key = None if data is None else data.decode("ascii", errors="replace").strip()
+        self._known = None if found is None or key is None else (found, key)
+        return key
 
     def ensure(self) -> str:
         """The key; one of 256 random bits is made if there is none. Two processes at once get the same one."""

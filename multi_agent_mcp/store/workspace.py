@@ -74,6 +74,8 @@ class Workspace:
         self.locks = self.files.locks
         self._mailboxes: dict[str, Mailbox] = {}
         self._notices: dict[str, Notices] = {}
+        self._keys: dict[str, KeyFile] = {}
+        self._delivery_logs: dict[str, DeliveryLog] = {}
 
     @property
     def settings_path(self) -> Path:
@@ -92,7 +94,9 @@ class Workspace:
 
     def key(self, agent_id: AgentId | str) -> KeyFile:
         """An agent's own key."""
-        return KeyFile(self.files, self.key_path(agent_id))
+        if agent_id not in self._keys:
+            self._keys[agent_id] = KeyFile(self.files, self.key_path(agent_id))
+        return self._keys[agent_id]
 
     def make(self) -> None:
         """Makes the session's directory. Raises `AlreadyExists` for a name that differs from that of another session
@@ -272,4 +276,6 @@ class Workspace:
 
     def delivery_log(self, agent_id: AgentId | str) -> DeliveryLog:
         """What happened to this agent's doorbell."""
-        return DeliveryLog(self.files, self.path / ".doorbell" / f"{agent_id}.jsonl")
+        if agent_id not in self._delivery_logs:
+            self._delivery_logs[agent_id] = DeliveryLog(self.files, self.path / ".doorbell" / f"{agent_id}.jsonl")
+        return self._delivery_logs[agent_id]

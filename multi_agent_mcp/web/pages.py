@@ -66,6 +66,7 @@ def _page(
             "priorities": TASK_PRIORITIES,
             "messagePriorities": MESSAGE_PRIORITIES,
             "hidden": HIDDEN,
+            "answers": services.settings.console_answers,
             "texts": {key: texts(key) for key in sorted(texts.keys())} | shared,
         }
         return HTMLResponse(_template(name, t=texts, pages=PAGES, facts=_embedded(facts), **facts))

@@ -32,7 +32,7 @@ def asked(services: Services, tmp_path: Path) -> Iterator[Services]:
         pane = stage.tmux("new-session", "-d", *size, "-P", "-F", "#{pane_id}", asker_command(log))
         wait_until(log.exists, "it has begun")
         services.agents.change("worker-a", host="claude", **(pane_place(stage.socket, pane) or {}))
-        wait_until(services.dialogs, "it asks")
+        wait_until(services.panes.dialogs, "it asks")
         yield services
 
 
@@ -48,7 +48,7 @@ def test_the_question_and_its_choices_are_shown_with_the_command_that_answers(as
     assert "   Bash command 0" in lines
     assert "   1  Yes" in lines
     assert "   2  Yes, and don't ask again (it will not ask again)" in lines
-    question = asked.dialogs()["worker-a"].id
+    question = asked.panes.dialogs()["worker-a"].id
     assert lines[-1] == f"to answer: multi-agent-mcp answer worker-a CHOICE --question {question}"
     assert said(asked).splitlines() == lines
     assert said(asked, "admin").startswith("admin asks nothing that can be answered from here")
@@ -70,4 +70,4 @@ def test_an_answer_is_pressed_once_said_and_on_record(asked: Services) -> None:
 
 def test_an_answer_without_the_question_is_refused(asked: Services) -> None:
     assert "invalid_arguments: Which question?" in said(asked, "worker-a", "1", code=1)
-    assert asked.dialogs()["worker-a"].text.startswith("Bash command 0")
+    assert asked.panes.dialogs()["worker-a"].text.startswith("Bash command 0")

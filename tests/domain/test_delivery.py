@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from multi_agent_mcp.domain.delivery import Delivery, Due, Pauses, Ring, UnreadMessage, due
+from multi_agent_mcp.domain.delivery import Delivery, Due, Pauses, Ring, due
+from multi_agent_mcp.domain.message import Message
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 PAUSES = Pauses(timedelta(seconds=30), timedelta(seconds=900))
-OLD, NEW = UnreadMessage("old", "admin", "request"), UnreadMessage("new", "admin", "request")
+OLD, NEW = (Message(id=name, sender_id="admin") for name in ("old", "new"))
 
 
 def rung(seconds_ago: float, *message_ids: str, attempt: int = 1) -> Ring:
@@ -40,7 +41,7 @@ def seconds(number: float) -> timedelta:
         pytest.param((OLD,), rung(86400, "old", attempt=9), Due((OLD,), 10), id="the clock was set forward"),
     ],
 )
-def test_a_doorbell_is_due(unread: tuple[UnreadMessage, ...], last: Ring | None, expected: Due[UnreadMessage]) -> None:
+def test_a_doorbell_is_due(unread: tuple[Message, ...], last: Ring | None, expected: Due[Message]) -> None:
     assert due(unread, [last], NOW, PAUSES) == expected
 
 
@@ -53,7 +54,7 @@ def test_a_doorbell_is_due(unread: tuple[UnreadMessage, ...], last: Ring | None,
         pytest.param([rung(5, "other"), rung(10, "old")], Due((OLD,)), id="only the latest counts"),
     ],
 )
-def test_of_several_rings_the_latest_decides(rings: list[Ring | None], expected: Due[UnreadMessage]) -> None:
+def test_of_several_rings_the_latest_decides(rings: list[Ring | None], expected: Due[Message]) -> None:
     assert due((OLD,), rings, NOW, PAUSES) == expected
 
 

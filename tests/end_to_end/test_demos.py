@@ -53,6 +53,16 @@ def test_every_step_of_a_demo_happens(tmp_path: Path, env: dict[str, str], scene
 
 @pytest.mark.slow
 @pytest.mark.tmux
+def test_every_step_happens_across_three_machines(tmp_path: Path, env: dict[str, str]) -> None:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    output = played([*COMMAND, "demo", "machines", "--directory", str(tmp_path / "place")], tmp_path, env)
+    assert output.splitlines()[-1] == "すべての段階が行われました"
+    assert "admin@desk → worker-b@shed" in output
+
+
+@pytest.mark.slow
+@pytest.mark.tmux
 def test_the_office_can_be_visited_until_it_is_closed(tmp_path: Path, env: dict[str, str]) -> None:
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")

@@ -127,8 +127,16 @@ def test_mail_that_cannot_be_marked_read_stays_unread(team: Team, in_the_way: st
 
 def test_a_message_is_stored_also_where_no_lock_can_be_had_for_its_doorbell(team: Team) -> None:
     team.services.workspace.locks.lock("any")
+    team.services.workspace.registry.update("worker-a", pane_id="%1", socket_path="/nowhere")
     _file_for_directory(team.path / ".locks")
     assert team.delivery("worker-a") == ("stored", "storage_error")
+    assert len(team.unread("worker-a")) == 1
+
+
+def test_a_sender_needs_no_lock_to_say_that_nobody_can_be_rung(team: Team) -> None:
+    team.services.workspace.locks.lock("any")
+    _file_for_directory(team.path / ".locks")
+    assert team.delivery("worker-a") == ("stored", "no_pane")
     assert len(team.unread("worker-a")) == 1
 
 

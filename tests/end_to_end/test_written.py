@@ -136,6 +136,21 @@ def test_a_call_behind_a_full_pipe_confirms_nothing(team: Team) -> None:
     assert _read_by_the_next_server(team) == list(MAIL)
 
 
+def test_a_logout_behind_an_answer_that_is_not_taken_yet_waits_and_confirms_it(team: Team) -> None:
+    """It once waited half a second only: the mail was unread again, and its answer came all the same."""
+    _post(team)
+    with wire(team) as host:
+        host.narrow()
+        host.say(call(1, "read_messages"))
+        host.wait_until_full()
+        host.say(call(2, "logout"))
+        time.sleep(1.5)  # what must not happen meanwhile is no event
+        answers = {message["id"]: message for message in (host.hear(), host.hear()) if "id" in message}
+        assert _contents(answers[1]["result"]["structuredContent"]) == list(MAIL)
+        wait_until(lambda: not team.services.sessions.live("worker-a"), "the logout")
+    assert team.unread("worker-a") == []
+
+
 def test_a_slow_host_gets_every_answer_whole_and_its_next_call_confirms_them(team: Team) -> None:
     _post(team)
     with wire(team) as host:

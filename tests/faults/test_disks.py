@@ -195,7 +195,9 @@ def test_ten_thousand_files_in_one_folder_are_all_there(broken: Path) -> None:
     assert answer["count"] + answer["unread_remaining"] == 501
     assert answer["truncated"]
     assert deeds(services)["send"]()
-    assert len(list(box.path.glob("archive/*/*.md"))) == 9_499 + answer["count"] - 100
+    assert (
+        len(list(box.path.glob("archive/*/*.md"))) == 9_499 - 100
+    )  # what is marked read now is archived with the next
     assert len(list(box.path.rglob("*.md"))) == 10_001
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from tests.end_to_end.support import wait_until
 from tests.hosts.replies import Say
@@ -158,6 +159,51 @@ def _past_a_dialog(stage: Stage, noted: Callable[[str], float]) -> Measured:
     request = stage.model.request_with(LINE, after=requests)
     stage.read_by_model(message, MAIL, after=requests)
     return Measured((request.at - approved) * 1000, "dialog answered → the model has the line")
+
+
+def is_answered_from_elsewhere(stage: Stage) -> Measured:
+    """`answer`: once approved, once rejected, and what would last is labelled so."""
+    made, never = stage.project / "made-by-the-tool", stage.project / "never-made"
+    asked = _asked(stage, f"touch {made}")
+    assert str(made) in "".join(asked["text"].split()), asked
+    lasting = [choice["choice"] for choice in asked["choices"] if choice["lasting"]]
+    assert lasting == ["2"], asked
+    began = time.monotonic()
+    came = stage.team.ask("answer", "worker-a", "1", "--question", asked["id"])
+    took = time.monotonic() - began
+    assert came["state"] == "answered", came
+    wait_until(made.exists, "the approved tool runs")
+    stage.wait_for_state("idle")
+    measured = Measured(took * 1000, "`answer AGENT 1` → pressed, and seen to be taken")
+    asked = _asked(stage, f"touch {never}")
+    no = asked["choices"][-1]
+    if not no["label"].startswith("No"):
+        return measured  # Copilot CLI wants to be told why, in its pane
+    came = stage.team.ask("answer", "worker-a", no["choice"], "--question", asked["id"])
+    assert came["state"] == "answered", came
+    wait_until(lambda: stage.state in ("idle", "draft"), "the host is at rest")
+    time.sleep(STILL_SECONDS)
+    assert not never.exists(), "the rejected tool ran"
+    return measured
+
+
+def _asked(stage: Stage, command: str) -> dict[str, Any]:
+    """The dialog in which the host asks whether it may run this."""
+    stage.say("work", stage.host.shell(command, ask=True))
+    wait_until(lambda: stage.host.dialog in stage.pane.screen, "the host asks its human")
+    dialogs: list[dict[str, Any]] = wait_until(lambda: stage.team.ask("answer", "worker-a")["dialogs"], "it is read")
+    return dialogs[0]
+
+
+def trusts_from_elsewhere(stage: Stage) -> Measured:
+    (asked,) = wait_until(lambda: stage.team.ask("answer", "worker-a")["dialogs"], "its choices are read")
+    assert asked["topic"] == "trust", asked
+    began = time.monotonic()
+    came = stage.team.ask("answer", "worker-a", "1", "--question", asked["id"])
+    assert came["state"] == "answered", came
+    took = time.monotonic() - began
+    wait_until(lambda: stage.host.trust not in stage.pane.screen, "the question is gone")
+    return Measured(took * 1000, "`answer AGENT 1` → pressed, and seen to be taken")
 
 
 def leaves_the_trust_question(stage: Stage) -> Measured:
@@ -324,6 +370,8 @@ SCENARIOS = (
     Scenario("draft: nothing typed, delivered after", leaves_a_draft),
     Scenario("permission dialog: nothing typed, delivered after", leaves_a_dialog, asks=True),
     Scenario("mail comes as a permission dialog opens: not answered", races_a_dialog, asks=True),
+    Scenario("answered from elsewhere: once approved, rejected", is_answered_from_elsewhere, asks=True, needs="answer"),
+    Scenario("answered from elsewhere: trusted", trusts_from_elsewhere, needs="trust"),
     Scenario("question of trust: nothing typed, delivered after", leaves_the_trust_question, needs="trust"),
     Scenario("50 messages at once: 1–3 doorbells", rings_seldom),
     Scenario("quit to its shell: nothing typed; started again: reads it", leaves_a_shell, hooks=True),

@@ -165,6 +165,16 @@ def test_a_sender_does_not_look_through_the_mail_of_somebody_whom_nobody_can_rin
     assert not torn.exists()
 
 
+@pytest.mark.parametrize("host", [None, "claude", "codex"])
+def test_a_sender_waits_for_nobody_where_there_is_no_pane_to_type_into(
+    services: Services, recorder: Recorder, host: str | None
+) -> None:
+    services.agents.note("worker-a", host=host)
+    recorder.outcome = Delivery("stored", "no_pane")
+    with services.workspace.locks.held("doorbell-worker-a"):
+        assert send(services, "admin", "worker-a").delivery["worker-a"] == recorder.outcome
+
+
 def test_a_doorbell_about_a_heap_is_remembered_in_a_few_lines_and_rings_once(
     services: Services, recorder: Recorder, clock: Clock
 ) -> None:

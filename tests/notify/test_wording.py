@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multi_agent_mcp.domain.delivery import DoorbellItem, UnreadMessage, UnreadNotification
-from multi_agent_mcp.domain.message import MESSAGE_TYPES
+from multi_agent_mcp.domain.delivery import DoorbellItem, UnreadNotification
+from multi_agent_mcp.domain.message import MESSAGE_TYPES, Message
 from multi_agent_mcp.domain.notification import ACTIONS, TYPES
 from multi_agent_mcp.notify.wording import doorbell_line, sanitized
 from multi_agent_mcp.texts import catalogue
@@ -18,13 +18,13 @@ HOSTILE = ["$(reboot)", "`id`", "a;b", "x\n/exit", "\x1b[31m", "admin\u202e", "r
 
 
 def test_one_message_names_its_type_and_sender() -> None:
-    message = UnreadMessage("m", "worker-a", "task_complete")
+    message = Message(id="m", sender_id="worker-a", message_type="task_complete")
     assert doorbell_line(catalogue("ja"), [message]) == "[IPC] 新しいメッセージ: task_complete from worker-a"
     assert doorbell_line(catalogue("en"), [message]) == "[IPC] New message: task_complete from worker-a"
 
 
 def test_several_messages_are_one_line_with_their_number() -> None:
-    messages = [UnreadMessage(str(number), "admin", "request") for number in range(3)]
+    messages = [Message(id=str(number), sender_id="admin", message_type="request") for number in range(3)]
     assert doorbell_line(catalogue("ja"), messages) == "[IPC] 新しいメッセージ: 3件"
 
 
@@ -50,20 +50,24 @@ def test_several_notifications_are_one_line_with_their_number() -> None:
 
 
 def test_messages_and_notifications_are_one_line_with_both_numbers() -> None:
-    items: list[DoorbellItem] = [notification(), UnreadMessage("m", "admin", "request"), notification()]
+    items: list[DoorbellItem] = [
+        notification(),
+        Message(id="m", sender_id="admin", message_type="request"),
+        notification(),
+    ]
     assert doorbell_line(catalogue("ja"), items) == "[IPC] 新しいメッセージ: 1件、新しい通知: 2件"
     assert doorbell_line(catalogue("en"), items) == "[IPC] New messages: 1, new notifications: 2"
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_a_hand_written_type_or_sender_is_not_repeated(hostile: str) -> None:
-    line = doorbell_line(catalogue("en"), [UnreadMessage("m", hostile, hostile)])
+    line = doorbell_line(catalogue("en"), [Message(id="m", sender_id=hostile, message_type=hostile)])
     assert line == "[IPC] New message: request from unknown"
 
 
 @given(st.text(), st.text())
 def test_whatever_a_file_claims_the_line_is_made_of_names_and_known_words(sender: str, kind: str) -> None:
-    line = doorbell_line(catalogue("en"), [UnreadMessage("m", sender, kind)])
+    line = doorbell_line(catalogue("en"), [Message(id="m", sender_id=sender, message_type=kind)])
     found = re.fullmatch(r"\[IPC\] New message: (\w+) from ([A-Za-z0-9][A-Za-z0-9_-]{0,63})", line)
     assert found is not None
     assert found[1] in MESSAGE_TYPES

@@ -34,3 +34,9 @@ def test_rings_are_the_entries_that_got_across_newest_first(log: DeliveryLog) ->
 def test_a_deferral_is_news_unless_it_is_the_last_entry_of_its_message(log: DeliveryLog) -> None:
     assert log.without_deferral(["one", "two", "three"], "busy") == ["one", "three"]
     assert log.without_deferral(["two"], "draft") == ["two"]
+
+
+def test_only_what_names_a_message_itself_is_an_entry_about_it(log: DeliveryLog) -> None:
+    log.add("deferred", NOON, ["three hundred", 'a "quoted" one'], reason="busy")
+    log.add("rung", NOON, ["four"], pane="three hundred")
+    assert log.without_deferral(["three", "three hundred", 'a "quoted" one'], "busy") == ["three"]

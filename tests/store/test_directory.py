@@ -15,7 +15,7 @@ import pytest
 
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.directory import Directory
+from multi_agent_mcp.store.directory import Directory, Looks
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.system import file_status
 from tests.store.support import NOON, mail_folder, message, put
@@ -31,6 +31,10 @@ def folder(files: Files) -> Directory[Message]:
 
 def names(folder: Directory[Message]) -> set[str]:
     return {name for name, _ in folder.open_entities(fresh=True)}
+
+
+def names_now(folder: Directory[Message]) -> set[str]:
+    return {name for name, _ in folder.open_entities()}
 
 
 def age(folder: Directory[Message]) -> None:
@@ -201,6 +205,58 @@ def test_a_scan_right_after_a_change_is_not_trusted(
     put(folder.path / "b.md", GOOD)
     os.utime(folder.path, ns=(seen.st_atime_ns, seen.st_mtime_ns))  # both within one tick of the kernel's clock
     assert {name for name, _ in folder.open_entities()} == {"a.md", "b.md"}
+
+
+def test_what_others_change_within_the_same_tick_as_a_change_of_our_own_is_seen(
+    folder: Directory[Message], files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_status, "RACY_NS", 10**18)
+    for number in (1, 2, 3, 5):
+        folder.create(f"{number}.md", message(number))
+    folder.entries()
+    folder.replace("1.md", message(1, subject="ours"))
+    folder.entries()
+    seen = folder.path.stat()
+    other = mail_folder(files)
+    other.replace("2.md", message(2, subject="first"))
+    other.replace("2.md", message(2, subject="theirs"))  # it may well have the inode again that it had at first
+    other.create("4.md", message(4))
+    put(folder.path / "5.md", GOOD)  # in place: the name and the inode stay the same
+    other.remove("3.md")
+    os.utime(folder.path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    subjects = {name: entity.subject for name, entity in folder.open_entities()}
+    assert subjects == {"1.md": "ours", "2.md": "theirs", "4.md": message(4).subject, "5.md": ""}
+
+
+def test_within_one_look_a_directory_is_looked_at_once_and_after_it_again(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_status, "RACY_NS", 10**18)
+    looks = Looks()
+    folder: Directory[Message] = Directory(files, files.base / "ipc", Message, looks=looks)
+    folder.create("a.md", message(1))
+    with looks.once():
+        assert names_now(folder) == {"a.md"}
+        folder.create("b.md", message(2))
+        assert names_now(folder) == {"a.md"}
+        with looks.once():
+            assert names_now(folder) == {"a.md"}
+        with ThreadPoolExecutor(1) as other:
+            assert other.submit(names_now, folder).result() == {"a.md", "b.md"}
+    folder.create("c.md", message(3))
+    assert names_now(folder) == {"a.md", "b.md", "c.md"}
+
+
+def test_a_look_that_failed_within_one_look_is_none(files: Files) -> None:
+    looks = Looks()
+    folder: Directory[Message] = Directory(files, files.base / "ipc", Message, looks=looks)
+    put(folder.path, "a file where the directory should be")
+    with looks.once():
+        with pytest.raises(StorageError):
+            folder.entries()
+        folder.path.unlink()
+        folder.create("a.md", message(1))
+        assert names_now(folder) == {"a.md"}
 
 
 def test_a_directory_dated_in_the_future_is_never_trusted(folder: Directory[Message]) -> None:

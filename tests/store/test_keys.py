@@ -23,6 +23,16 @@ def test_all_who_make_a_key_at_once_get_the_same_one(files: Files) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_a_key_is_read_anew_when_somebody_replaced_or_removed_it(files: Files) -> None:
+    key = KeyFile(files, files.base / "secrets" / "a.key")
+    first = key.ensure()
+    assert key.read() == key.read() == first
+    files.replace(key.path, b"another\n")
+    assert key.read() == "another"
+    files.remove(key.path)
+    assert key.read() is None
+
+
 def test_no_key_is_read_or_made_through_a_link(files: Files, tmp_path: Path) -> None:
     put(tmp_path / "theirs", "a key of somebody else's")
     (files.base / "secrets").mkdir(parents=True)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.end_to_end.conftest import anyio_backend, bare, env, team  # noqa: F401 - fixtures
 from tests.end_to_end.support import Team
+from tests.web.asking import opened, own_tmux  # noqa: F401 - fixtures
 from tests.web.support import Guest, Visitor, Web
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ def asking(team: Team, tmp_path: Path) -> Iterator[Path]:
         pane = stage.tmux("new-session", "-d", *size, "-P", "-F", "#{pane_id}", asker_command(log))
         wait_until(log.exists, "it has begun")
         team.services.agents.change("worker-a", host="claude", **(pane_place(stage.socket, pane) or {}))
-        wait_until(team.services.dialogs, "it asks")
+        wait_until(team.services.panes.dialogs, "it asks")
         yield log
 
 

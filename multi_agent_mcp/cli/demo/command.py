@@ -14,12 +14,13 @@ from multi_agent_mcp.cli.output import print_error, print_line
 from multi_agent_mcp.cli.timeline import picture, write
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.services.validation import require_choice
-from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
+from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES, PEOPLE, catalogue
 
 if TYPE_CHECKING:
     from multi_agent_mcp.cli.demo.stage import Stage
 
-NAMES = ("main", "interrupt", "shiritori", "office")
+MACHINES = "machines"
+NAMES = ("main", "interrupt", "shiritori", "office", MACHINES)
 """Of the scenes; `--help` does not wait for `scenes` to be imported."""
 
 
@@ -38,6 +39,7 @@ def demo(scene: str, attach: bool, keep: bool, directory: Path | None, language:
     interrupt: the Owner blocks a running task and the agent stops (UC010).
     shiritori: a task session has its chat session play six rounds with another agent (UC020).
     office: an afternoon of a team, in the console; goes on until Ctrl-C.
+    machines: the main job across three machines, of which one is cut off, and the hub dies.
     The session directory is kept, with a picture of what happened (timeline.svg) beside it.
     """
     from multi_agent_mcp.cli.demo.scenes import SCENES
@@ -48,6 +50,9 @@ def demo(scene: str, attach: bool, keep: bool, directory: Path | None, language:
         require_choice("language", language, LANGUAGES)
         if shutil.which("tmux") is None:
             raise InvalidArguments("no_tmux")
+        if scene == MACHINES:
+            _play_on_machines(directory, language)
+            return
         place = (directory or Path(tempfile.mkdtemp(prefix="multi-agent-mcp-demo-"))).absolute()
         team_file, scene_type = SCENES[scene]
         with Stage(place, team_file, language, keep=keep, attach=attach) as stage:
@@ -59,6 +64,23 @@ def demo(scene: str, attach: bool, keep: bool, directory: Path | None, language:
             _judge(stage, missing)
     except Refusal as refusal:
         refuse(refusal)
+
+
+def _play_on_machines(directory: Path | None, language: str) -> None:
+    from multi_agent_mcp.cli.machines import require_client
+
+    require_client()
+    from multi_agent_mcp.cli.demo.machines import MachinesDemo
+
+    texts = catalogue(language) | catalogue(language, PEOPLE)
+    place = (directory or Path(tempfile.mkdtemp(prefix="multi-agent-mcp-demo-"))).absolute()
+    missing = MachinesDemo(place, texts).play()
+    print_line(texts("demo.kept", path=place))
+    for problem in missing:
+        print_error(texts("demo.missing", what=problem))
+    if missing:
+        raise click.exceptions.Exit(1)
+    print_line(texts("demo.done"))
 
 
 def _draw(stage: Stage, path: Path) -> Path:

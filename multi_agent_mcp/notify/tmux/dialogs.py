@@ -50,7 +50,8 @@ def read_dialog(profile: Profile, screen: Screen) -> ShownDialog | None:
     topic = topic_of(profile, [*rows, *(choice.label for choice in found.choices)])
     if topic not in shape.topics:
         return None
-    return ShownDialog(Dialog(topic, _text(shape, rows), found.choices), first, last)
+    by_key = tuple(choice for choice in found.choices if not (shape.in_pane and shape.in_pane.search(choice.label)))
+    return ShownDialog(Dialog(topic, _text(shape, rows), by_key), first, last)
 
 
 def _choices(shape: ChoiceShape, rows: Sequence[str]) -> _Choices | None:

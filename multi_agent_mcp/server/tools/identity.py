@@ -9,6 +9,8 @@ from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.call import Call
 from multi_agent_mcp.server.toolbox import LEADERS, Answer, Tool
 
+ANSWERS_SECONDS = 60.0
+
 
 def authenticate(binding: Binding, agent_id: str, passkey: str) -> Answer:
     """Bind this server to an agent. Needed once, before any other tool."""
@@ -26,6 +28,9 @@ def authenticate(binding: Binding, agent_id: str, passkey: str) -> Answer:
 
 def logout(call: Call) -> Answer:
     """End this agent session."""
+    call.session.refuse_leases()
+    # A logout confirms what is answered before it; a host that reads no answer does not read this one either.
+    call.receipt.wait_for_answers(ANSWERS_SECONDS)
     call.binding.logout()
     return {"message": call.services.texts("logout.done")}
 

@@ -93,22 +93,22 @@ class DerivedNotices:
     def repair(self, agent_id: str) -> None:
         """Ensures what an agent's tasks and delegations have to tell and settles what is over. Costs a stat(2) for each
         of its two directories, and for each with a task that one of its own waits for, while none of them changes."""
-        seen = self._looked_at.get(agent_id)
-        if seen is not None and all(_version(directory) == version for directory, version in seen.items()):
-            return
-        mine = self.workspace.tasks.directory(agent_id), self.workspace.delegations.directory(agent_id)
-        seen = {directory: _version(directory) for directory in mine}
-        still_open = {task.id: task for task in self.workspace.tasks.open() if task.status != "done"}
-        tasks, delegations = mine
-        for _, task in tasks.open_entities():
-            for awaited in filter(None, map(still_open.get, task.dependencies)):
-                directory = self.workspace.tasks.directory(awaited.assignee_id or UNASSIGNED)
-                if directory not in seen:
-                    seen[directory] = _version(directory)
-        self._check(agent_id, [task for _, task in tasks.open_entities()], still_open)
+        with self.workspace.tasks.read_once():
+            seen = self._looked_at.get(agent_id)
+            if seen is not None and all(_version(directory) == version for directory, version in seen.items()):
+                return
+            mine = self.workspace.tasks.directory(agent_id), self.workspace.delegations.directory(agent_id)
+            seen = {directory: _version(directory) for directory in mine}
+            still_open = {task.id: task for task in self.workspace.tasks.open() if task.status != "done"}
+            tasks, delegations = [entity for _, entity in mine[0].open_entities()], mine[1]
+            for awaited in (still_open.get(awaited) for task in tasks for awaited in task.dependencies):
+                if awaited is not None:
+                    directory = self.workspace.tasks.directory(awaited.assignee_id or UNASSIGNED)
+                    seen.setdefault(directory, _version(directory))
+        self._check(agent_id, tasks, still_open)
         for _, delegation in delegations.open_entities():
             self.ensure_delegation(delegation)
-        self.settle(agent_id)
+        self.settle(agent_id)  # not by what was read: since then a task may have been handed over anew
         self._looked_at[agent_id] = seen
 
     def _check(self, agent_id: str, tasks: Iterable[Task], still_open: Mapping[str, Task]) -> None:
@@ -135,8 +135,9 @@ class DerivedNotices:
     def tell(self, tasks: Iterable[Task]) -> None:
         """As `ensure`, for tasks that have been written: never raises, because the next reader tries again."""
         try:
-            for task in tasks:
-                self.ensure(task)
+            notices = {notice.id: notice for task in tasks for notice in self._of(task, self._written)}
+            self.writer.put_all((notice, _text_of(notice)) for notice in notices.values())
+            self._written.update(notices)
         except Refusal as refusal:
             logger.warning("not everybody who must be told of a task is told yet: %s", refusal)
 
@@ -226,8 +227,7 @@ class DerivedNotices:
         ]
 
     def _put(self, notice: Notification) -> Notification:
-        kind = "interrupt" if notice.interrupts else "notice"
-        written = self.writer.put(notice, f"{kind}.{notice.action}")
+        written = self.writer.put(notice, _text_of(notice))
         self._written.add(notice.id)
         return written
 
@@ -269,6 +269,12 @@ class DerivedNotices:
 def _version(directory: Directory[Any]) -> int:
     directory.entries()
     return directory.version
+
+
+def _text_of(notice: Notification) -> str:
+    """The key of its texts."""
+    kind = "interrupt" if notice.interrupts else "notice"
+    return f"{kind}.{notice.action}"
 
 
 def _interrupt_applies(notice: Notification, task: Task) -> bool:

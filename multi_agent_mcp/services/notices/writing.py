@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.store.inbox import deliver_all
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
@@ -25,6 +27,13 @@ class NoticeWriter:
         notice = self._addressed(notice if text is None else self.worded(notice, text))
         self._write(notice)
         return notice
+
+    def put_all(self, notices: Iterable[tuple[Notification, str]]) -> None:
+        """As `put`, for notifications with their texts, which are made durable together before anybody is rung."""
+        worded = [self._addressed(self.worded(notice, text)) for notice, text in notices]
+        lacking = [notice for notice in worded if not self.is_there(notice)]
+        for notice in self._delivered(lacking):
+            self.announce(notice)
 
     def put_new(self, notice: Notification, text: str) -> bool:
         """The same; returns whether it was written."""
@@ -46,6 +55,14 @@ class NoticeWriter:
             return False
         self.announce(notice)
         return True
+
+    def _delivered(self, notices: Sequence[Notification]) -> Sequence[Notification]:
+        """Those of the notifications that were written."""
+        if len(notices) > 1:
+            with suppress(FileExistsError):  # somebody else was faster: one by one, then
+                deliver_all([(self.workspace.notices(notice.target_agent_id), notice) for notice in notices])
+                return notices
+        return [notice for notice in notices if self._deliver(notice)]
 
     def _deliver(self, notice: Notification) -> bool:
         try:

@@ -38,10 +38,11 @@ class Dashboard:
     def data(self, *, open_shown: int | None = None) -> dict[str, Any]:
         """Counts by status, agents with their current task, open tasks, and the tasks finished last. With `open_shown`
         so many of the open ones: those at work first."""
-        tasks = self.workspace.tasks.open()
+        with self.workspace.tasks.read_once():
+            tasks = self.workspace.tasks.open()
+            counts = self.snapshots.counts(tasks)
+            finished = self.workspace.tasks.closed(limit=FINISHED_SHOWN)
         shown = tasks if open_shown is None else nsmallest(open_shown, tasks, key=status_order)
-        counts = self.snapshots.counts(tasks)
-        finished = self.workspace.tasks.closed(limit=FINISHED_SHOWN)
         return {
             "updated_at": format_time(self.clock()),
             "counts": counts | {"total": sum(counts.values())},

@@ -171,6 +171,7 @@ class LiveSession:
         self._mutex = Mutex("session")
         self._written_out: deque[str] = deque()
         self._to_requeue: deque[str] = deque()
+        self._refuses_leases = False
         self._ending = False
 
     def is_live(self) -> bool:
@@ -202,7 +203,7 @@ class LiveSession:
         """A `Lease`, durable when it returns. Raises `InvalidSession` when the session is at its end: nobody would
         requeue the files."""
         with self._mutex:
-            if self._ending:
+            if self._refuses_leases:
                 raise InvalidSession
             before = self.record
             self.record = before.holding((*before.unconfirmed, *files))
@@ -211,6 +212,11 @@ class LiveSession:
             except BaseException:
                 self.record = before
                 raise
+
+    def refuse_leases(self) -> None:
+        """The session is about to end: nothing more is handed out in it."""
+        with self._mutex:
+            self._refuses_leases = True
 
     def written(self, files: tuple[str, ...]) -> None:
         """The answer that hands these out was written: the next call, or a regular end, confirms them. Takes no lock,
@@ -238,7 +244,7 @@ class LiveSession:
         with self._mutex:
             if self._ending:
                 return
-            self._ending = True
+            self._ending = self._refuses_leases = True
             left = _without(self.record.unconfirmed, _drained(self._written_out) if confirm else ())
             self.record = self.record.holding(())  # the file names them until they are unread again
         self._sessions.requeue(self.record.agent_id, left)

@@ -15,6 +15,8 @@ requeue
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Sequence
 from typing import Protocol
 
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
@@ -38,8 +40,10 @@ class Receipt:
     disk, says whether the answer was written or cancelled.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, earlier: Sequence[Receipt] = ()) -> None:
+        """`earlier` are the receipts of calls whose answers are not written yet."""
         self._mutex = Mutex("receipt")
+        self._earlier = earlier
         self._session: LiveSession | None = None
         self._files: tuple[str, ...] = ()
         self._begun = False
@@ -56,8 +60,18 @@ class Receipt:
     def is_cancelled(self) -> bool:
         return self._cancelled
 
-    def wait_until_settled(self, seconds: float) -> None:
-        self._settled.wait(seconds)
+    def wait_for_cancelled(self, seconds: float) -> None:
+        """Until what earlier calls that were cancelled would have handed out is unread again."""
+        for receipt in self._earlier:
+            if receipt.is_cancelled:
+                receipt._settled.wait(seconds)
+
+    def wait_for_answers(self, seconds: float) -> None:
+        """Until the answers of earlier calls that hand something out are written."""
+        end = time.monotonic() + seconds
+        for receipt in self._earlier:
+            if receipt._files:
+                receipt._settled.wait(max(end - time.monotonic(), 0))
 
     def begin(self) -> bool:
         """The worker thread takes up the call. False: it was cancelled before, and hands out nothing."""
@@ -87,6 +101,7 @@ class Receipt:
         with self._mutex:
             self._completed = True
             cancelled = self._cancelled
+        self._earlier = ()  # else each would keep all before it
         handed_out = bool(self._files)
         if cancelled:
             self._take_back()

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from multi_agent_mcp.config import NOT_YAML, load_yaml, parse_limits, parse_notify_command, yaml_problem
+from multi_agent_mcp.config import NOT_YAML, load_yaml, parse_console, parse_limits, parse_notify_command, yaml_problem
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.ids import session_name
@@ -43,6 +43,7 @@ class Team:
     language: str | None = None
     limits: Mapping[str, Any] = field(default_factory=dict)
     notify_command: tuple[str, ...] | None = None
+    console: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_team(path: Path) -> Team:
@@ -71,10 +72,11 @@ def _team(data: Any) -> Team:
     limits = data.get("limits") or {}
     try:
         parse_limits(limits)
+        parse_console(data.get("console"))
     except InvalidArguments as refusal:
         raise _Unusable(refusal.values["reason"]) from refusal
     notify_command = parse_notify_command(data.get("notify_command"))
-    return Team(agents, data.get("session"), language, limits, notify_command)
+    return Team(agents, data.get("session"), language, limits, notify_command, data.get("console") or {})
 
 
 def _agent(record: Any) -> Agent:
@@ -147,6 +149,8 @@ def create_session(root: Path, session: str, team: Team, language: str | None) -
     }
     if team.notify_command is not None:
         settings["notify_command"] = list(team.notify_command)
+    if team.console:
+        settings["console"] = dict(team.console)
     text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
     workspace.registry.create()
     with suppress(FileExistsError):  # a second init. Last, because with this file there is a session.

@@ -64,6 +64,7 @@ def _update_settings(workspace: Workspace, team: Team, language: str | None) -> 
         "language": language or team.language,
         "limits": dict(team.limits) or None,
         "notify_command": None if team.notify_command is None else list(team.notify_command),
+        "console": dict(team.console) or None,
     }
     settings = load_yaml(workspace.settings_path)
     differing = {key: value for key, value in wanted.items() if value is not None and settings.get(key) != value}

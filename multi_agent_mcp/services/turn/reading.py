@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from heapq import heapify, heappop
 from pathlib import Path
 from typing import Any
 
@@ -190,12 +191,13 @@ class Reading:
     def _unread(
         self, mailbox: Mailbox, query: Query, unread: Sequence[tuple[str, Message]]
     ) -> Iterable[tuple[Path, Message]]:
-        heads = sorted(unread, key=lambda item: (*reading_order(item[1]), item[0]))
-        for name, head in heads:
-            if query.message_type in (None, head.message_type):
-                message = mailbox.hot.load(name)
-                if message is not None:
-                    yield mailbox.path / name, message
+        wanted = query.message_type
+        heads = [(*reading_order(head), name) for name, head in unread if wanted in (None, head.message_type)]
+        heapify(heads)  # not sorted: a page takes a few of perhaps a hundred thousand
+        while heads:
+            *_, name = heappop(heads)
+            if (message := mailbox.hot.load(name)) is not None:
+                yield mailbox.path / name, message
 
     def _page(self, mailbox: Mailbox, query: Query) -> Iterable[tuple[Path, Message]]:
         before = None if query.before is None else mailbox.order(*self._found(mailbox, query.before))

@@ -7,7 +7,6 @@ from typing import Any
 from multi_agent_mcp.domain.entity import fields_of
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.stuck import Stuck
-from multi_agent_mcp.errors import NotAnswered
 from multi_agent_mcp.services.overview.snapshot import AgentRow
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.web.request import ApiRequest
@@ -43,17 +42,6 @@ def release(call: ApiRequest) -> dict[str, Any]:
     """Takes away an Owner's wait-lock."""
     owner = call.services.agents.get(call.path["agent_id"])
     return call.services.owner_waits.unlock(call.me, owner, call.optional_text("reason"))
-
-
-def answer(call: ApiRequest) -> dict[str, Any]:
-    """Answers the question `dialog_id` in an agent's pane with the key `choice`, if the very same one still stands
-    there."""
-    agent = call.services.agents.get(call.path["agent_id"])
-    came = call.services.answer_dialog(agent, call.text("dialog_id"), call.text("choice"), call.me)
-    call.services.recent_attention.look_again()
-    if came.state == "refused":
-        raise NotAnswered(agent_id=agent.id, reason=call.services.people.words_of(came.reason or ""))
-    return {"agent_id": agent.id, **came.as_answer()}
 
 
 def _agent(call: ApiRequest, row: AgentRow) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import { age, api, attempt, chip, face, facts, h, icon, statusChip, t, toast, vi
 import { ask } from "./dialogs.js";
 import { keyed } from "./lists.js";
 import { watch } from "./live.js";
+import { openPane } from "./pane.js";
 import { compose } from "./writing.js";
 
 const team = document.getElementById("agents");
@@ -13,6 +14,10 @@ watch(["agents", "tasks", "messages", "notifications"], async () => {
   keyed(team, agents, (agent) => agent.id, row);
   team.setAttribute("aria-busy", "false");
 });
+
+// `/agents#pane=worker-a` opens an agent's screen.
+const [, wanted] = /^#pane=([A-Za-z0-9_-]+)$/.exec(location.hash) ?? [];
+if (wanted) openPane(wanted);
 
 function row(agent) {
   return h(
@@ -68,6 +73,7 @@ function acts(agent) {
   if (agent.id === facts.me) return [mail];
   return [
     mail,
+    agent.pane_id && h("button", { type: "button", class: "ghost", "data-mark": "pane", onclick: () => openPane(agent.id) }, t("pane.see")),
     h("button", { type: "button", class: "ghost", "data-mark": "write", onclick: () => compose(agent.id) }, t("agents.write")),
     agent.role !== "owner" && h("button", { type: "button", class: "ghost stop", "data-mark": "stop", onclick: () => stop(agent) }, icon("stop"), t("agents.stop")),
   ];

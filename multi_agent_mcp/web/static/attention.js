@@ -1,9 +1,10 @@
 // What waits for the human: fetched once for the page, shown by whoever asks for it.
 
-import { age, api, attempt, chip, h, icon, t, toast, visible, who, why } from "./core.js";
+import { age, api, attempt, chip, h, icon, t, toast, visible, who } from "./core.js";
 import { keyed } from "./lists.js";
 import { watch } from "./live.js";
 import { notifyButton } from "./notifying.js";
+import { question } from "./question.js";
 
 const POLL = 3000; // milliseconds; no file tells of what changes in a pane
 const POLL_HIDDEN = 12000;
@@ -60,7 +61,7 @@ function row(item, decide) {
     h("bdi", { class: "says", title: visible(item.text) }, item.dialog ? t(`up.dialog:${item.dialog.topic}`) : visible(item.text)),
     item.since ? age(item.since) : h("span"),
     h("span", { class: "acts" }, acts(item, decide), open(item)),
-    item.dialog && question(item.agent_id, item.dialog));
+    item.dialog && question(item.agent_id, item.dialog, again));
 }
 
 function acts(item, decide) {
@@ -94,24 +95,4 @@ function copying(command) {
     toast(t("attention.copied", { command }));
   });
   return h("button", { type: "button", class: "ghost", title: command, "data-mark": "copy", onclick: copy }, icon("copy"), t("attention.copy"));
-}
-
-// ---- a host's question, answered from here
-
-// The question as it stands in the pane, with a button for each choice.
-function question(agentId, dialog) {
-  return h("div", { class: "question" },
-    h("pre", { tabindex: "0" }, h("bdi", null, visible(dialog.text))),
-    h("div", { class: "choices" }, dialog.choices.map((choice) => h("button", {
-      type: "button", "data-mark": `choice-${choice.choice}`, onclick: () => answer(agentId, dialog, choice),
-    }, h("kbd", null, choice.choice), h("bdi", null, visible(choice.label)), choice.lasting && chip("lasting", t("attention.lasting"))))));
-}
-
-async function answer(agentId, dialog, choice) {
-  await attempt(async () => {
-    const came = await api(`/agents/${agentId}/answer`, { dialog_id: dialog.id, choice: choice.choice });
-    const good = came.state === "answered";
-    toast(t(good ? "attention.answered" : "attention.pressed", { agent: agentId, label: visible(choice.label), reason: good ? "" : why(came.reason) }), good ? "good" : "bad");
-  });
-  again();
 }

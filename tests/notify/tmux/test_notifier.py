@@ -25,6 +25,7 @@ from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.doorbell_thread import DoorbellThread
 from multi_agent_mcp.notify.tmux.client import Answer, Tmux
 from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
+from multi_agent_mcp.notify.tmux.panes import Panes
 from multi_agent_mcp.notify.tmux.profiles import Profiles, load_profiles
 from multi_agent_mcp.notify.tmux.screens import Screen, classify
 from multi_agent_mcp.notify.tmux.snapshot import take_snapshot
@@ -147,6 +148,23 @@ def test_a_draft_is_left_as_it_is(stage: Stage, seat: Seat) -> None:
     shows(stage, seat, "half a sentence")
     os.write(seat.keyboard, b"\x15")
     gone(stage, seat, "half a sentence")
+
+
+def test_a_persons_line_passes_the_same_gates_and_is_on_record(stage: Stage, seat: Seat) -> None:
+    record: list[dict[str, object]] = []
+    panes = Panes(stage.workspace, notifier(), lambda tool, **facts: record.append({"tool": tool, **facts}))
+    owner, before = Agent(id="owner", role="owner"), len(submitted(Log(seat.log).read()))
+    os.write(seat.keyboard, b"half a sentence")
+    comes_to(stage, seat, "draft")
+    assert panes.type_line(agent(stage, seat), "look at the log", owner) == Delivery("stored", "draft")
+    os.write(seat.keyboard, b"\x15")
+    comes_to(stage, seat, "idle")
+    assert panes.type_line(agent(stage, seat), "look at the log", owner).state == "submitted"
+    (line,) = submitted(Log(seat.log).read())[before:]
+    assert re.fullmatch(r"\[IPC\] look at the log #[0-9a-z]{4}", line)
+    assert record == [
+        {"tool": "line", "by": "owner", "agent_id": seat.agent_id, "text": "look at the log", "state": "submitted"}
+    ]
 
 
 def test_a_picker_gets_no_key(stage: Stage, seat: Seat) -> None:

@@ -121,6 +121,20 @@ def test_a_notification_whose_writer_was_killed_is_written_by_the_next_reader_th
     assert path.read_bytes() == original
 
 
+def test_many_notifications_at_once_are_written_once_each_beside_those_that_are_there(services: Services) -> None:
+    top = new(services, "top", "admin", by="owner")
+    parts = [running(services, f"part {number}", parent=top.id).id for number in range(20)]
+    services.task_changes.set_status(agent(services, "owner"), top.id, "blocked")
+    assert sorted(str(task_id) for action, _, task_id in told(services) if action == "blocked") == sorted(parts)
+    interrupts = services.workspace.notices("worker-a")
+    for name, _ in interrupts.unread()[:17]:
+        (interrupts.path / name).unlink()
+    blocked = [services.task_changes.get(part) for part in parts]
+    another_process = forks.context(services.workspace.root)
+    another_process.derived_notices.follow_up(*blocked, *blocked)
+    assert sorted(str(task_id) for action, _, task_id in told(services) if action == "blocked") == sorted(parts)
+
+
 def test_a_notification_that_was_read_and_archived_does_not_come_back(services: Services, clock: Clock) -> None:
     new(services)
     services.notifications.read("worker-a", "task")

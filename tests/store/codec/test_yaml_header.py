@@ -34,9 +34,10 @@ VALUES: st.SearchStrategy[Any] = st.one_of(
     st.just([]),
     st.just(uuid.UUID(int=1).hex),
 )
+DEEP = st.recursive(VALUES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3))
 
 
-@given(st.dictionaries(KEYS | st.text(), VALUES | st.dictionaries(WORDS, VALUES)))
+@given(st.dictionaries(KEYS | st.text(), DEEP))
 def test_any_header_is_written_as_pyyaml_writes_it(header: dict[str, Any]) -> None:
     assert dump(header) == dump_slowly(header)
 
@@ -73,10 +74,16 @@ SCALARS = st.one_of(
 )
 NAMES = st.sampled_from(["conversation_id", "broadcast_id"])
 SIMPLE: st.SearchStrategy[Any] = (
-    st.none() | IDS | MOMENTS | st.sampled_from(["admin", "two words", "w" * 90]) | st.just({})
+    st.none()
+    | IDS
+    | MOMENTS
+    | st.sampled_from(["admin", "two words", "w" * 90, -1, 0, 100])
+    | st.just({})
+    | st.just([])
 )
+ITEMS = st.lists(SIMPLE | st.dictionaries(NAMES, SIMPLE | st.lists(SIMPLE, max_size=2)), max_size=3)
 LINES = st.tuples(
-    st.sampled_from(["", "  ", "    ", "- ", "\t"]),
+    st.sampled_from(["", "  ", "    ", "- ", "  - ", "- - ", "\t"]),
     st.sampled_from(["id", "sender_id", "y", "null", "True", "k", "a b", "Key", "metadata"]),
     st.sampled_from([": ", ":", ":  ", " : "]),
     SCALARS,
@@ -90,12 +97,21 @@ def read(header: str) -> Any:
         return "not YAML"
 
 
-@given(st.lists(LINES | st.sampled_from(["metadata:", "", "# note", "..."]), max_size=6).map("\n".join))
+BARE = st.tuples(st.sampled_from(["- ", "-", "  - ", "    - ", "  "]), SCALARS).map("".join)
+OPENING = st.sampled_from(["metadata:", "  status:", "- status:", "    x:", "", "# note", "...", "-", "- "])
+
+
+@given(st.lists(LINES | BARE | OPENING, max_size=7).map("\n".join))
 def test_a_header_that_is_read_quickly_is_read_as_pyyaml_reads_it(header: str) -> None:
     quick = load_quickly(header)
     assert quick is None or repr(quick) == repr(read(header))
 
 
-@given(st.dictionaries(st.sampled_from(["id", "sender_id", "metadata"]), SIMPLE | st.dictionaries(NAMES, SIMPLE)))
+@given(
+    st.dictionaries(
+        st.sampled_from(["id", "sender_id", "metadata", "history"]),
+        SIMPLE | ITEMS | st.dictionaries(NAMES, SIMPLE | ITEMS),
+    )
+)
 def test_what_is_written_without_pyyaml_is_read_without_it(header: dict[str, Any]) -> None:
     assert load_quickly(dump(header)) == header or not header

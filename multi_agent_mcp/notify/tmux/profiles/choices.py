@@ -17,7 +17,7 @@ class ChoiceShape:
     row on the screen like `begin`, to the lowest row. Its choices are numbered rows like `row`, with the groups `mark`
     (of the one that is marked), `key` (which picks it) and `label`; below them only rows like `below` may stand. With
     `frame` it is a box, whose sides are none of the text. What `lasting` finds means that the host will not ask
-    again."""
+    again; what `in_pane` finds takes more than its key, so it can be chosen in the pane only."""
 
     topics: frozenset[str]
     row: re.Pattern[str]
@@ -25,6 +25,7 @@ class ChoiceShape:
     lasting: re.Pattern[str]
     top: re.Pattern[str] | None = None
     begin: re.Pattern[str] | None = None
+    in_pane: re.Pattern[str] | None = None
     frame: str = ""
 
 
@@ -42,5 +43,6 @@ def choice_shape(data: Mapping[str, Any]) -> ChoiceShape:
         lasting=re.compile(data["lasting"]),
         top=re.compile(data["top"]) if "top" in data else None,
         begin=re.compile(data["begin"]) if "begin" in data else None,
+        in_pane=re.compile(data["in_pane"]) if "in_pane" in data else None,
         frame=str(data.get("frame", "")),
     )

@@ -1,0 +1,110 @@
+"""What the relay answers this machine's processes on its socket: one line of JSON each way; see `hub.link`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.hub.publishing import Publishing
+from multi_agent_mcp.hub.relay_authority import Decides
+from multi_agent_mcp.hub.share import Share, socket_path
+from multi_agent_mcp.store.authority import Shared, Superseded
+
+logger = logging.getLogger(__name__)
+
+LINE_BYTES = 16 << 20
+Answer = dict[str, Any]
+
+
+class Answers(Decides, Protocol):
+    """What knows the answers; see `hub.relay.Relay`."""
+
+    publishing: Publishing
+
+    def status(self) -> Answer: ...
+
+
+class Answering:
+    """Serves the socket."""
+
+    def __init__(self, relay: Answers, share: Share) -> None:
+        self.relay = relay
+        self.share = share
+        self._sending: set[asyncio.Task[bool]] = set()
+        self._operations: dict[str, Callable[[Mapping[str, Any]], Awaitable[Answer]]] = {
+            "require": self._require,
+            "create": self._put,
+            "swap": self._put,
+            "current": self._current,
+            "queue": self._queue,
+            "status": self._status,
+        }
+
+    async def listen(self) -> asyncio.AbstractServer:
+        """Answers from now on, until the server that is returned is closed."""
+        self.share.remove_socket()
+        with socket_path(self.share.path) as path:
+            before = os.umask(0o177)
+            try:
+                return await asyncio.start_unix_server(self._serve, path, limit=LINE_BYTES)
+            finally:
+                os.umask(before)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, ValueError):
+            request = json.loads(await reader.readline())
+            writer.write(json.dumps(await self._answer(request)).encode() + b"\n")
+            await writer.drain()
+        writer.close()
+
+    async def _answer(self, request: Mapping[str, Any]) -> Answer:
+        try:
+            return await self._operations[request["op"]](request)
+        except Superseded as newer:
+            return {"superseded": _as_json(newer.current)}
+        except StorageError as refusal:
+            return {"refused": refusal.code, "key": refusal.key.removeprefix("error.")}
+
+    async def _require(self, _: Mapping[str, Any]) -> Answer:
+        self.relay.require()
+        return {}
+
+    async def _put(self, request: Mapping[str, Any]) -> Answer:
+        revision = request.get("revision", 0)
+        return {"revision": await self.relay.put(request["key"], revision, request["data"].encode())}
+
+    async def _current(self, request: Mapping[str, Any]) -> Answer:
+        found = await self.relay.current(request["key"])
+        return {"current": None if found is None else _as_json(found)}
+
+    async def _queue(self, request: Mapping[str, Any]) -> Answer:
+        sending = asyncio.create_task(self._send([Path(path) for path in request["paths"]]))
+        self._sending.add(sending)
+        sending.add_done_callback(self._sending.discard)
+        done, _ = await asyncio.wait([sending], timeout=request["wait"])
+        return {"sent": bool(done) and sending.result()}
+
+    async def _send(self, paths: list[Path]) -> bool:
+        try:
+            self.relay.require()
+            await self.relay.publishing.send(paths)
+        except StorageError as refusal:
+            logger.info("queued: %s", refusal)
+            for path in paths:
+                self.relay.publishing.noticed(path)
+            return False
+        return True
+
+    async def _status(self, _: Mapping[str, Any]) -> Answer:
+        return self.relay.status()
+
+
+def _as_json(shared: Shared) -> Answer:
+    return {"revision": shared.revision, "data": shared.data.decode()}

@@ -1,0 +1,68 @@
+"""The authority of the relay itself, for its threads: they ask its event loop, as other processes ask by the socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import CancelledError
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any, Protocol, TypeVar
+
+from multi_agent_mcp.errors import HubUnreachable
+from multi_agent_mcp.store.authority import Shared
+
+T = TypeVar("T")
+
+ANSWER_SECONDS = 6.0
+
+
+class Decides(Protocol):
+    """What asks the hub; see `hub.relay.Relay`."""
+
+    def require(self) -> None: ...
+
+    async def put(self, key: str, revision: int, data: bytes) -> int: ...
+
+    async def current(self, key: str) -> Shared | None: ...
+
+    def is_up(self, machine: str) -> bool: ...
+
+
+class RelayAuthority:
+    """The authority of the relay itself, for its threads; see `store.authority.Authority`."""
+
+    def __init__(self, machine: str) -> None:
+        self.here: str | None = machine
+        self.relay: Decides | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def require(self) -> None:
+        self._relay().require()
+
+    def create(self, key: str, data: bytes) -> int | None:
+        return self._wait(self._relay().put(key, 0, data))
+
+    def swap(self, key: str, revision: int, data: bytes) -> int | None:
+        return self._wait(self._relay().put(key, revision, data))
+
+    def current(self, key: str) -> Shared | None:
+        return self._wait(self._relay().current(key))
+
+    def queue(self, paths: Any, *, wait: bool) -> bool:  # noqa: ARG002 - the file events notice it
+        return False
+
+    def is_up(self, machine: str) -> bool:
+        return self._relay().is_up(machine)
+
+    def _relay(self) -> Decides:
+        if self.relay is None:
+            raise HubUnreachable("no_relay")
+        return self.relay
+
+    def _wait(self, answer: Coroutine[Any, Any, T]) -> T:
+        if self.loop is None:
+            raise HubUnreachable("no_relay")
+        try:
+            return asyncio.run_coroutine_threadsafe(answer, self.loop).result(ANSWER_SECONDS)
+        except (FutureTimeout, CancelledError) as error:  # the relay ends: its end must not wait for its threads
+            raise HubUnreachable("hub_unclear") from error

@@ -1,0 +1,107 @@
+// An agent's pane: its screen as text, its scrollback, what its host asks, and a line for an idle composer. Everything in
+// it was chosen by somebody else: it is only ever set as text.
+
+import { api, attempt, facts, h, t, toast, visible, why } from "./core.js";
+import { dialog } from "./dialogs.js";
+import { question } from "./question.js";
+
+const EVERY = 250; // milliseconds; the server looks no more often either
+
+export function openPane(agent) {
+  const screen = h("div", { class: "screen", role: "region", tabindex: "0", dir: "ltr", "aria-label": t("pane.screen", { agent }) });
+  const parts = { question: h("div"), attach: h("div"), screen, line: h("div") };
+  const back = h("button", { type: "button", class: "ghost", onclick: () => scrollback(agent) }, t("pane.scrollback"));
+  const box = dialog(t("pane.title", { agent }), parts.question, h("figure", null, h("figcaption", { class: "hint" }, t("pane.screen", { agent }), back), screen), parts.line, parts.attach);
+  box.classList.add("wide");
+  history.replaceState(null, "", `#pane=${agent}`);
+  box.addEventListener("close", () => history.replaceState(null, "", location.pathname + location.search));
+  follow(agent, box, parts);
+  return box;
+}
+
+// Looks again and again, while the sheet is open and its page is looked at.
+async function follow(agent, box, parts) {
+  let seen = "", asked = "", made = false;
+  while (box.isConnected) {
+    if (document.visibilityState === "visible") {
+      try {
+        const shown = await api(`/agents/${agent}/pane?seen=${seen}`);
+        if (shown.state !== seen) {
+          show(parts.screen, shown);
+          const id = shown.dialog?.id ?? "";
+          if (id !== asked || !made) parts.question.replaceChildren(...asks(agent, shown.dialog)); // a button stays under the mouse
+          if (!made) {
+            parts.attach.replaceChildren(...attach(shown.attach));
+            parts.line.replaceChildren(...line(agent));
+          }
+          [asked, made, seen] = [id, true, shown.state];
+        }
+      } catch (error) {
+        seen = "";
+        parts.screen.replaceChildren(h("p", { class: "reason" }, visible(error.message)));
+      }
+    }
+    await new Promise((go) => setTimeout(go, EVERY));
+  }
+}
+
+function show(element, shown) {
+  if (!shown.screen) {
+    element.replaceChildren(h("p", { class: "reason" }, t("pane.nothing", { reason: why(shown.reason) })));
+    return;
+  }
+  element.replaceChildren(...shown.screen.rows.map((row) => h("div", { class: "row" }, row.map(piece))));
+  if (shown.screen.cursor) {
+    const [column, row] = shown.screen.cursor;
+    element.append(h("i", { class: "cursor", "aria-hidden": "true", vars: { "--column": column, "--row": row } }));
+  }
+}
+
+const LOOKS = ["bold", "faint", "italic", "underline", "strike"];
+
+function piece(part) {
+  const text = visible(part.text);
+  const [fg, bg] = part.inverse ? [part.bg ?? "var(--ground)", part.fg ?? "var(--ink)"] : [part.fg, part.bg];
+  const looks = LOOKS.filter((name) => part[name]);
+  if (!fg && !bg && !looks.length && !part.wide) return text;
+  const vars = { ...(fg && { color: colour(fg) }), ...(bg && { "background-color": colour(bg) }) };
+  // a letter of two cells is as wide as two others, whatever font it comes from
+  const letters = part.wide ? [...text].map((letter) => h("span", { class: "cells" }, letter)) : text;
+  return h("span", { class: looks.join(" ") || undefined, vars }, letters);
+}
+
+const colour = (of) => (/^[0-9]+$/.test(of) ? `var(--ansi-${of})` : of);
+
+function asks(agent, asked) {
+  return asked ? [h("h3", null, t(`pane.asks.${asked.topic}`)), question(agent, asked)] : [];
+}
+
+function attach(command) {
+  if (!command) return [];
+  const copy = async () => { await navigator.clipboard.writeText(command); toast(t("pane.copied")); };
+  return [h("p", { class: "attach" }, h("span", { class: "hint" }, t("pane.attach")), " ", h("code", null, command), " ",
+    h("button", { type: "button", class: "ghost", onclick: () => attempt(copy) }, t("pane.copy")))];
+}
+
+function line(agent) {
+  if (!facts.answers) return [];
+  const field = h("input", { type: "text", name: "line", maxlength: 100, autocomplete: "off", "aria-label": t("pane.line", { agent }), placeholder: t("pane.line", { agent }), required: true });
+  const type = async () => {
+    const came = await api(`/agents/${agent}/line`, { text: field.value });
+    if (came.state === "stored") throw new Error(why(came.reason));
+    field.value = "";
+    toast(t(`pane.line.${came.state}`, { agent }));
+  };
+  return [h("form", { class: "line", onsubmit: (event) => { event.preventDefault(); attempt(type); } },
+    field, h("button", { type: "submit" }, t("pane.type")), h("small", { class: "hint" }, t("pane.line_hint")))];
+}
+
+async function scrollback(agent) {
+  await attempt(async () => {
+    const shown = await api(`/agents/${agent}/scrollback`);
+    const screen = h("div", { class: "screen", role: "region", tabindex: "0", dir: "ltr", "aria-label": t("pane.scrollback") });
+    show(screen, shown);
+    dialog(t("pane.scrollback_of", { agent }), screen).classList.add("wide");
+    screen.scrollTop = screen.scrollHeight;
+  });
+}

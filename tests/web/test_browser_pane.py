@@ -1,0 +1,106 @@
+"""An agent's pane in the browser: its screen, its question, a line, and what a hostile program shows there."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.conformance.stage import Stage
+from tests.end_to_end.support import Team
+from tests.web.asking import Opened, asks, keys
+from tests.web.browsing import DESK, PHONE, Person, Theme
+
+pytestmark = pytest.mark.tmux
+HOSTILE = (
+    "\x1b[2J\x1b[H\x1b[1;31mred\x1b[0m \x1b[7minverse\x1b[0m 日本語|end",
+    "<script>document.title='owned'</script><img src=x onerror=alert(1)>",
+    "abc \u202egnp.exe\u202c \u2066x\u2069 \u05d0\u05d1\u05d2 1 2 3",
+    "\x1b]8;;http://evil.example\x1b\\link\x1b]8;;\x1b\\ \x1b]0;owned\x07",
+    "┌ Permission ──────────┐ [Approve] [Reject]",
+)
+
+
+def sheet(person: Person) -> Locator:
+    person.visit("agents")
+    person.page.locator("[data-mark=pane]").first.click()
+    return person.page.locator("dialog[open]")
+
+
+def test_a_question_is_read_and_answered_with_one_click(
+    team: Team, opened: Opened, person: Person, tmp_path: Path, pictures: Path
+) -> None:
+    log = asks(team, opened, tmp_path)
+    shown = sheet(person)
+    expect(shown.locator(".question pre")).to_contain_text("Bash command 0")
+    expect(shown.locator(".question button")).to_have_count(3)
+    lasting = shown.locator(".question button").filter(has=person.page.locator(".chip"))
+    expect(lasting).to_have_text(f"2Yes, and don't ask again{person.words('attention.lasting')}")
+    expect(shown.locator(".screen")).to_contain_text("Do you want to proceed?")
+    expect(shown.locator(".attach code")).to_contain_text("attach -t %")
+    assert person.page.url.endswith("#pane=worker-a")
+    wrong: dict[str, object] = {}
+    looks: tuple[tuple[str, tuple[int, int], Theme], ...]
+    looks = (("desk", DESK, "light"), ("dark", DESK, "dark"), ("phone", PHONE, "light"))
+    for name, size, theme in looks:
+        person.turn(size, theme)
+        person.page.screenshot(path=pictures / f"pane-{name}.png")
+        wrong |= {f"{name} {kind}": found for kind, found in person.look("everythingAsked").items() if found}
+    assert wrong == {}
+    shown.locator("[data-mark=choice-3]").click()
+    expect(person.page.locator("#toasts")).to_contain_text(
+        person.words("attention.answered", agent="worker-a", label="No")
+    )
+    expect(shown.locator(".question pre")).to_contain_text("Bash command 1")
+    assert keys(log) == ["3"]
+    line = json.loads(next((team.services.path / "audit").iterdir()).read_text(encoding="utf-8"))
+    assert (line["tool"], line["by"], line["choice"], line["label"]) == ("answer", "owner", "3", "No")
+
+
+def test_a_line_is_typed_into_an_idle_composer_only(team: Team, opened: Opened, person: Person, tmp_path: Path) -> None:
+    log = asks(team, opened, tmp_path)
+    shown = sheet(person)
+    shown.locator("[name=line]").fill("hello")
+    shown.locator("form.line button").click()
+    expect(person.page.locator("#toasts")).to_contain_text(person.words("reason.dialog"))
+    expect(shown.locator("[name=line]")).to_have_value("hello")
+    assert keys(log) == []
+
+
+def test_a_hostile_screen_is_text_in_its_frame(opened: Opened, person: Person, tmp_path: Path, pictures: Path) -> None:
+    program = tmp_path / "hostile.py"
+    program.write_text(
+        f"import time\nprint({chr(10).join(HOSTILE)!r}, flush=True)\ntime.sleep(600)\n", encoding="utf-8"
+    )
+    opened(f"exec {sys.executable} -X utf8 {program}")
+    shown = sheet(person)
+    screen = shown.locator(".screen")
+    expect(screen).to_contain_text("<script>document.title='owned'</script><img src=x onerror=alert(1)>")
+    expect(shown.locator(".question")).to_have_count(0)
+    expect(screen.locator("a, button, img, script, input")).to_have_count(0)
+    text = screen.inner_text()
+    assert not set(text) & set("\u202e\u202c\u2066\u2069\x1b\x07")
+    assert person.page.title() != "owned"
+    red = screen.locator(".bold").first
+    expect(red).to_have_text("red")
+    assert red.evaluate("one => getComputedStyle(one).color") == "rgb(255, 123, 114)"
+    cells = screen.locator(".cells")
+    expect(cells).to_have_text(["日", "本", "語"])
+    one = screen.evaluate("one => { const i = one.querySelector('.cursor'); return i.getBoundingClientRect().width }")
+    assert cells.first.evaluate("one => one.getBoundingClientRect().width") == pytest.approx(2 * one, abs=0.1)
+    person.page.screenshot(path=pictures / "pane-hostile.png")
+    shown.locator("figcaption button").click()
+    back = person.page.locator("dialog[open] .screen").last
+    expect(back).to_contain_text("Approve")
+
+
+def test_a_pane_that_is_gone_is_said(own_tmux: Stage, opened: Opened, person: Person) -> None:
+    opened("exec sleep 600")
+    shown = sheet(person)
+    expect(shown.locator(".screen .row").first).to_be_attached()
+    own_tmux.tmux("kill-server")
+    expect(shown.locator(".screen .reason")).to_be_visible()
+    expect(shown.locator(".question")).to_have_count(0)
