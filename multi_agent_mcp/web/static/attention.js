@@ -85,7 +85,7 @@ const places = {
 };
 
 function open(item) {
-  const place = places[item.kind] ?? (item.agent_id && (() => `/agents#${item.agent_id}`));
+  const place = places[item.kind] ?? (item.agent_id && (() => `/agents#pane=${item.agent_id}`));
   return place && h("a", { class: "button", href: place(item), "data-mark": "open" }, t("attention.open"));
 }
 
