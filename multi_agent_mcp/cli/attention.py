@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -37,7 +38,7 @@ def attention_lines(items: Iterable[Item], now: datetime, texts: Texts) -> Itera
     """A table, or that nothing waits."""
     rows = [
         (
-            "-" if item.since is None else format_duration(now - item.since),
+            "-" if item.since is None else format_duration(max(now - item.since, timedelta(0))),
             item.agent_id or "-",
             texts(f"attention.kind.{item.kind}"),
             excerpt(item.text),

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import indented
+from multi_agent_mcp.cli.output import indented, text_of
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.search.search import Found, Results, SearchQuery
@@ -31,7 +31,7 @@ TOLD_EVERY = 500
 @session_command()
 def search(context: SessionContext, words: tuple[str, ...], limit: int, rebuild: bool) -> None:
     """Find words in messages, tasks, conversations and the logs of executions."""
-    query = SearchQuery.parse(words)
+    query = SearchQuery.parse(map(text_of, words))
     service, texts = context.services.search, context.services.people
     if rebuild:
         service.rebuild()

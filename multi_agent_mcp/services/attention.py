@@ -210,9 +210,10 @@ class Attention:
                 )
 
     def _mail(self, person: Agent, requested: Collection[str | None]) -> Iterator[Item]:
-        """The newest unread mail, but for that which only asks for the decision about a request."""
+        """The oldest unread mail, but for that which only asks for the decision about a request, and how much more."""
         mailbox = self.workspace.mailbox(person.id)
-        for name, message in heapq.nlargest(MAIL_MAX, mailbox.unread(), key=lambda item: page_order(item[1])):
+        unread = mailbox.unread()
+        for name, message in heapq.nsmallest(MAIL_MAX, unread, key=lambda item: page_order(item[1])):
             if message.metadata.get("task_id") in requested:
                 continue
             talks = message.message_type == "conversation"
@@ -225,6 +226,9 @@ class Attention:
                 text=" ".join((whole.subject or whole.content).split()),
                 command=f'multi-agent-mcp reply {message.id} "…"' if talks else "multi-agent-mcp read",
             )
+        if len(unread) > MAIL_MAX:
+            text = self.people("attention.more", count=len(unread) - MAIL_MAX)
+            yield Item(kind="mail", agent_id=None, text=text, command="multi-agent-mcp read")
 
     def _finding(self, finding: Finding) -> Item:
         return Item(

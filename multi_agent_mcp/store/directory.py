@@ -174,7 +174,7 @@ class Directory(EntityFiles[E]):
 
     def is_closed(self, name: str) -> bool:
         """Whether a file's header closes it at this moment."""
-        return self._closed_by(_beginning(f"{self.path}/{name}")) is not None
+        return self._closed_by(beginning(f"{self.path}/{name}")) is not None
 
     def is_unchanged(self, mtime: int, looked_at: int) -> bool:
         """Whether what was read from `looked_at` on, when `mtime` was the modification time, may be remembered."""
@@ -220,7 +220,7 @@ class Directory(EntityFiles[E]):
         return self._named is None or self._named.fullmatch(name) is not None
 
     def _entry(self, name: str, found: Signature) -> Entry[E] | None:
-        data = _beginning(f"{self.path}/{name}")
+        data = beginning(f"{self.path}/{name}")
         if (closed := self._closed_by(data)) is not None:
             return Entry(found, None, *closed)
         if len(data) == found[1]:  # all of it
@@ -254,7 +254,7 @@ class Directory(EntityFiles[E]):
         return found["closed"].decode(errors="replace"), group["group"].decode(errors="replace") if group else ""
 
 
-def _beginning(path: str) -> bytes:
+def beginning(path: str) -> bytes:
     """A file as far as its header reaches, and a little more; nothing of one that cannot be read."""
     try:
         descriptor = careful(path, os.O_RDONLY)

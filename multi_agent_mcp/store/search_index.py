@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.store.files.containment import Containment
 from multi_agent_mcp.system.disk import FILE_MODE, make_directory, storage_errors
 from multi_agent_mcp.system.file_status import is_settled, modified_at, signature
 
@@ -27,6 +28,8 @@ SAME_TIME = 1_000
 """How many documents of one microsecond have keys of their own."""
 LAST_KEY = 2**63 - 1
 BUSY_SECONDS = 60
+UNSEEN = -1
+"""The modification time of a directory that was not looked at yet, or too soon after it had changed."""
 
 _SCHEMA = """
 CREATE TABLE directories (path TEXT PRIMARY KEY, modified INTEGER NOT NULL);
@@ -71,6 +74,7 @@ class SearchIndex:
         self, base: Path, path: Path, tops: Sequence[str], read: Reader, grows: Callable[[str], bool] = lambda _: False
     ) -> None:
         self.base = base
+        self.containment = Containment(base)
         self.path = path
         self._tops = tops
         self._read = read
@@ -90,7 +94,7 @@ class SearchIndex:
             with closing(database):
                 yield database
         except sqlite3.DatabaseError as error:
-            if not isinstance(error, sqlite3.OperationalError):
+            if not isinstance(error, sqlite3.OperationalError) or str(error).startswith("no such"):
                 self.delete()  # damaged: the next search makes it anew
             raise StorageError("search_index", path=self.path.name, error=error) from error
 
@@ -102,7 +106,8 @@ class SearchIndex:
 
     def refresh(self, database: sqlite3.Connection, told: Callable[[], None] = lambda: None) -> None:
         """Takes in what has changed. `told` hears of each file that is read."""
-        known = dict(database.execute("SELECT path, modified FROM directories"))
+        rows = database.execute("SELECT path, modified FROM directories")
+        known = {_name(path): modified for path, modified in rows}
         waiting, seen = list(self._tops), set()
         while waiting:
             directory = waiting.pop()
@@ -115,8 +120,8 @@ class SearchIndex:
                 waiting += [path for path in known if path.rpartition("/")[0] == directory and path.startswith(prefix)]
         for gone in known.keys() - seen:
             with database:
-                self._drop(database, "directory = ?", gone)
-                database.execute("DELETE FROM directories WHERE path = ?", (gone,))
+                self._drop(database, "directory = ?", _text(gone))
+                database.execute("DELETE FROM directories WHERE path = ?", (_text(gone),))
 
     def find(
         self,
@@ -144,9 +149,10 @@ class SearchIndex:
             ),
         )
         for directory, name, start in rows:
-            yield Hit(Path(directory, name), start)
+            yield Hit(Path(_name(directory), _name(name)), start)
 
     def _open(self) -> sqlite3.Connection:
+        self.containment.require(self.path.parent)
         with storage_errors(self.path):
             make_directory(self.path.parent)
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, FILE_MODE))
@@ -172,15 +178,18 @@ class SearchIndex:
         began = time.time_ns()
         with _writing(database):
             known = {
-                name: (file, known)
+                _name(name): (file, known)
                 for file, name, known in database.execute(
-                    "SELECT id, name, signature FROM files WHERE directory = ?", (directory,)
+                    "SELECT id, name, signature FROM files WHERE directory = ?", (_text(directory),)
                 )
             }
             below = []
             for name, status in _listing(self.base / directory):
                 if stat.S_ISDIR(status.st_mode):
                     below.append(f"{directory}/{name}")
+                    # Known before it is looked at: whoever comes after a process that was killed goes on there.
+                    values = _text(below[-1]), UNSEEN
+                    database.execute("INSERT OR IGNORE INTO directories VALUES (?, ?)", values)
                     continue
                 file, before = known.pop(name, (None, ""))
                 now = "{} {} {}".format(*signature(status))
@@ -189,8 +198,8 @@ class SearchIndex:
                     told()
             for file, _ in known.values():
                 self._drop(database, "id = ?", file)
-            settled = modified if is_settled(modified, began) else -1
-            database.execute("INSERT OR REPLACE INTO directories VALUES (?, ?)", (directory, settled))
+            settled = modified if is_settled(modified, began) else UNSEEN
+            database.execute("INSERT OR REPLACE INTO directories VALUES (?, ?)", (_text(directory), settled))
         return below
 
     def _index(self, database: sqlite3.Connection, row: tuple[int | None, str, str, str], before: str) -> None:
@@ -203,7 +212,8 @@ class SearchIndex:
                 (file, start),
             )
             database.execute("DELETE FROM documents WHERE file = ? AND start >= ?", (file, start))
-        file = database.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", row).lastrowid
+        values = file, _text(directory), _text(name), now
+        file = database.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", values).lastrowid
         for document in self._read(Path(directory, name), start):
             key = _free_key(database, document.at)
             database.execute("INSERT INTO documents VALUES (?, ?, ?)", (key, file, document.start))
@@ -227,6 +237,16 @@ class SearchIndex:
         database.execute(f"DELETE FROM words WHERE rowid IN ({documents})", values)  # noqa: S608
         database.execute(f"DELETE FROM documents WHERE file IN ({files})", values)  # noqa: S608
         database.execute(f"DELETE FROM files WHERE {which}", values)  # noqa: S608
+
+
+def _text(name: str) -> str:
+    """A path as SQLite takes it: it need not be UTF-8."""
+    return os.fsencode(name).decode("latin-1")
+
+
+def _name(text: str) -> str:
+    """The path again."""
+    return os.fsdecode(text.encode("latin-1"))
 
 
 def folded(text: str) -> str:

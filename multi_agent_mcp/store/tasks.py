@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -14,8 +15,11 @@ from multi_agent_mcp.domain.history import NUMBER, History
 from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.json_lines import newest_first
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.authority import Superseded
 from multi_agent_mcp.store.collection import Collection
+
+logger = logging.getLogger(__name__)
 
 LINE = "line"
 """The kind under which a line of a history is known to an authority."""
@@ -36,9 +40,17 @@ class Tasks(Collection[Task]):
         if not isinstance(earlier, int):
             return task
         known = {key: value for key, value in task.extra.items() if key not in (EARLIER, STANDING)}
-        older = cache(lambda: self.files.read(self.history_path(task_id)) or b"")
+        older = cache(lambda: self._older_lines(task_id))
         history = History(task.history.newest, earlier, _numbered(task.extra.get(STANDING)), older)
         return replace(task, history=history, extra=known)
+
+    def _older_lines(self, task_id: str) -> bytes:
+        """Something else in the place of that file must not hide the task."""
+        try:
+            return self.files.read(self.history_path(task_id)) or b""
+        except StorageError as error:
+            logger.warning("the older lines of %s cannot be read: %s", task_id, error)
+            return b""
 
     def _shortened(self, entity: Task) -> Task:
         history, added = entity.history.shortened()

@@ -76,7 +76,7 @@ def test_the_timeline_is_drawn_into_a_file_or_onto_standard_output(ask: Ask, run
 def test_watch_prints_the_session_once(run: Run, session: Path) -> None:
     shown = run("watch", "--once")
     assert shown.exit_code == 0
-    assert shown.stdout.startswith("demo · no tasks\n")
+    assert shown.stdout.startswith("demo · no tasks · nothing waits for you\n")
     assert [line.split()[:2] for line in shown.stdout.splitlines() if "worker-a" in line] == [["worker-a", "off"]]
     assert run("send", "admin", "hello").exit_code == 0
     assert "hello" not in run("watch", "--once", "--messages", "0").stdout
@@ -93,7 +93,7 @@ def test_init_keeps_what_is_there_and_refuses_a_team_without_a_session(run: Run,
 
 
 def test_every_scene_of_the_demo_is_named_in_its_help() -> None:
-    assert tuple(SCENES) == NAMES
+    assert (*SCENES, "machines") == NAMES
 
 
 def test_a_table_is_aligned_in_columns_of_a_terminal() -> None:

@@ -58,7 +58,7 @@ def panes(terminal: Terminal) -> dict[str, str]:
 
 
 def test_up_says_of_everybody_whether_they_are_ready_or_what_they_wait_for(bare: Team, terminal: Terminal) -> None:
-    broken = "sh -c 'echo no such model >&2; sleep 0.3; exit 3'"  # tmux may lose what comes in the very last moment
+    broken = "sh -c 'echo no such model >&2; sleep 1; exit 3'"  # tmux may lose what comes in the very last moment
     team = made(
         bare,
         admin={"command": ACTOR, "host": "plain"},
@@ -88,9 +88,9 @@ def test_up_says_of_everybody_whether_they_are_ready_or_what_they_wait_for(bare:
         "(owner)": "open",
     }
     assert "no-such-host" in states["e"]["note"]
-    first, last = states["d"]["last_lines"]
-    assert first == "no such model"
-    assert last.startswith("Pane is dead (status 3")
+    lines = states["d"]["last_lines"]  # tmux writes the second one a moment after the program has ended
+    assert lines[0] == "no such model"
+    assert all(line.startswith("Pane is dead (status 3") for line in lines[1:])
     assert panes(terminal) == {"admin": "0", "a": "0", "b": "0", "c": "0", "d": "1", "owner": "0"}
 
     shown = team.run(*up)  # the same once more, in words; only what has ended is started again

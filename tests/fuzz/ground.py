@@ -34,8 +34,11 @@ def _template() -> Path:
 
 def fresh() -> Path:
     """A root with the session `demo` as `init` makes it."""
-    root = _template().with_name("root")
-    shutil.rmtree(root, ignore_errors=True)
+    base = _template().parent
+    for old in base.glob("root-*"):
+        shutil.rmtree(old, ignore_errors=True)
+    # A name of its own: the console's threads may still look at the one before.
+    root = Path(tempfile.mkdtemp(prefix="root-", dir=base)) / "root"
     shutil.copytree(_template(), root)
     return root
 

@@ -197,3 +197,13 @@ def test_a_question_that_a_profile_describes_comes_with_its_words_and_choices(se
     assert item.text.endswith("rm -r build Do you want to proceed?")
     assert [choice["label"] for choice in item.as_answer()["dialog"]["choices"]] == ["Yes", "No"]
     assert panes.attention.of(services.agents.owner(), panes=panes.attention.recorded()) == []
+
+
+def test_of_much_mail_the_oldest_is_shown_and_the_rest_is_counted(
+    services: Services, panes: Panes, clock: Clock
+) -> None:
+    for number in range(53):
+        clock.advance(1)
+        send(services, "admin", "owner", "x", subject=f"number {number}")
+    items = waiting(services, panes)
+    assert [item.text for item in items] == [*(f"number {number}" for number in range(50)), "more unread mail: 3"]

@@ -30,7 +30,7 @@ METER = 6
 
 def waiting(item: Item, now: datetime, texts: Texts) -> Row:
     since = ago(item.since, now, texts) if item.since else "-"
-    return since, one_line(item.agent_id or "-"), texts(f"attention.kind.{item.kind}"), one_line(item.text)
+    return since, one_line(item.agent_id or "-"), texts(f"attention.kind.{item.kind}"), excerpt(item.text)
 
 
 def waiting_for_owner(services: Services) -> list[Item]:

@@ -9,7 +9,7 @@ from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.call import Call
 from multi_agent_mcp.server.toolbox import LEADERS, Answer, Tool
 
-ANSWERS_SECONDS = 60.0
+CALLS_SECONDS, ANSWERS_SECONDS = 0.5, 60.0
 
 
 def authenticate(binding: Binding, agent_id: str, passkey: str) -> Answer:
@@ -28,8 +28,9 @@ def authenticate(binding: Binding, agent_id: str, passkey: str) -> Answer:
 
 def logout(call: Call) -> Answer:
     """End this agent session."""
+    # Calls before it get their answers; a host that reads none does not read this one either.
+    call.receipt.wait_for_earlier(CALLS_SECONDS)
     call.session.refuse_leases()
-    # A logout confirms what is answered before it; a host that reads no answer does not read this one either.
     call.receipt.wait_for_answers(ANSWERS_SECONDS)
     call.binding.logout()
     return {"message": call.services.texts("logout.done")}

@@ -7,13 +7,20 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from multi_agent_mcp.services.doctor.tree import is_leftover
-from multi_agent_mcp.store.collection import Collection
+from multi_agent_mcp.store.directory import beginning
 from multi_agent_mcp.store.files.walk import Node, walk
 from multi_agent_mcp.store.workspace import Workspace
 
+_SAYS_SO = {
+    "ipc": re.compile(rb"^read_at:[ \t]*['\"]?\d", re.MULTILINE),
+    "tasks": re.compile(rb"^status:[ \t]*['\"]?(done|cancelled)\b", re.MULTILINE),
+    "sessions": re.compile(rb"^ended_at:[ \t]*['\"]?\d", re.MULTILINE),
+    "executions": re.compile(rb"^completed_at:[ \t]*['\"]?\d", re.MULTILINE),
+}
+"""How a file's own header says that it is over, whatever directory somebody has put it into."""
 LOCK_AGE = timedelta(days=30)
 """Lock files are small and soon made again: only those of agents that have long gone are worth it."""
 CONVERSATION = "conversation.md"
@@ -85,11 +92,19 @@ class _Search:
         self.oldest_lock = (now - max(age, LOCK_AGE)).timestamp()
         open_tasks = workspace.tasks.open()
         self.needed = {name for task in open_tasks for name in (task.parent_task_id, *task.dependencies)}
+        self.talked_of = {
+            message.metadata.get("conversation_id")
+            for agent_id in workspace.registry.all()
+            for _, message in workspace.mailbox(agent_id).unread()
+        }
+        """Conversations that unread mail belongs to."""
         self.conditions: dict[str, Callable[[Node, PurePath], bool]] = {
-            "tasks": lambda _, path: path.name.partition(".")[0] not in self.needed,
+            "ipc": lambda node, _: self._says_so("ipc", node),
+            "notifications": lambda node, _: self._says_so("ipc", node),
+            "tasks": lambda node, path: path.name.partition(".")[0] not in self.needed and self._says_so("tasks", node),
             "histories": lambda _, path: workspace.tasks.find(path.stem) is None,
-            "sessions": lambda _, path: _is_closed(workspace.sessions, path),
-            "executions": lambda _, path: _is_closed(workspace.executions, path),
+            "sessions": lambda node, _: self._says_so("sessions", node),
+            "executions": lambda node, _: self._says_so("executions", node),
             "logs": lambda _, path: not self._is_running(path.parts[1], f"{path.stem}.md"),
             "delegations": lambda _, path: self._is_carried_out(path.parts[1], path.name),
             "conversations": lambda _, path: self._has_ended(path.parts[1]),
@@ -130,6 +145,10 @@ class _Search:
         condition = self.conditions.get(kind)
         return condition is None or condition(node, PurePath(node.name))
 
+    def _says_so(self, kind: str, node: Node) -> bool:
+        """Whether the file's header says that it is over. What cannot be read stays: nobody has seen what it says."""
+        return _SAYS_SO[kind].search(beginning(f"{self.workspace.path}/{node.name}").partition(b"\n---")[0]) is not None
+
     def _is_running(self, agent_id: str, name: str) -> bool:
         executions = self.workspace.executions.directory(agent_id)
         return (executions.path / name).exists() and not executions.is_closed(name)
@@ -142,9 +161,6 @@ class _Search:
     def _ended_long_ago(self, conversation_id: str) -> bool:
         conversation = self.workspace.conversations.find(conversation_id)
         ended_at = conversation.ended_at if conversation is not None else None
+        if conversation_id in self.talked_of:
+            return False
         return ended_at is not None and ended_at.timestamp() < self.oldest
-
-
-def _is_closed(collection: Collection[Any], path: PurePath) -> bool:
-    """What lies in an archive is over; of the others the header tells."""
-    return "archive" in path.parts or collection.directory(path.parts[1]).is_closed(path.name)

@@ -18,6 +18,7 @@ from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.search.sources import LOGS, TOPS, Source, Sources
 from multi_agent_mcp.store.search_index import Hit, SearchIndex, folded
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.disk import spelled
 
 FILTERS = {"from": "sender_id", "to": "receiver_id", "task": "task_id", "after": "since", "before": "until"}
 TIMES = ("after", "before")
@@ -151,7 +152,7 @@ class Search:
             receiver_id=facts.get("to"),
             task_id=facts.get("task"),
             excerpt=excerpt(document.text, query.folded_words),
-            path=str(hit.path),
+            path=spelled(str(hit.path)),
             line=self._line(hit, document.text, query.folded_words) if source.kind == "log" else None,
         )
 

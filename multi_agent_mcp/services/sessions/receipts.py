@@ -66,6 +66,12 @@ class Receipt:
             if receipt.is_cancelled:
                 receipt._settled.wait(seconds)
 
+    def wait_for_earlier(self, seconds: float) -> None:
+        """Until earlier calls are answered, which some take a minute for."""
+        end = time.monotonic() + seconds
+        for receipt in self._earlier:
+            receipt._settled.wait(max(end - time.monotonic(), 0))
+
     def wait_for_answers(self, seconds: float) -> None:
         """Until the answers of earlier calls that hand something out are written."""
         end = time.monotonic() + seconds

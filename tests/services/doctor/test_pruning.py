@@ -123,6 +123,7 @@ def test_a_conversation_goes_as_a_whole_and_its_delegation_before_it(services: S
     ]
     over, going_on = started
     services.conversations.end(admin, over.id)
+    read(services, "worker-a")
     order = [item.name for item in prunable(services) if item.kind in ("conversations", "delegations")]
     assert order[0] == f"delegations/admin/{delegations[0].id}.md"
     assert order[-1] == f"conversations/{over.id}/conversation.md"
@@ -172,3 +173,32 @@ def archive(services: Services, *task_ids: str) -> None:
     for task_id in task_ids:
         (base / archived(task_id)).parent.mkdir(parents=True, exist_ok=True)
         (base / "tasks" / "worker-a" / f"{task_id}.md").rename(base / archived(task_id))
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("ipc/worker-a/archive/2025-01/x.md", "---\nread_at: null\n---\n\nunread"),
+        ("ipc/worker-a/archive/2025-01/x.md", "no header at all"),
+        ("tasks/worker-a/archive/2025-01/tsk_0000000000ee.md", "---\nstatus: in_progress\n---\n"),
+    ],
+)
+def test_what_somebody_put_into_an_archive_goes_only_if_it_says_that_it_is_over(
+    services: Services, place: str, text: str
+) -> None:
+    path = services.path / place
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    os.utime(path, (0, 0))
+    prune(services)
+    assert path.exists()
+
+
+def test_a_conversation_that_unread_mail_belongs_to_stays(services: Services, admin: Agent) -> None:
+    conversation, _ = services.conversations.begin(admin, services.agents.get("worker-a"), "hello")
+    services.conversations.end(admin, conversation.id, "bye")
+    prune(services)
+    assert services.conversations.get(conversation.id).status == "ended"
+    read(services, "worker-a")
+    prune(services)
+    assert services.workspace.conversations.find(conversation.id) is None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -178,3 +180,43 @@ def test_a_line_of_words_is_taken_apart_as_people_write_it(services: Services, c
         assert len(services.search.find(SearchQuery.parse(parts(line))).found) == 1, line
     for line in ("word from:worker-a", f"word before:{clock.now:%Y-%m-%d}"):
         assert services.search.find(SearchQuery.parse(parts(line))).found == [], line
+
+
+def test_a_search_that_was_killed_amid_building_is_gone_on_with(services: Services) -> None:
+    for agent_id in ("worker-a", "worker-b"):
+        send(services, "admin", agent_id, f"for {agent_id}")
+
+    def killed() -> None:
+        raise KeyboardInterrupt
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            services.search.find(SearchQuery(words=("for worker",)), told=killed)
+    assert len(search(services, "for worker")) == 2
+
+
+def test_a_name_that_is_no_text_hides_nothing(services: Services) -> None:
+    path = by_hand(services, "worker-a", "good.md", "---\nsubject: good\n---\n\nzebra")
+    odd = os.path.join(os.fsencode(path.parent), b"\xff\xfe.md")  # noqa: PTH118 - pathlib takes no bytes
+    with open(odd, "wb") as file:
+        file.write(b"---\nsubject: odd\n---\n\nzebra")
+    found = search(services, "zebra")
+    assert sorted(titles(found)) == ["good", "odd"]
+    assert all(item.path.encode() for item in found)
+
+
+def test_a_link_in_place_of_the_index_leads_nowhere(services: Services, tmp_path: Path) -> None:
+    (services.path / ".search").symlink_to(tmp_path)
+    with pytest.raises(StorageError):
+        search(services, "anything")
+    assert not (tmp_path / "index.sqlite").exists()
+
+
+def test_a_table_that_somebody_dropped_is_made_anew(services: Services) -> None:
+    send(services, "admin", "worker-a", "still there")
+    assert len(search(services, "still")) == 1
+    with closing(sqlite3.connect(services.search.index.path)) as database:
+        database.execute("DROP TABLE documents")
+    with pytest.raises(StorageError):
+        search(services, "still")
+    assert len(search(services, "still")) == 1
