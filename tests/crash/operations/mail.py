@@ -168,11 +168,12 @@ def with_an_archive(services: Services) -> Facts:
 
 
 def with_an_ended_conversation(services: Services) -> None:
-    """It was delegated, and ended long ago."""
+    """It was delegated, read, and ended long ago."""
     admin, session = services.agents.get("admin"), services.sessions.open("admin", "chat")
     services.delegations.delegate(admin, session.record, "worker-b", "ask", None)
     conversation, _ = services.delegations.start_conversation(admin, session.record, "worker-b", "hello")
     services.conversations.end(admin, conversation.id)
+    services.reading.read(services.agents.get("worker-b"), Query())  # unread mail would keep it
     services.workspace.conversations.update(conversation.id, lambda found: replace(found, ended_at=EPOCH))
     session.end()
 
