@@ -9,7 +9,7 @@ from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.call import Call
 from multi_agent_mcp.server.toolbox import LEADERS, Answer, Tool
 
-CALLS_SECONDS, ANSWERS_SECONDS = 0.5, 60.0
+CALLS_SECONDS = 0.5
 
 
 def authenticate(binding: Binding, agent_id: str, passkey: str) -> Answer:
@@ -31,7 +31,7 @@ def logout(call: Call) -> Answer:
     # Calls before it get their answers; a host that reads none does not read this one either.
     call.receipt.wait_for_earlier(CALLS_SECONDS)
     call.session.refuse_leases()
-    call.receipt.wait_for_answers(ANSWERS_SECONDS)
+    call.receipt.wait_for_answers()
     call.binding.logout()
     return {"message": call.services.texts("logout.done")}
 

@@ -16,11 +16,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.store.files.locks import Mutex
+
+HANDED_OUT_SECONDS = 60.0
+"""Whoever has handed something out is nearly done, unless its host reads nothing."""
 
 
 class Lease(Protocol):
@@ -61,22 +64,23 @@ class Receipt:
         return self._cancelled
 
     def wait_for_cancelled(self, seconds: float) -> None:
-        """Until what earlier calls that were cancelled would have handed out is unread again."""
-        for receipt in self._earlier:
-            if receipt.is_cancelled:
-                receipt._settled.wait(seconds)
+        """Until what earlier calls that were cancelled would have handed out is unread again. For one that hands out
+        nothing, which may go on for long, at most so many `seconds`."""
+        self._wait(seconds, lambda receipt: receipt.is_cancelled)
+        self._wait(HANDED_OUT_SECONDS, lambda receipt: receipt.is_cancelled and bool(receipt._files))
 
     def wait_for_earlier(self, seconds: float) -> None:
         """Until earlier calls are answered, which some take a minute for."""
-        end = time.monotonic() + seconds
-        for receipt in self._earlier:
-            receipt._settled.wait(max(end - time.monotonic(), 0))
+        self._wait(seconds, lambda _: True)
 
-    def wait_for_answers(self, seconds: float) -> None:
+    def wait_for_answers(self) -> None:
         """Until the answers of earlier calls that hand something out are written."""
+        self._wait(HANDED_OUT_SECONDS, lambda receipt: bool(receipt._files))
+
+    def _wait(self, seconds: float, which: Callable[[Receipt], bool]) -> None:
         end = time.monotonic() + seconds
         for receipt in self._earlier:
-            if receipt._files:
+            if which(receipt):
                 receipt._settled.wait(max(end - time.monotonic(), 0))
 
     def begin(self) -> bool:
