@@ -78,6 +78,7 @@ async def test_a_delegation_rings_the_pane_of_the_chat_session_and_an_interrupt_
     assign(team)
     async with team.server("worker-a", "--purpose", "task", env=task_pane.env) as worker:
         await seated(team, "worker-a", task_pane)
+        await eventually(lambda: task_pane.lines == [ASSIGNED], "the assignment rings")
         assert (await worker.call("get_next_action"))["action"] == "work"
         before = len(task_pane.lines)
         await worker.call("delegate_to_chat_session", target_agent_id="worker-b", purpose="ask")
