@@ -13,7 +13,7 @@ export async function openTask(taskId, board) {
     shown?.box.close();
     const content = h("div", { class: "task" }, whole(task, board));
     const box = dialog(task.title, content);
-    shown = { taskId, box, content, board };
+    shown = { taskId, box, content, board, says: JSON.stringify(task) };
     box.addEventListener("close", () => { shown = shown?.box === box ? null : shown; board.onclose(); });
     refresh ??= watch(["tasks", "executions", "conversations", "messages"], again);
   });
@@ -23,7 +23,9 @@ async function again() {
   if (!shown) return;
   const { taskId, content, box, board } = shown;
   const { task } = await api(`/tasks/${taskId}`);
-  if (shown?.taskId !== taskId || document.querySelector(".menu")) return;
+  const says = JSON.stringify(task);
+  if (shown?.taskId !== taskId || shown.says === says || document.querySelector(".menu")) return; // a click must not lose its button
+  shown.says = says;
   content.replaceChildren(...whole(task, board));
   box.querySelector("h2").textContent = visible(task.title);
 }
