@@ -214,7 +214,7 @@ class Attention:
         mailbox = self.workspace.mailbox(person.id)
         unread = mailbox.unread()
         for name, message in heapq.nsmallest(MAIL_MAX, unread, key=lambda item: page_order(item[1])):
-            if message.metadata.get("task_id") in requested:
+            if str(message.metadata.get("task_id")) in requested:  # a hand may have written anything
                 continue
             talks = message.message_type == "conversation"
             whole = message if message.subject else mailbox.hot.load(name) or message  # the index has no long contents

@@ -17,7 +17,7 @@ from multi_agent_mcp.services.recent_attention import RecentAttention
 from multi_agent_mcp.services.tasks.creation import NewTask
 from tests.conftest import Clock
 from tests.services import tasks_support as support
-from tests.services.support import read, send
+from tests.services.support import by_hand, read, send
 from tests.services.tasks_support import moved, new, running
 
 
@@ -207,3 +207,11 @@ def test_of_much_mail_the_oldest_is_shown_and_the_rest_is_counted(
         send(services, "admin", "owner", "x", subject=f"number {number}")
     items = waiting(services, panes)
     assert [item.text for item in items] == [*(f"number {number}" for number in range(50)), "more unread mail: 3"]
+
+
+def test_mail_whose_task_is_no_text_hides_nothing(services: Services, panes: Panes) -> None:
+    by_hand(
+        services, "owner", "odd.md", "---\nsubject: odd\nmetadata: {task_id: [1], conversation_id: {a: 1}}\n---\n\nx"
+    )
+    assert [item.text for item in waiting(services, panes)] == ["odd"]
+    assert list(services.pruning.prunable(services.clock(), timedelta(days=1))) == []

@@ -93,7 +93,7 @@ class _Search:
         open_tasks = workspace.tasks.open()
         self.needed = {name for task in open_tasks for name in (task.parent_task_id, *task.dependencies)}
         self.talked_of = {
-            message.metadata.get("conversation_id")
+            str(message.metadata.get("conversation_id"))  # a hand may have written anything
             for agent_id in workspace.registry.all()
             for _, message in workspace.mailbox(agent_id).unread()
         }
