@@ -7,38 +7,50 @@ nonsense is logged and passed over.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
 from typing import Any, Protocol
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.entity import Identified
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
+from multi_agent_mcp.domain.times import now, parse_time
+from multi_agent_mcp.errors import InvalidArguments, StorageError
 from multi_agent_mcp.hub import subjects
-from multi_agent_mcp.hub.settings import accept_settings
-from multi_agent_mcp.hub.stream import OFFSET, TIME, WAS, Stored
+from multi_agent_mcp.hub.shared_settings import accept_settings
+from multi_agent_mcp.hub.stream import MACHINE, OFFSET, TIME, WAS, Stored
 from multi_agent_mcp.hub.subjects import Names, Own
-from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
-from multi_agent_mcp.store.inbox import file_name
+from multi_agent_mcp.store.authority import revision_of
+from multi_agent_mcp.store.codec.frontmatter import codec
+from multi_agent_mcp.store.inbox import Inbox, file_name
 from multi_agent_mcp.store.tasks import LINE
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.file_status import Signature
 
 logger = logging.getLogger(__name__)
 
 BULK = 32
+LOG_BYTES = 1 << 30
+NAME_BYTES = 255
+"""The longest that file systems take."""
+HOPELESS = frozenset({errno.ENAMETOOLONG, errno.EFBIG, errno.EINVAL, errno.EILSEQ, errno.EOVERFLOW})
+"""How the disk refuses what it will never take; everything else may pass."""
 _OUR_FILE = re.compile(r"[^/\0.][^/\0]*\.md")
 _DAY = re.compile(r"\d{8}")
 _EXECUTION = re.compile(r"exec_[0-9a-f]{12}")
-_NONSENSE = (Unreadable, LookupError, ValueError, TypeError, AttributeError, RecursionError, Refusal)
+Then = Callable[[], None]
 
 
 class Consequences(Protocol):
@@ -51,7 +63,7 @@ class Consequences(Protocol):
     def notified(self, notice: Notification) -> None: ...
 
     def moved_in(self, agent: Agent) -> None:
-        """This machine is the home of an agent now."""
+        """This machine is the home of an agent now, or has been for long."""
 
 
 @dataclass(eq=False)
@@ -62,63 +74,94 @@ class Applying:
     names: Names
     machine: str
     consequences: Consequences
+    on_written: Callable[[Signature], object] | None
+    """Told of each file that is written here."""
+    _marks: dict[tuple[str, str, str], datetime | None] = field(default_factory=dict)
+    _merged: set[tuple[str, str, str]] = field(default_factory=set)
 
-    def apply(self, batch: Sequence[Stored], *, restoring: bool) -> list[Callable[[], None]]:
+    def apply(self, batch: Sequence[Stored], *, restoring: bool) -> list[Then]:
         """Applies them in order; durable when it returns. Returns what is to be done about them then. `restoring`: what
         this machine itself wrote is applied, too, because its files were lost. Raises `StorageError`."""
-        then: list[Callable[[], None]] = []
-        with self.workspace.files.in_bulk() if len(batch) > BULK else nullcontext():
+        self._marks, self._merged = self._true_marks(batch), set()
+        return self._each(sorted(batch, key=self._refers), partial(self._apply, restoring=restoring))
+
+    def _refers(self, stored: Stored) -> bool:
+        """Whether a value refers to others, which are applied before it."""
+        what = self.names.parse(stored.subject)
+        return not (isinstance(what, str) and what.startswith(tuple(f"{kind}." for kind in subjects.REFERRED)))
+
+    def at_home(self) -> list[Then]:
+        """What may be left to be done for the agents of this machine: an earlier relay may have died before it was."""
+        agents = self.workspace.registry.active().values()
+        return [partial(self.consequences.moved_in, agent) for agent in agents if agent.machine == self.machine]
+
+    def apply_logs(self, batch: Sequence[Stored], *, restoring: bool) -> None:
+        """Pieces of logs. Durable when it returns. `restoring` as in `apply`. Raises `StorageError`."""
+        self._each(batch, partial(self._apply_log, restoring=restoring))
+
+    def _each(self, batch: Sequence[Stored], apply: Callable[[Stored], list[Then]]) -> list[Then]:
+        then: list[Then] = []
+        files = self.workspace.files
+        noting = nullcontext() if self.on_written is None else files.noting(self.on_written)
+        with noting, files.in_bulk() if len(batch) > BULK else nullcontext():
             for stored in batch:
                 try:
-                    then += self._apply(stored, restoring=restoring)
-                except StorageError:
-                    raise
-                except _NONSENSE as error:
-                    logger.warning("%s (revision %d) is passed over: %r", stored.subject, stored.sequence, error)
+                    then += apply(stored)
+                except Exception as error:
+                    if (refusal := _of_the_disk(error)) is not None:
+                        raise refusal from error
+                    logger.warning("%s (revision %d) is passed over: %.300r", stored.subject, stored.sequence, error)
         return then
 
-    def apply_logs(self, batch: Sequence[Stored]) -> None:
-        """Pieces of logs. Durable when it returns. Raises `StorageError`."""
-        with self.workspace.files.in_bulk() if len(batch) > BULK else nullcontext():
-            for stored in batch:
-                try:
-                    self._apply_log(stored)
-                except StorageError:
-                    raise
-                except _NONSENSE as error:
-                    logger.warning("%s (revision %d) is passed over: %r", stored.subject, stored.sequence, error)
-
-    def _apply_log(self, stored: Stored) -> None:
+    def _apply_log(self, stored: Stored, *, restoring: bool) -> list[Then]:
         machine, kind, name = stored.subject.removeprefix(f"{self.names.root}.log.").split(".")
-        if machine == self.machine:
-            return
+        if machine == self.machine and not restoring:
+            return []
         owner, _, stem = subjects.unquoted(name).partition("/")
         if kind == subjects.AUDIT and _DAY.fullmatch(owner):
-            path = self.workspace.path / "audit" / f"{owner}.{machine}.jsonl"
+            mine = machine == self.machine
+            path = self.workspace.path / "audit" / (f"{owner}.jsonl" if mine else f"{owner}.{machine}.jsonl")
         elif kind == subjects.LOG and _EXECUTION.fullmatch(stem) and self._is_home(machine, owner):
             path = self.workspace.path / "executions" / parse_agent_id(owner) / "logs" / f"{stem}.log"
         else:
-            return
-        self.workspace.files.extend(path, int(stored.headers[OFFSET]), stored.data)
+            return []
+        if not 0 <= (offset := int(stored.headers[OFFSET])) < LOG_BYTES:
+            raise ValueError(offset)
+        self.workspace.files.extend(path, offset, stored.data)
+        return []
 
-    def _apply(self, stored: Stored, *, restoring: bool) -> list[Callable[[], None]]:
+    def _apply(self, stored: Stored, *, restoring: bool) -> list[Then]:
         what = self.names.parse(stored.subject)
         if isinstance(what, str):
-            return self._shared(what, stored)
+            then = self._shared(what, stored)
+            return then if not restoring or what.startswith(f"{subjects.AGENT}.") else []
         if what is None or (what.machine == self.machine and not restoring):
             return []
         if what.kind in (subjects.MESSAGE, subjects.NOTIFICATION):
-            return self._arrival(what, stored)
-        if self._is_home(what.machine, what.owner):
+            then = self._arrival(what, stored)
+            return [] if restoring else then
+        if what[1:] not in self._merged and self._is_home(what.machine, what.owner):
             self._state(what, stored)
         return []
 
-    def _shared(self, key: str, stored: Stored) -> list[Callable[[], None]]:
+    def _true_marks(self, batch: Sequence[Stored]) -> dict[tuple[str, str, str], datetime | None]:
+        """When what of this batch was read, by the mark's kind, owner and name. Most was soon after it came: then it is
+        written once."""
+        found: dict[tuple[str, str, str], datetime | None] = {}
+        for stored in batch:
+            what = self.names.parse(stored.subject)
+            if isinstance(what, Own) and what.kind in subjects.MARKS.values():
+                with suppress(Exception):  # it is passed over in its turn
+                    if self._is_home(what.machine, what.owner):
+                        found[what[1:]] = _read_at(stored)
+        return found
+
+    def _shared(self, key: str, stored: Stored) -> list[Then]:
         kind, _, name = key.partition(".")
         if kind == subjects.SETTINGS:
             accept_settings(self.workspace, stored.data)
         elif kind == subjects.AGENT:
-            agent = self.workspace.registry.accept(parse_agent_id(name), stored.shared)
+            agent = self.workspace.registry.accept(parse_agent_id(name), stored.shared, _was(stored))
             if agent is not None and not agent.removed:
                 self.workspace.make_inboxes(agent.id)
                 if agent.machine == self.machine:
@@ -129,31 +172,38 @@ class Applying:
             return self._entity(kind, name, stored)
         return []
 
-    def _entity(self, kind: str, name: str, stored: Stored) -> list[Callable[[], None]]:
+    def _entity(self, kind: str, name: str, stored: Stored) -> list[Then]:
         known: dict[str, Any] = {
             subjects.TASK: self.workspace.tasks,
             subjects.CONVERSATION: self.workspace.conversations,
             subjects.DELEGATION: self.workspace.delegations,
         }
-        was = stored.headers.get(WAS)
-        written = known[kind].accept(
-            entity_id(kind, name), stored.shared, _time(stored), was=int(was) if was is not None else None
-        )
-        if not written or kind != subjects.TASK or not stored.data:
-            return []
-        task = self.workspace.tasks.find(name)
-        return [] if task is None else [lambda: self.consequences.task_changed(task)]
+        if stored.headers.get(MACHINE) == self.machine and _is_there(known[kind].find(entity_id(kind, name)), stored):
+            return []  # whoever wrote it has the lock, as likely as not
+        written = known[kind].accept(entity_id(kind, name), stored.shared, _time(stored), was=_was(stored))
+        return [lambda: self.consequences.task_changed(written)] if isinstance(written, Task) else []
 
-    def _arrival(self, what: Own, stored: Stored) -> list[Callable[[], None]]:
-        name = _file(what.name)
-        if what.kind == subjects.NOTIFICATION:
-            notice = self.workspace.notices(what.owner).accept(name, stored.data, _time(stored))
-            return [lambda: self.consequences.notified(notice)] if notice is not None and self._is_mine(what) else []
-        message = self.workspace.mailbox(what.owner).accept(name, stored.data, _time(stored))
-        if message is None:
+    def _arrival(self, what: Own, stored: Stored) -> list[Then]:
+        is_mail, name = what.kind == subjects.MESSAGE, _file(what.name)
+        inbox: Inbox[Any] = (self.workspace.mailbox if is_mail else self.workspace.notices)(what.owner)
+        mark = (subjects.MARKS[what.kind], what.owner, what.name)
+        entity = inbox.accept(name, stored.data, _time(stored), self._marks.get(mark))
+        if entity is None:
             return []
-        self._copy(message)
-        return [lambda: self.consequences.arrived(message)] if self._is_mine(what) else []
+        if mark in self._marks:
+            self._merged.add(mark)
+        if is_mail:
+            self._copy(entity)
+        return [partial(self._tell, what, entity)] if self._is_mine(what) else []
+
+    def _tell(self, what: Own, entity: Any) -> None:
+        """Notes that something came for an agent of this machine, and rings."""
+        with suppress(StorageError):  # nothing depends on it
+            self.workspace.travel_log.add("arrived", now(), [entity.id], machine=what.machine)
+        if what.kind == subjects.MESSAGE:
+            self.consequences.arrived(entity)
+        else:
+            self.consequences.notified(entity)
 
     def _copy(self, message: Message) -> None:
         """Puts what was said in a conversation into its directory, too, as its sender has done."""
@@ -168,10 +218,10 @@ class Applying:
         """What the home of an agent says of it."""
         if what.kind == subjects.READ:
             inbox = self.workspace.mailbox(what.owner)
-            inbox.accept_read(_file(what.name), parse_time(json.loads(stored.data)["read_at"]))
+            inbox.accept_read(_file(what.name), _read_at(stored))
         elif what.kind == subjects.SEEN:
             notices = self.workspace.notices(what.owner)
-            notices.accept_read(_file(what.name), parse_time(json.loads(stored.data)["read_at"]))
+            notices.accept_read(_file(what.name), _read_at(stored))
         elif what.kind == subjects.SESSION:
             self.workspace.sessions.accept_copy(entity_id("ses", what.name), stored.data, what.owner, _time(stored))
         elif what.kind == subjects.EXECUTION:
@@ -193,11 +243,35 @@ class Applying:
         return agent is not None and machine in (agent.machine, *agent.extra.get("machines", ()))
 
 
+def _of_the_disk(error: Exception) -> StorageError | None:
+    """What is to be tried again; None for what no trying will mend."""
+    cause = error.__cause__ if isinstance(error, StorageError) else error
+    if isinstance(cause, OSError) and cause.errno in HOPELESS:
+        return None
+    if isinstance(error, OSError):
+        return StorageError(path=error.filename or "-", reason=error)
+    return error if isinstance(error, StorageError) else None
+
+
+def _is_there(entity: Identified | None, stored: Stored) -> bool:
+    return entity is not None and revision_of(entity) >= stored.sequence
+
+
 def _file(name: str) -> str:
     """A name that a file of an inbox may have. Raises `InvalidArguments`."""
-    if not _OUR_FILE.fullmatch(name):
+    if not _OUR_FILE.fullmatch(name) or len(os.fsencode(name)) > NAME_BYTES:
         raise InvalidArguments("bad_text", name=repr(name)[:80])
     return name
+
+
+def _read_at(stored: Stored) -> datetime | None:
+    """Raises `ValueError`, `LookupError` or `TypeError`."""
+    return parse_time(json.loads(stored.data)["read_at"])
+
+
+def _was(stored: Stored) -> int | None:
+    """Raises `ValueError`."""
+    return int(stored.headers[WAS]) if WAS in stored.headers else None
 
 
 def _time(stored: Stored) -> int:

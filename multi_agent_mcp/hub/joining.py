@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import json
 import logging
 import secrets
@@ -24,9 +25,10 @@ from nats.errors import Error
 from multi_agent_mcp.domain.ids import differing_in_case, is_name
 from multi_agent_mcp.domain.times import format_time, is_recent, now, parse_time
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId, Refusal
+from multi_agent_mcp.hub.administration import connected_once
 from multi_agent_mcp.hub.nkey import new_seed, public_of
 from multi_agent_mcp.hub.server import Server
-from multi_agent_mcp.hub.stream import connected_once
+from multi_agent_mcp.hub.stream import is_key_refused
 from multi_agent_mcp.hub.subjects import Names
 
 logger = logging.getLogger(__name__)
@@ -34,14 +36,15 @@ logger = logging.getLogger(__name__)
 LOCK = "hub-users"
 VALID = timedelta(days=1)
 PREFIX = "mam1."
-ANSWER_SECONDS = 2.0
+QUESTIONS, ANSWER_SECONDS = 3, 2.0
 LINGER_SECONDS = 5.0
 """How long a token's user may still ask after it was let in, should its answer be lost."""
 
 
 @dataclass(frozen=True)
 class Token:
-    """What a machine needs to join, as one word. `seed` may ask to be let in, once."""
+    """What a machine needs to join, as one word, which ends with a check of itself: it is copied by people. `seed` may
+    ask to be let in, once."""
 
     uuid: str
     session: str
@@ -51,18 +54,21 @@ class Token:
     seed: str
 
     def __str__(self) -> str:
-        data = json.dumps(asdict(self), separators=(",", ":")).encode()
-        return PREFIX + base64.urlsafe_b64encode(data).decode().rstrip("=")
+        data = base64.urlsafe_b64encode(json.dumps(asdict(self), separators=(",", ":")).encode()).decode().rstrip("=")
+        return f"{PREFIX}{data}.{_check(data)}"
 
     @classmethod
     def parse(cls, text: str) -> Token:
-        """Raises `InvalidArguments`."""
-        try:
-            data = base64.urlsafe_b64decode(text.strip().removeprefix(PREFIX) + "===")
-            facts = json.loads(data)
-            return cls(**{**facts, "urls": tuple(facts["urls"])})
-        except (ValueError, TypeError, LookupError) as error:
-            raise InvalidArguments("bad_token") from error
+        """The token at the end of the text: all of the printed line will do. Raises `InvalidArguments`."""
+        data, _, check = (text.split() or [""])[-1].removeprefix(PREFIX).partition(".")
+        if not data or check != _check(data):
+            raise InvalidArguments("bad_token")
+        facts = json.loads(base64.urlsafe_b64decode(data + "==="))
+        return cls(**{**facts, "urls": tuple(facts["urls"])})
+
+
+def _check(data: str) -> str:
+    return hashlib.sha256(data.encode()).hexdigest()[:8]
 
 
 def new_token(server: Server, session: str, *, replaces: str | None = None) -> Token:
@@ -80,13 +86,11 @@ def new_token(server: Server, session: str, *, replaces: str | None = None) -> T
 async def ask_to_join(token: Token, machine: str, public: str) -> dict[str, Any]:
     """The hub's answer, once it has let this machine in: `settings`. Raises `HubUnreachable`, `InvalidArguments`,
     `AlreadyExists`."""
-    client = await connected_once(token.urls, token.seed, token.certificate, f"join-{token.id}")
+    question = json.dumps({"machine": machine, "nkey": public}).encode()
     try:
-        question = json.dumps({"machine": machine, "nkey": public}).encode()
-        subject = Names(token.uuid).join(token.id)
-        answer = await _answer(client, subject, question)
-    finally:
-        await client.close()
+        answer = await _answer(token, question)
+    except HubUnreachable:  # it may have forgotten the token just now: it tells the next one who comes with it
+        answer = await _answer(token, question)
     if answer.get("refused") == "already_exists":
         raise AlreadyExists("machine_exists", name=machine)
     if "refused" in answer:
@@ -94,18 +98,27 @@ async def ask_to_join(token: Token, machine: str, public: str) -> dict[str, Any]
     return answer
 
 
-async def _answer(client: Client, subject: str, question: bytes) -> dict[str, Any]:
+async def _connected(token: Token) -> Client:
+    try:
+        return await connected_once(token.urls, token.seed, token.certificate, f"join-{token.id}")
+    except HubUnreachable as error:
+        if is_key_refused(error.__cause__):  # it answers, and knows this token no more
+            raise InvalidArguments("token_used") from error
+        raise
+
+
+async def _answer(token: Token, question: bytes) -> dict[str, Any]:
     """Asks again when no answer comes: a server that takes over new users may drop one. The same answer is given to the
     same key."""
-    for is_last in (False, False, True):
-        try:
-            answer: dict[str, Any] = json.loads((await client.request(subject, question, ANSWER_SECONDS)).data)
-        except (Error, OSError, ValueError) as error:
-            if is_last:
-                raise HubUnreachable from error
-        else:
-            return answer
-    raise HubUnreachable
+    client, subject = await _connected(token), Names(token.uuid).join(token.id)
+    try:
+        for _ in range(QUESTIONS):
+            with suppress(Error, OSError, ValueError):
+                answer: dict[str, Any] = json.loads((await client.request(subject, question, ANSWER_SECONDS)).data)
+                return answer
+        raise HubUnreachable
+    finally:
+        await client.close()
 
 
 @dataclass(eq=False)

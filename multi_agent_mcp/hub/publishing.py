@@ -1,47 +1,37 @@
-"""From the files to the hub: what this machine has written and the hub does not have.
-
-The files are the outbox. What was written while nobody listened is found again by its change time (`st_ctime`, which
-nobody can set back) once the relay or the hub is there. What was just sent is named by its sender; everything else is
-noticed by the file events, files made and edited by hand too.
-"""
+"""From the files to the hub: what a file of this machine says, as values of the hub. `noticing` says when."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
-import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.entity import Readable
-from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.hub import subjects
-from multi_agent_mcp.hub.settings import shared_settings
-from multi_agent_mcp.hub.stream import OFFSET, TIME, Hub
+from multi_agent_mcp.hub.shared_settings import shared_settings
+from multi_agent_mcp.hub.stream import OFFSET, TIME, Hub, Stored
 from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.store.authority import Superseded, digest8
-from multi_agent_mcp.store.codec.frontmatter import Unreadable
 from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.file_status import Signature, signature_of
 
-logger = logging.getLogger(__name__)
-
-GRACE_SECONDS = 1.0
-"""How long a file of a kind that people write by hand, or that an operation may still take back, is left alone."""
-RETRY_SECONDS = 2.0
-AT_ONCE = 64
 CHUNK_BYTES = 256 << 10
 KNOWN_MAX = 20_000
-HAND_MADE = frozenset({"ipc", "tasks", "delegations", "conversations", "agents.json", "session.yaml"})
-TRAVELLING = HAND_MADE | {"notifications", "sessions", "executions", "owner_wait", "audit"}
-_ASIDE = frozenset({"quarantine"})
+STEM_LENGTH = 40
+SETTLE_SECONDS = 1.0
+"""So long a hand may be in the midst of writing."""
+MAIL = ("ipc", "notifications")
 
 
 @dataclass(eq=False)
@@ -54,77 +44,34 @@ class Publishing:
     hub: Hub
     on_sent: Callable[[int, str], None]
     """Called with the revision and the operation of what was stored."""
-    _due: dict[Path, float] = field(default_factory=dict)
     _known: dict[str, str] = field(default_factory=dict)
-    _asked: asyncio.Event = field(default_factory=asyncio.Event)
-    conflicts: int = 0
+    _own: dict[Signature, None] = field(default_factory=dict)
+    """Files that this relay has written, as the hub has them."""
+    _first: int = 1
 
-    def noticed(self, path: Path) -> None:
-        """A file has changed; `path` is relative to the session's directory."""
-        if _travels(path):
-            grace = GRACE_SECONDS if path.parts[0] in HAND_MADE and not self._is_known_mail(path) else 0.0
-            self._due.setdefault(path, time.monotonic() + grace)
-            self._asked.set()
+    def begin_anew(self, first: int) -> None:
+        """The hub has nothing of this machine, and what is said to have a revision before `first` is not there."""
+        self._known.clear()
+        self._own.clear()
+        self._first = first
 
-    def waiting(self) -> list[Path]:
-        """What the hub does not have yet."""
-        mail = [path for path in self._due if path.parts[0] in ("ipc", "notifications")]
-        return [path for path in mail if str(Path(path.parts[0], path.parts[1], path.name)) not in self._known]
+    def wrote(self, written: Signature) -> None:
+        """This relay writes a file that came from the hub, and need not bring it there. From one thread at a time."""
+        self._own[written] = None
+        if len(self._own) > KNOWN_MAX:
+            del self._own[next(iter(self._own))]
 
-    @property
-    def pending(self) -> int:
-        """How many files there are still to look at."""
-        return len(self._due)
+    def is_own(self, path: Path) -> bool:
+        """Whether nobody has changed a file since this relay wrote it. What holds several values (agents.json,
+        session.yaml) is looked at in any case: there may be an edit of another one in it."""
+        return len(path.parts) > 1 and signature_of(self.workspace.path / path) in self._own
 
-    async def send(self, paths: Iterable[Path]) -> None:
-        """Mail that was just written, at once. Raises `HubUnreachable`: then it goes later."""
-        paths = list(paths)
-        for path in paths:
-            self._due[path] = time.monotonic()
-        await asyncio.gather(*(self._publish_mail(path, is_new=True) for path in paths))
-        for path in paths:
-            self._due.pop(path, None)
-
-    async def scan(self, since: float) -> None:
-        """Notes every file that was changed after `since` (seconds since the epoch)."""
-        found = await asyncio.to_thread(lambda: list(changed_since(self.workspace.path, since)))
-        for path in found:
-            self._due.setdefault(path, 0.0)
-        self._asked.set()
-
-    async def run(self) -> None:
-        """Publishes what is due, for ever."""
-        while True:
-            self._asked.clear()
-            now = time.monotonic()
-            due = [path for path, moment in self._due.items() if moment <= now]
-            if due and self.hub.connected:
-                for start in range(0, len(due), AT_ONCE):
-                    await asyncio.gather(*map(self._publish, due[start : start + AT_ONCE]))
-            next_due = min(self._due.values(), default=now + 60)
-            pause = max(next_due - time.monotonic(), 0.02 if self.hub.connected else 0.5)
-            try:
-                await asyncio.wait_for(self._asked.wait(), pause)
-            except TimeoutError:
-                continue
-
-    async def _publish(self, path: Path) -> None:
-        noted = self._due.get(path)
-        try:
-            await self._publish_kind(path)
-        except (Refusal, OSError) as error:
-            logger.info("%s is not published yet: %s", path, error)
-            self._due[path] = time.monotonic() + RETRY_SECONDS
-            return
-        except (Unreadable, ValueError, LookupError) as error:
-            logger.warning("%s is not published: %r", path, error)
-        if self._due.get(path) == noted:
-            self._due.pop(path, None)
-
-    async def _publish_kind(self, path: Path) -> None:
+    async def publish(self, path: Path) -> None:
+        """Brings there what a file says. Raises a `Refusal` or OSError, which may pass; anything else is the file's
+        fault."""
         kind = path.parts[0]
-        if kind in ("ipc", "notifications"):
-            await self._publish_mail(path)
+        if kind in MAIL:
+            await self.publish_mail(path)
         elif kind in ("tasks", "delegations", "conversations"):
             await asyncio.to_thread(self._push, kind, path)
         elif kind in ("sessions", "executions") and path.suffix == ".md":
@@ -138,7 +85,7 @@ class Publishing:
         else:
             await self._publish_log(path)
 
-    async def _publish_mail(self, path: Path, *, is_new: bool = False) -> None:
+    async def publish_mail(self, path: Path, *, is_new: bool = False) -> None:
         """A message or notification, once; and whether it is read, if the agent's home is here."""
         owner, name = path.parts[1], path.name
         inbox: Inbox[Any] = (self.workspace.mailbox if path.parts[0] == "ipc" else self.workspace.notices)(owner)
@@ -147,28 +94,64 @@ class Publishing:
             return
         data, modified = found
         entity: Readable = inbox.hot.decode(data, path.stem, modified / 1e9)
-        key = str(Path(path.parts[0], owner, name))
+        key = _mail_key(path)
         kind = subjects.MESSAGE if path.parts[0] == "ipc" else subjects.NOTIFICATION
+        by_hand = not is_new and self._is_letter_by_hand(path, entity)
+        known = None
+        if not is_new and (by_hand or key not in self._known):
+            known = await self.hub.last(self.names.own("*", kind, owner, name))
+        if by_hand and known is not None and _content(inbox, known.data, path) != _content(inbox, data, path):
+            await asyncio.sleep(SETTLE_SECONDS)
+            if _read(self.workspace, path) == found:  # else it is noticed again
+                await self._give_way(inbox, path, data, known)
+            return
         if key not in self._known:
             unread = data if entity.read_at is None else inbox.hot.codec.encode(entity.mark_read(None))
-            await self._publish_first(kind, owner, name, unread, modified, is_new=is_new)
+            stored_at = await self._publish_first(kind, owner, name, unread, modified, known)
+            await asyncio.to_thread(self._note_travel, owner, entity.id, stored_at)  # the others hear of it meanwhile
             self._remember(key, "" if is_new else await self._known_mark(kind, owner, name))
         mark = "" if entity.read_at is None else format_time(entity.read_at)
         if mark != self._known[key] and self._is_home(owner):
-            subject = self.names.own(self.machine, _mark_kind(kind), owner, name)
+            subject = self.names.own(self.machine, subjects.MARKS[kind], owner, name)
             await self._put(subject, json.dumps({"read_at": mark or None}).encode(), modified)
             self._remember(key, mark)
 
+    def _is_letter_by_hand(self, path: Path, entity: Readable) -> bool:
+        """One that nobody has read, for an agent of another machine: here nobody would see it."""
+        is_new = isinstance(entity, Message) and entity.signature is None and entity.read_at is None
+        return is_new and len(path.parts) == len(("ipc", "owner", "name")) and not self._is_home(path.parts[1])
+
+    async def _give_way(self, inbox: Inbox[Any], path: Path, data: bytes, known: Stored) -> None:
+        """A hand has given a letter the name of another one: it gets a name of its own, by which it is noticed. The
+        other one is put back as it was."""
+        files, whole = self.workspace.files, self.workspace.path / path
+        own = whole.with_name(f"{path.stem[:STEM_LENGTH]}_{digest8(data)}.md")
+        with suppress(FileExistsError):
+            await asyncio.to_thread(files.create, own, data)
+        await asyncio.to_thread(files.replace, whole, known.data, modified=int(known.headers[TIME]))
+        mark = await self.hub.last(self.names.own("*", subjects.READ, path.parts[1], path.name))
+        if mark is not None:
+            await asyncio.to_thread(inbox.accept_read, path.name, parse_time(json.loads(mark.data)["read_at"]))
+
     async def _publish_first(
-        self, kind: str, owner: str, name: str, data: bytes, modified: int, *, is_new: bool
-    ) -> None:
-        if not is_new and await self.hub.last(self.names.own("*", kind, owner, name)) is not None:
-            return  # it is another machine's, or was sent before this relay began
+        self, kind: str, owner: str, name: str, data: bytes, modified: int, known: Stored | None
+    ) -> datetime | None:
+        """Returns when the hub has taken it from this machine; None: it is another one's. `known`: what the hub has of
+        it, as far as it was asked."""
+        subject = self.names.own(self.machine, kind, owner, name)
+        if known is not None:  # another machine's, or sent before this relay began
+            return parse_time(known.at) if known.subject == subject else None
         with suppress(Superseded):  # it is there
-            await self._put(self.names.own(self.machine, kind, owner, name), data, modified, expected=0)
+            await self._put(subject, data, modified, expected=0)
+        return now()
+
+    def _note_travel(self, owner: str, item_id: str, stored_at: datetime | None) -> None:
+        if stored_at is not None and not self._is_home(owner):
+            with suppress(Refusal):  # nothing depends on it
+                self.workspace.travel_log.add("on_hub", stored_at, [item_id])
 
     async def _known_mark(self, kind: str, owner: str, name: str) -> str:
-        found = await self.hub.last(self.names.own("*", _mark_kind(kind), owner, name))
+        found = await self.hub.last(self.names.own(self.machine, subjects.MARKS[kind], owner, name))
         return "" if found is None else json.loads(found.data)["read_at"] or ""
 
     async def _publish_own(self, path: Path, kind: str) -> None:
@@ -211,21 +194,24 @@ class Publishing:
             try:
                 await self._put(subject, data, time.time_ns(), expected=found.sequence if found else 0)
             except Superseded:
-                self.conflicts += 1
+                self.workspace.conflicts.keep("session.json", data)
 
     def _push(self, kind: str, path: Path) -> None:
         """A shared file that was made or edited by hand. Runs in a thread, with the entity's lock."""
         if kind == "conversations":
             if path.name != "conversation.md":
                 return  # a copy of mail
-            pushed = self.workspace.conversations.push(path.parts[1])
+            self.workspace.conversations.push(path.parts[1], self._first)
+        elif kind == "tasks":
+            self.workspace.tasks.push(path.stem, self._first)
+            if len(path.parts) == 3:  # what leaves the archive was pruned
+                self.workspace.tasks.restore(path.stem)
         else:
-            pushed = (self.workspace.tasks if kind == "tasks" else self.workspace.delegations).push(path.stem)
-        self.conflicts += pushed is not None
+            self.workspace.delegations.push(path.stem, self._first)
 
     def _push_agents(self) -> None:
-        for agent_id in self.workspace.registry.edited():
-            self.conflicts += not self.workspace.registry.push(agent_id)
+        for agent_id in self.workspace.registry.edited(self._first):
+            self.workspace.registry.push(agent_id, self._first)
 
     async def _put(
         self, subject: str, data: bytes, modified: int, *, expected: int | None = None, offset: int | None = None
@@ -240,12 +226,14 @@ class Publishing:
         agent = self.workspace.registry.all().get(agent_id)
         return agent is not None and agent.machine == self.machine
 
-    def _is_known_mail(self, path: Path) -> bool:
-        return path.parts[0] == "ipc" and str(Path("ipc", path.parts[1], path.name)) in self._known
+    def has_mail(self, path: Path) -> bool:
+        """Whether the hub has the message or notification of this file."""
+        return _mail_key(path) in self._known
 
-    def remember_mail(self, kind: str, owner: str, name: str, mark: str) -> None:
-        """The hub has this message or notification, with this mark `read_at`."""
-        self._remember(str(Path("ipc" if kind == subjects.MESSAGE else "notifications", owner, name)), mark)
+    def came(self, kind: str, owner: str, name: str) -> None:
+        """The hub has this message or notification; a mark of it that is known here stands."""
+        key = f"{MAIL[kind == subjects.NOTIFICATION]}/{owner}/{name}"
+        self._remember(key, self._known.get(key, ""))
 
     def _remember(self, key: str, value: str) -> None:
         self._known.pop(key, None)
@@ -254,8 +242,14 @@ class Publishing:
             del self._known[next(iter(self._known))]
 
 
-def _mark_kind(kind: str) -> str:
-    return subjects.READ if kind == subjects.MESSAGE else subjects.SEEN
+def _content(inbox: Inbox[Any], data: bytes, path: Path) -> str:
+    """What a letter says, apart from its header."""
+    return str(inbox.hot.decode(data, path.stem, 0.0).content)
+
+
+def _mail_key(path: Path) -> str:
+    """The same for a file in the archive as before it was moved there."""
+    return f"{path.parts[0]}/{path.parts[1]}/{path.name}"
 
 
 def _read(workspace: Workspace, path: Path) -> tuple[bytes, int] | None:
@@ -266,27 +260,3 @@ def _read(workspace: Workspace, path: Path) -> tuple[bytes, int] | None:
         return None if data is None else (data, whole.stat().st_mtime_ns)
     except FileNotFoundError:
         return None
-
-
-def _travels(path: Path) -> bool:
-    """Whether a path, relative to the session's directory, is of a file that other machines have, too."""
-    if not path.parts or path.parts[0] not in TRAVELLING or path.name.startswith(".") or _ASIDE & set(path.parts):
-        return False
-    logs = (".log",) if path.parts[0] == "executions" else (".jsonl",) if path.parts[0] == "audit" else ()
-    return len(path.parts) == 1 or path.suffix in (".md", *logs)
-
-
-def changed_since(base: Path, since: float) -> Iterator[Path]:
-    """The files below that were changed since then and travel."""
-    pending = [str(base)]
-    while pending:
-        with os.scandir(pending.pop()) as directory:
-            for item in directory:
-                path = Path(item.path).relative_to(base)
-                if item.is_dir(follow_symlinks=False):
-                    if path.parts[0] in TRAVELLING and item.name not in _ASIDE:
-                        pending.append(item.path)
-                elif _travels(path) and item.is_file(follow_symlinks=False):
-                    status = item.stat(follow_symlinks=False)
-                    if status.st_ctime >= since:
-                        yield path

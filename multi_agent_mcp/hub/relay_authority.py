@@ -1,4 +1,4 @@
-"""The authority of the relay itself, for its threads: they ask its event loop, as other processes ask by the socket."""
+"""The authority for threads of the relay itself: they ask its event loop directly; other processes use the socket."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, Protocol, TypeVar
 
 from multi_agent_mcp.errors import HubUnreachable
+from multi_agent_mcp.hub.relay_client import HUB_SLOW
 from multi_agent_mcp.store.authority import Shared
 
 T = TypeVar("T")
@@ -21,7 +22,7 @@ class Decides(Protocol):
 
     def require(self) -> None: ...
 
-    async def put(self, key: str, revision: int, data: bytes) -> int: ...
+    async def put(self, key: str, revision: int, data: bytes, was: int | None = None) -> int: ...
 
     async def current(self, key: str) -> Shared | None: ...
 
@@ -39,8 +40,8 @@ class RelayAuthority:
     def require(self) -> None:
         self._relay().require()
 
-    def create(self, key: str, data: bytes) -> int | None:
-        return self._wait(self._relay().put(key, 0, data))
+    def create(self, key: str, data: bytes, was: int | None = None) -> int | None:
+        return self._wait(self._relay().put(key, 0, data, was))
 
     def swap(self, key: str, revision: int, data: bytes) -> int | None:
         return self._wait(self._relay().put(key, revision, data))
@@ -48,8 +49,8 @@ class RelayAuthority:
     def current(self, key: str) -> Shared | None:
         return self._wait(self._relay().current(key))
 
-    def queue(self, paths: Any, *, wait: bool) -> bool:  # noqa: ARG002 - the file events notice it
-        return False
+    def queue(self, paths: Any, *, wait: bool) -> str | None:  # noqa: ARG002 - the file events notice it
+        return HUB_SLOW
 
     def is_up(self, machine: str) -> bool:
         return self._relay().is_up(machine)

@@ -1,4 +1,4 @@
-"""A hub made anew from the files of one machine, when the old one was lost or restored from an older copy.
+"""A hub recreated from the files of one machine, when the old one was lost or restored from an older copy.
 
 Its revisions go on far above the old ones, so every machine takes its values for newer. Each value says which revision
 it had: a machine whose file is newer than that brings its own. What machines wrote alone they bring themselves, as they
@@ -7,17 +7,16 @@ look at all their files when they find the new hub.
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from collections.abc import Iterator
 
 from nats.aio.client import Client
 
-from multi_agent_mcp.errors import HubUnreachable
+from multi_agent_mcp.hub.administration import administer, connected_once, make_streams
 from multi_agent_mcp.hub.server import Server
-from multi_agent_mcp.hub.settings import shared_settings
-from multi_agent_mcp.hub.stream import MACHINE, OP, TIME, WAS, connected_once, make_streams
+from multi_agent_mcp.hub.shared_settings import shared_settings
+from multi_agent_mcp.hub.stream import MACHINE, NO_STREAM, OP, TIME, WAS
 from multi_agent_mcp.store.tasks import LINE
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -30,7 +29,7 @@ async def reseed(server: Server, workspace: Workspace, machine: str, position: i
     client = await connected_once([server.local_url], server.admin_seed, server.certificate, "admin")
     try:
         for stream in (server.names.stream, server.names.log_stream):
-            await client.request(f"$JS.API.STREAM.DELETE.{stream}", b"", 10)
+            await administer(client, f"$JS.API.STREAM.DELETE.{stream}", b"", but=NO_STREAM)
         successor = f"{secrets.token_hex(8)} after {identity}"
         await make_streams(client, server.names, successor, first=position + GAP)
         for key, data, was in _shared_values(workspace):
@@ -51,6 +50,4 @@ def _shared_values(workspace: Workspace) -> Iterator[tuple[str, bytes, int]]:
 
 async def _put(client: Client, subject: str, data: bytes, machine: str, was: int) -> None:
     headers = {OP: secrets.token_hex(8), MACHINE: machine, TIME: str(time.time_ns()), WAS: str(was)}
-    answer = json.loads((await client.request(subject, data, 10, headers=headers)).data)
-    if "error" in answer:
-        raise HubUnreachable("hub_refused", words=answer["error"].get("description"))
+    await administer(client, subject, data, headers=headers)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import ipaddress
+import errno
 import json
 import os
 import shutil
@@ -17,23 +17,28 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.domain import times
 from multi_agent_mcp.errors import HubUnreachable, InvalidArguments
+from multi_agent_mcp.hub.addresses import hub_url, is_any, is_loopback, own_addresses, parse_address
+from multi_agent_mcp.hub.certificate import new_certificate
 from multi_agent_mcp.hub.nkey import new_seed, public_of
-from multi_agent_mcp.hub.share import Share
+from multi_agent_mcp.hub.share_directory import Share
 from multi_agent_mcp.hub.stream import PAYLOAD_BYTES
 from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.system.process import is_alive, start_detached, started_at
 
 OLDEST = (2, 11)
 """The first version with batched direct gets."""
-PORT = 4222
 START_SECONDS = 10.0
-CERTIFICATE_DAYS = 3650
+STORE_BYTES = 1 << 50
+"""The disk alone says when it is full: by default three quarters of what was free when the server began may be used."""
+LOG_BYTES = 16 << 10
+ROOM_BYTES = 4 * PAYLOAD_BYTES
+"""A disk with so much room is not full."""
+REFUSED_BY_DISK = (b"critical write error", b"no space left on device")
+"""How nats-server logs what the disk did not take: from then on it stores nothing until it is started again."""
 
 
 @dataclass(frozen=True)
@@ -76,13 +81,13 @@ class Server:
     def local_url(self) -> str:
         """How this machine reaches it."""
         settings = self.read("settings")
-        return _url("127.0.0.1" if is_any(settings["host"]) else settings["host"], settings["port"])
+        return hub_url("127.0.0.1" if is_any(settings["host"]) else settings["host"], settings["port"])
 
     def urls(self) -> list[str]:
         """How other machines may reach it."""
         settings = self.read("settings")
         hosts = [settings["host"]] if not is_any(settings["host"]) else own_addresses()
-        return [_url(host, settings["port"]) for host in hosts]
+        return [hub_url(host, settings["port"]) for host in hosts]
 
     def read(self, name: str) -> Any:
         return json.loads(self.share.files.read(self.path / f"{name}.json") or b"{}")
@@ -100,14 +105,23 @@ class Server:
             os.kill(pid, signal.SIGHUP)
 
     def start(self) -> None:
-        """Starts it unless it runs; returns when it takes connections. Raises `HubUnreachable`."""
+        """Starts it unless it runs; returns when it takes connections. Raises `HubUnreachable`, and `InvalidArguments`
+        where something else listens."""
+        if self.pid() is None:
+            self._require_free()
+        if self.launch():
+            self._wait()
+
+    def launch(self) -> bool:
+        """The same, without waiting; returns whether it had to be started. Raises `InvalidArguments` without the
+        program."""
         if self.pid() is not None:
-            return
+            return False
         program = find_program()
         self._configure()
         pid = start_detached([program, "-c", str(self.path / "server.conf")], self.path / "server.log")
         self._write("process", {"pid": pid, "started_at": started_at(pid)})
-        self._wait()
+        return True
 
     def stop(self) -> None:
         """Ends it; returns when it has ended."""
@@ -117,10 +131,31 @@ class Server:
             while self.pid() is not None and time.monotonic() < deadline:
                 time.sleep(0.02)
 
+    def has_given_up(self) -> bool:
+        """Whether it stores nothing since its disk has refused it, and would if it were started again."""
+        pid = self.pid()
+        if pid is None or shutil.disk_usage(self.path).free < ROOM_BYTES:
+            return False
+        with (self.path / "server.log").open("rb") as log:
+            log.seek(-min(LOG_BYTES, log.seek(0, os.SEEK_END)), os.SEEK_END)
+            own = [line for line in log if line.startswith(b"[%d] " % pid)]
+        return any(words in line for line in own for words in REFUSED_BY_DISK)
+
     def pid(self) -> int | None:
         """Its process; None when it does not run."""
         noted = self.read("process")
         return noted["pid"] if noted and is_alive(noted["pid"], noted["started_at"]) else None
+
+    def _require_free(self) -> None:
+        settings = self.read("settings")
+        try:
+            family, *_, address = socket.getaddrinfo(settings["host"], settings["port"], type=socket.SOCK_STREAM)[0]
+            with socket.socket(family) as listening:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listening.bind(address)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:  # what else is wrong nats-server says
+                raise InvalidArguments("listen_taken", port=settings["port"]) from error
 
     def _wait(self) -> None:
         settings = self.read("settings")
@@ -146,10 +181,11 @@ def configuration(server: Server, settings: Mapping[str, Any], users: Mapping[st
     a JSON string or number, which that format takes as they are."""
     path = server.path
     address = f"{settings['host']}:{settings['port']}"
+    store = f"store_dir: {json.dumps(str(path / 'data'))}, max_file_store: {STORE_BYTES}"
     lines = [
         f"listen: {json.dumps(address)}",
         f"max_payload: {PAYLOAD_BYTES + 65536}",
-        f'jetstream {{ store_dir: {json.dumps(str(path / "data"))}, sync_interval: "always" }}',
+        f'jetstream {{ {store}, sync_interval: "always" }}',
         "authorization { users = [",
         f"  {{ nkey: {json.dumps(public_of(server.admin_seed))} }}",
     ]
@@ -160,9 +196,8 @@ def configuration(server: Server, settings: Mapping[str, Any], users: Mapping[st
             lines.append(user(facts["nkey"], server.names.joiner_permissions(token_id)))
     lines.append("] }")
     if server.certificate is not None:
-        lines.append(
-            f"tls {{ cert_file: {json.dumps(str(path / 'hub.pem'))}, key_file: {json.dumps(str(path / 'key.pem'))} }}"
-        )
+        pair = {"cert_file": str(path / "hub.pem"), "key_file": str(path / "key.pem")}
+        lines.append(f"tls: {json.dumps({**pair, 'handshake_first': True})}")
     return "\n".join(lines) + "\n"
 
 
@@ -182,62 +217,3 @@ def find_program() -> str:
     if tuple(int(part) for part in digits[:2] if part.isdecimal()) < OLDEST:
         raise InvalidArguments("old_nats_server", version=version.strip(), oldest=".".join(map(str, OLDEST)))
     return program
-
-
-def parse_address(listen: str) -> tuple[str, int]:
-    """`HOST:PORT`, or one of both. Raises `InvalidArguments`."""
-    host, _, port = (
-        listen.rpartition(":") if ":" in listen else ("", "", listen) if listen.isdecimal() else (listen, "", "")
-    )
-    if port and not (port.isdecimal() and 0 < int(port) < 65536):
-        raise InvalidArguments("bad_listen", value=f"{listen!r:.60}")
-    return host.strip("[]") or "0.0.0.0", int(port or PORT)  # noqa: S104 - off loopback there is TLS
-
-
-def is_any(host: str) -> bool:
-    return host in ("0.0.0.0", "::")  # noqa: S104 - it is compared
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def own_addresses() -> list[str]:
-    """This machine's address in its network, and its name."""
-    found = []
-    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # RFC 5737; nothing is sent
-        found.append(probe.getsockname()[0])
-    return list(dict.fromkeys([*found, socket.gethostname()]))
-
-
-def new_certificate() -> tuple[bytes, bytes]:
-    """A key and a certificate that is its own authority: the joining machines are given it with their token."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "multi-agent-mcp hub")])
-    now = times.now()
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=CERTIFICATE_DAYS))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    unencrypted = serialization.NoEncryption()
-    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, unencrypted)
-    return private, certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _url(host: str, port: int) -> str:
-    return f"nats://[{host}]:{port}" if ":" in host else f"nats://{host}:{port}"

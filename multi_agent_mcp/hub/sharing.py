@@ -1,10 +1,9 @@
-"""What the commands do: share a session, join one, start and end the relay, leave."""
+"""Whether and how a machine takes part: share a session, join one, start and end the relay, reseed the hub, leave."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
 import secrets
 import signal
 import socket
@@ -17,22 +16,25 @@ from typing import Any
 
 import yaml
 
-from multi_agent_mcp.domain.ids import is_name, session_name
+from multi_agent_mcp.domain.ids import as_name, is_name, session_name
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId
+from multi_agent_mcp.hub.addresses import require_protected
+from multi_agent_mcp.hub.administration import connected_once, make_streams
 from multi_agent_mcp.hub.joining import Token, ask_to_join, let_go, new_token
-from multi_agent_mcp.hub.link import Link
 from multi_agent_mcp.hub.nkey import new_seed, public_of
+from multi_agent_mcp.hub.relay_client import RelayClient
 from multi_agent_mcp.hub.reseeding import reseed
-from multi_agent_mcp.hub.server import Server
-from multi_agent_mcp.hub.share import Membership, Share
-from multi_agent_mcp.hub.stream import connected_once, make_streams
+from multi_agent_mcp.hub.server import Server, user
+from multi_agent_mcp.hub.share_directory import Membership, Share
 from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.relay_state import RelayState
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.process import is_alive, start_detached
 
 START_SECONDS = 15.0
+LINGER_SECONDS = 2.0
 POLL_SECONDS = 0.05
 
 
@@ -65,17 +67,38 @@ class Sharing:
         server.let({"machines": {machine: public_of(seed)}, "tokens": {}})
         server.start()
         asyncio.run(prepare(server))
-        self.share.join(Membership(uuid, machine, (server.local_url,), serves=True), seed, server.certificate)
+        self._become(Membership(uuid, machine, (server.local_url,), serves=True), seed, server.certificate)
+        if (self.share.record("position").read() or {}).get("sequence"):
+            self.reseed()  # it was shared before: its files have revisions of the hub of that time
 
-    def begin_at(self, machine: str, urls: tuple[str, ...], admin_seed: str, replicas: int) -> str:
-        """The same with a hub of the user's own. Returns the line that lets this machine in, for its configuration."""
+    def begin_at(self, machine: str, urls: tuple[str, ...], admin_seed: str, replicas: int) -> None:
+        """The same with a hub of the user's own, whose configuration must have `user_line` then. Raises
+        `InvalidArguments`, `HubUnreachable`."""
+        require_protected(urls)
         uuid, seed = secrets.token_hex(16), new_seed()
         asyncio.run(_prepare_at(urls, admin_seed, Names(uuid), replicas))
-        self.share.join(Membership(uuid, machine, urls), seed, None)
-        return user_line(uuid, machine, seed)
+        self._become(Membership(uuid, machine, urls, own_hub=True), seed, None)
+
+    def _become(self, membership: Membership, seed: str, certificate: str | None) -> None:
+        """The first machine of all; everybody is at home here."""
+        self.share.join(membership, seed, certificate)
+        workspace = Workspace(self.path.parent, session_name(self.path.name))
+        workspace.registry.settle_at(membership.machine, former=self.share.former_machine)
+
+    @property
+    def user_line(self) -> str:
+        """What the configuration of a hub of the user's own must hold for this machine."""
+        known = self.membership
+        return user(public_of(self.share.seed()), Names(known.uuid).machine_permissions(known.machine)).strip()
+
+    def require_inviting(self) -> None:
+        """Raises `InvalidArguments` where nobody is let in."""
+        if self.server is None and not self.membership.own_hub:
+            raise InvalidArguments("hub_elsewhere")
 
     def invite(self, *, replaces: str | None = None) -> Token:
-        """A token for one more machine, or for one whose files are lost."""
+        """A token for one more machine, or for one whose files are lost. Raises as `require_inviting`."""
+        self.require_inviting()
         membership, server = self.membership, self.server
         if server is not None:
             return new_token(server, self.path.name, replaces=replaces)
@@ -83,25 +106,36 @@ class Sharing:
 
     def start_relay(self) -> bool:
         """Starts the relay unless it runs; returns whether it did, once it answers. Raises `HubUnreachable`."""
-        if self.share.relay_runs:
+        if self._relay_stays():
             return False
+        relay = RelayClient(self.share, self.membership)
         where = ["--root", str(self.path.parent), "--session", self.path.name]
         command = [sys.executable, "-m", "multi_agent_mcp", "relay", *where]
         pid = start_detached(command, self.share.path / "relay.log")
-        link, deadline = Link(self.share, self.membership), time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and is_alive(pid, None):
             with suppress(HubUnreachable):
-                link.ask(op="status")
+                relay.ask(op="status")
                 return True
             time.sleep(POLL_SECONDS)
         raise HubUnreachable("relay_not_started", path=f"{self.share.path.name}/relay.log")
 
+    def _relay_stays(self) -> bool:
+        """Whether a relay runs: one that was killed holds its lock until the last of its threads has ended."""
+        relay, deadline = RelayClient(self.share, self.membership), time.monotonic() + LINGER_SECONDS
+        while self.share.relay_runs and time.monotonic() < deadline:
+            with suppress(HubUnreachable):
+                relay.ask(op="status")
+                return True
+            time.sleep(POLL_SECONDS)
+        return self.share.relay_runs
+
     def wait_until_complete(self, report: Callable[[int], None], seconds: float = 3600.0) -> bool:
         """Waits until this machine has what the hub has; `report` is told how far it is. False: not in this time."""
-        link, deadline = Link(self.share, self.membership), time.monotonic() + seconds
+        relay, deadline = RelayClient(self.share, self.membership), time.monotonic() + seconds
         while time.monotonic() < deadline:
             with suppress(HubUnreachable):
-                state = link.ask(op="status")
+                state = relay.ask(op="status")
                 report(state["position"])
                 if state["synchronised"] and not state["pending"]:
                     return True
@@ -110,9 +144,9 @@ class Sharing:
 
     def stop_relay(self) -> bool:
         """Ends the relay, and the hub if it runs here. Returns whether there was anything to end."""
-        link, ended = Link(self.share, self.membership), False
+        relay, ended = RelayClient(self.share, self.membership), False
         with suppress(HubUnreachable):
-            os.kill(link.ask(op="status")["pid"], signal.SIGTERM)
+            os.kill(relay.ask(op="status")["pid"], signal.SIGTERM)
             ended = True
         deadline = time.monotonic() + START_SECONDS
         while self.share.relay_runs and time.monotonic() < deadline:
@@ -124,31 +158,29 @@ class Sharing:
         return ended
 
     def reseed(self) -> None:
-        """Makes the hub, which must run here, anew from this machine's files. Raises `InvalidArguments`."""
+        """Recreates the hub, which must run here, from this machine's files. Raises `InvalidArguments`."""
         server, membership = self.server, self.membership
         if server is None:
             raise InvalidArguments("hub_elsewhere")
         self.stop_relay()
         server.start()
         noted = self.share.record("position").read() or {}
-        workspace = Workspace(self.path.parent, session_name(self.path.name), Link(self.share, membership))
+        workspace = Workspace(self.path.parent, session_name(self.path.name), RelayClient(self.share, membership))
         position, identity = int(noted.get("sequence", 0)), str(noted.get("identity", ""))
         asyncio.run(reseed(server, workspace, membership.machine, position, identity))
 
     def status(self) -> dict[str, Any]:
         """How things stand: what the relay says, else what it last noted, with `relay` false."""
         try:
-            return {"relay": True, **Link(self.share, self.membership).ask(op="status")}
+            return {"relay": True, **RelayClient(self.share, self.membership).ask(op="status")}
         except HubUnreachable:
-            state = self.share.state()
-            machines = {name: {**facts, "up": False} for name, facts in state.get("machines", {}).items()}
-            return {
-                **state,
-                "machine": self.membership.machine,
-                "relay": False,
-                "connected": False,
-                "machines": machines,
-            }
+            state = RelayState(self.share.files).read()
+            return {**state, "machine": self.membership.machine, "relay": False, "connected": False}
+
+    def cut_off_by_leaving(self) -> list[str]:
+        """The machines whose hub ends when this one leaves."""
+        server = self.server
+        return sorted(server.users()["machines"].keys() - {self.membership.machine}) if server is not None else []
 
     def leave(self, machine: str | None = None) -> None:
         """Shuts a machine out (the hub must run here), or ends this one's part: its files stay."""
@@ -166,6 +198,8 @@ def join(token: Token, root: Path, machine: str, *, adopt: bool) -> Sharing:
     """Makes the session's directory on this machine and joins it. Raises `AlreadyExists` for a name that is taken, for
     a directory of another session, and without `adopt` for any that has something in it."""
     require_machine(machine)
+    if token.certificate is None:
+        require_protected(token.urls)
     workspace = Workspace(root, session_name(token.session))
     sharing = Sharing(workspace.path)
     known = sharing.share.membership()
@@ -177,29 +211,20 @@ def join(token: Token, root: Path, machine: str, *, adopt: bool) -> Sharing:
     answer = asyncio.run(ask_to_join(token, machine, public_of(seed))) if token.seed else {"settings": {}}
     workspace.make()
     workspace.registry.create()
+    workspace.registry.settle_at(machine, former=sharing.share.former_machine)
     settings = {"id": token.session, "created_at": format_time(now()), **answer["settings"]}
     with suppress(FileExistsError):
         text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
         workspace.files.create(workspace.settings_path, text.encode())
     workspace.keep_out_of_git()
     sharing.share.record("position").write({"sequence": 0, "adopts": adopt})
-    sharing.share.join(Membership(token.uuid, machine, token.urls), seed, token.certificate)
+    sharing.share.join(Membership(token.uuid, machine, token.urls, own_hub=not token.seed), seed, token.certificate)
     return sharing
-
-
-def user_line(uuid: str, machine: str, seed: str) -> str:
-    """What the configuration of a hub of the user's own must hold for this machine."""
-    from multi_agent_mcp.hub.server import user
-
-    return user(public_of(seed), Names(uuid).machine_permissions(machine)).strip()
 
 
 def machine_name(given: str | None) -> str:
     """A machine's name: as given, else that of the host, as far as names may hold it. Raises `InvalidId`."""
-    name = (
-        given if given is not None else re.sub("[^A-Za-z0-9_-]+", "-", socket.gethostname().split(".")[0]).strip("-_")
-    )
-    return require_machine(name or "machine")
+    return require_machine(given or as_name(socket.gethostname().split(".")[0], "machine"))
 
 
 def require_machine(name: str) -> str:

@@ -12,15 +12,13 @@ import base64
 import json
 import logging
 import ssl
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import Error, NoRespondersError
+from nats.errors import AuthorizationError, Error, NoRespondersError
 
 from multi_agent_mcp.errors import HubUnreachable
 from multi_agent_mcp.hub.subjects import Names, inbox
@@ -32,16 +30,17 @@ OP, MACHINE, TIME, OFFSET, WAS = "Mam-Op", "Mam-Machine", "Mam-Time", "Mam-Offse
 """Our headers: which operation wrote it, from where, when (nanoseconds), in a log from which byte on, and which
 revision a value had on the hub that this one replaces."""
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
-WRONG_SEQUENCE, NOT_FOUND = 10071, 10037
+PENDING = "Nats-Num-Pending"
+NEEDED = (OP, MACHINE, TIME, OFFSET, WAS, PENDING)
+WRONG_SEQUENCE, NOT_FOUND, NO_STREAM = 10071, 10037, 10059
 PAYLOAD_BYTES = 4 << 20
 """A message's content may have 1 MiB, which JSON and YAML may make longer."""
+TOO_LARGE = "hub_too_large"
 REQUEST_SECONDS = 2.0
-ERRAND_SECONDS = 3.0
-BATCH = 256
+BATCH = 1024
 BATCH_BYTES = 8 << 20
-LOG_SECONDS = 90 * 24 * 3600
 
-_FAILED = (Error, OSError, asyncio.TimeoutError, ValueError)
+FAILED = (Error, OSError, asyncio.TimeoutError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,13 @@ class Stored:
     sequence: int
     headers: Mapping[str, str]
     data: bytes
+    at: str | None = None
+    """When the hub took it, where it was asked for alone."""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether none came after it when it was read."""
+        return self.headers.get(PENDING, "0") == "0"
 
     @property
     def shared(self) -> Shared:
@@ -60,10 +66,13 @@ class Stored:
 
 @dataclass(frozen=True)
 class StreamState:
-    """`identity` is new whenever the stream is made anew."""
+    """`identity` is new whenever the stream is made anew; `replicas` servers have it; no revision is
+    before `first`."""
 
     identity: str
     last_sequence: int
+    first: int = 1
+    replicas: int = 1
 
 
 @dataclass
@@ -76,14 +85,23 @@ class Hub:
     """Called whenever it is connected or cut off."""
     client: Client = field(default_factory=Client)
     violations: set[str] = field(default_factory=set)
+    recognised: bool = False
+    """Whether it was found to be the hub that is known here, on this connection."""
+    refused: bool = False
+    """Whether it answers, but does not know this machine's key."""
+    _replicas: int = 1
+    _closed: asyncio.Event = field(default_factory=asyncio.Event)
+    _said: str = ""
 
     async def connect(self, urls: Sequence[str], seed: str, certificate: str | None) -> None:
         """Returns when connected; tries until then. Raises `OSError` and `nats.errors.Error` only for what will not
         pass by itself."""
+        self.client = Client()
+        self._closed.clear()
         await self.client.connect(
             list(urls),
             nkeys_seed_str=seed,
-            tls=trusting(certificate),
+            **protected(urls, certificate),
             inbox_prefix=inbox(self.machine),
             allow_reconnect=True,
             max_reconnect_attempts=-1,
@@ -95,25 +113,39 @@ class Hub:
             error_cb=self._on_error,
             disconnected_cb=self._on_change,
             reconnected_cb=self._on_change,
-            closed_cb=self._on_change,
+            closed_cb=self._on_closed,
         )
+        self.refused = False
         self.on_change()
+
+    async def wait_until_closed(self) -> None:
+        """It does not come back by itself when the server has refused something: the machine's key, above all."""
+        await self._closed.wait()
 
     @property
     def connected(self) -> bool:
         return self.client.is_connected
 
     @property
+    def usable(self) -> bool:
+        """Whether values may be brought to it and asked of it: else it may be another one's, or older than it was."""
+        return self.connected and self.recognised
+
+    @property
     def version(self) -> str:
-        return str(self.client.connected_server_version)
+        return str(self.client.connected_server_version).removeprefix("<nats server v").removesuffix(">")
 
     async def close(self) -> None:
         await self.client.close()
 
     async def state(self, stream: str | None = None) -> StreamState:
-        """Raises `HubUnreachable`."""
-        answer = await self._api(f"STREAM.INFO.{stream or self.names.stream}", {})
-        return StreamState(answer["config"].get("description", ""), answer["state"]["last_seq"])
+        """Of a stream that is lost: that of an empty one, of no identity. Raises `HubUnreachable`."""
+        answer = await self._api(f"STREAM.INFO.{stream or self.names.stream}", {}, but=NO_STREAM)
+        if "error" in answer:
+            return StreamState("", 0, replicas=self._replicas)
+        config, last = answer["config"], answer["state"]["last_seq"]
+        self._replicas = config["num_replicas"]
+        return StreamState(config.get("description", ""), last, config.get("first_seq", 1), self._replicas)
 
     async def put(
         self, subject: str, data: bytes, op: str, headers: Mapping[str, str], *, expected: int | None = None
@@ -124,6 +156,8 @@ class Hub:
         An answer may be lost after the value was stored. Then, and when it seems that somebody was faster, what is
         stored says by its operation whether it is ours.
         """
+        if len(data) > PAYLOAD_BYTES:
+            raise HubUnreachable(TOO_LARGE)
         sent = {OP: op, MACHINE: self.machine, **headers}
         if expected is not None:
             sent[EXPECTED] = str(expected)
@@ -132,7 +166,7 @@ class Hub:
             answer = json.loads((await self.client.request(subject, data, REQUEST_SECONDS, headers=sent)).data)
         except NoRespondersError:
             raise HubUnreachable from None
-        except _FAILED:
+        except FAILED:
             if subject.lower() in self.violations:
                 raise HubUnreachable("hub_permission") from None
             answer = {}
@@ -142,7 +176,7 @@ class Hub:
         if code not in (None, WRONG_SEQUENCE):
             logger.warning("the hub refused %s: %s", subject, answer["error"])
             raise HubUnreachable
-        return await self._settled(subject, op, is_refused=code is not None)
+        return await self._settled(subject, op, replaces=expected if code is not None else None)
 
     async def last(self, subject: str, stream: str | None = None) -> Stored | None:
         """The newest value of a subject, which may have wildcards, as the leader has it. Raises `HubUnreachable`."""
@@ -158,22 +192,31 @@ class Hub:
             return None
         message = answer["message"]
         headers = _headers(base64.b64decode(message.get("hdrs", "")))
-        return Stored(message["subject"], message["seq"], headers, base64.b64decode(message.get("data", "")))
+        data = base64.b64decode(message.get("data", ""))
+        return Stored(message["subject"], message["seq"], headers, data, message.get("time"))
 
-    async def after(self, sequence: int, stream: str | None = None) -> list[Stored]:
+    async def after(self, sequence: int, stream: str | None = None, subject: str = ">") -> list[Stored]:
         """The next values in order, some hundred at most; none when there are none (yet). Raises `HubUnreachable`."""
-        request = {"seq": sequence + 1, "next_by_subj": ">", "batch": BATCH, "max_bytes": BATCH_BYTES}
+        found = await self._batch_after(sequence, stream, subject)
+        if not found and self._replicas > 1:  # it was asked of any server, and that one may not have the newest yet
+            newest = await self._get(stream, {"seq": sequence + 1, "next_by_subj": subject})
+            return [] if newest is None else [newest]
+        return found
+
+    async def _batch_after(self, sequence: int, stream: str | None, subject: str) -> list[Stored]:
+        request = {"seq": sequence + 1, "next_by_subj": subject, "batch": BATCH, "max_bytes": BATCH_BYTES}
         self._require_connected()
+        batch = _Batch()
         try:
             answers = self.client.new_inbox()
-            subscription = await self.client.subscribe(answers)
+            subscription = await self.client.subscribe(answers, cb=batch.heard)
             try:
-                subject = f"$JS.API.DIRECT.GET.{stream or self.names.stream}"
-                await self.client.publish(subject, json.dumps(request).encode(), reply=answers)
-                return [stored async for stored in _batch(subscription.next_msg)]
+                call = f"$JS.API.DIRECT.GET.{stream or self.names.stream}"
+                await self.client.publish(call, json.dumps(request).encode(), reply=answers)
+                return await batch.whole()
             finally:
                 await subscription.unsubscribe()
-        except _FAILED as error:
+        except FAILED as error:
             raise HubUnreachable from error
 
     async def beat(self, facts: Mapping[str, Any]) -> None:
@@ -184,26 +227,28 @@ class Hub:
     async def hear(self, subject: str, heard: Callable[[Msg], Awaitable[None]]) -> None:
         await self.client.subscribe(subject, cb=heard)
 
-    async def _settled(self, subject: str, op: str, *, is_refused: bool) -> int:
-        """What became of a publish that was refused or not answered."""
+    async def _settled(self, subject: str, op: str, *, replaces: int | None) -> int:
+        """What became of a publish that was not answered, or was refused because it `replaces` another revision than
+        there is. It may be stored yet; and of several servers one that was their leader may tell of the past."""
         try:
             found = await self.last(subject)
         except HubUnreachable:
             raise HubUnreachable("hub_unclear") from None
         if found is not None and found.headers.get(OP) == op:
             return found.sequence
-        if is_refused and found is not None:
+        if found is not None and replaces is not None and found.sequence > replaces:
             raise Superseded(found.shared)
-        raise HubUnreachable
+        raise HubUnreachable("hub_unclear")
 
-    async def _api(self, call: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def _api(self, call: str, request: Mapping[str, Any], *, but: int = NOT_FOUND) -> dict[str, Any]:
+        """The answer, with its `error` if that is the one of `but`. Raises `HubUnreachable`."""
         self._require_connected()
         try:
             reply = await self.client.request(f"$JS.API.{call}", json.dumps(request).encode(), REQUEST_SECONDS)
-        except _FAILED as error:
+        except FAILED as error:
             raise HubUnreachable from error
         answer: dict[str, Any] = json.loads(reply.data)
-        if answer.get("error", {}).get("err_code") not in (None, NOT_FOUND):
+        if answer.get("error", {}).get("err_code") not in (None, but):
             logger.warning("the hub refused %s: %s", call, answer["error"])
             raise HubUnreachable
         return answer
@@ -213,23 +258,57 @@ class Hub:
             raise HubUnreachable
 
     async def _on_error(self, error: Exception) -> None:
+        self.refused = is_key_refused(error)
         _, found, subject = str(error).partition('publish to "')
         if found:
             self.violations.add(subject.rstrip('"'))
-        logger.info("hub: %s", error)
+        if self._said != (words := str(error)):  # a hub that is away for days is so four times a second
+            logger.info("hub: %s", words)
+            self._said = words
 
     async def _on_change(self) -> None:
+        self.recognised, self._said = False, ""
+        self.refused = False
+        self.on_change()
+
+    async def _on_closed(self) -> None:
+        self.recognised = False
+        self._closed.set()
         self.on_change()
 
 
-async def _batch(next_message: Callable[..., Awaitable[Msg]]) -> Any:
+def is_key_refused(error: BaseException | None) -> bool:
+    """Whether a server does not know the key that it was shown: the client says so in the server's words, and on a
+    connection that has stood in its own."""
+    return isinstance(error, AuthorizationError) or "authorization violation" in str(error).lower()
+
+
+class _Batch:
     """The answers of one batched direct get, up to its end (ADR-31 of NATS)."""
-    while True:
-        message = await next_message(timeout=REQUEST_SECONDS)
+
+    def __init__(self) -> None:
+        self._found: list[Stored] = []
+        self._ended = asyncio.Event()
+
+    async def heard(self, message: Msg) -> None:
         headers = message.headers or {}
         if "Status" in headers:  # 204: the end of the batch; 404: there is nothing after this sequence
-            return
-        yield Stored(headers["Nats-Subject"], int(headers["Nats-Sequence"]), headers, message.data)
+            self._ended.set()
+        else:
+            subject, sequence = headers["Nats-Subject"], int(headers["Nats-Sequence"])
+            needed = {name: headers[name] for name in NEEDED if name in headers}
+            self._found.append(Stored(subject, sequence, needed, message.data))
+
+    async def whole(self) -> list[Stored]:
+        """Raises `TimeoutError` when the next answer does not come."""
+        while not self._ended.is_set():
+            known = len(self._found)
+            try:
+                await asyncio.wait_for(self._ended.wait(), REQUEST_SECONDS)
+            except TimeoutError:
+                if len(self._found) == known:
+                    raise
+        return self._found
 
 
 def _headers(block: bytes) -> dict[str, str]:
@@ -237,64 +316,16 @@ def _headers(block: bytes) -> dict[str, str]:
     return {name: value.strip() for name, found, value in (line.partition(":") for line in lines) if found}
 
 
-def trusting(certificate: str | None) -> ssl.SSLContext | None:
-    """TLS to the one server that has this certificate, by whatever name or address it is reached."""
-    if certificate is None:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.load_verify_locations(cadata=certificate)
-    return context
-
-
-async def make_streams(client: Client, names: Names, identity: str, *, first: int = 1, replicas: int = 1) -> None:
-    """Makes the streams of a session unless they are there; the values' sequence begins at `first`. Needs rights that
-    no machine has. Raises `HubUnreachable`."""
-    common = {"storage": "file", "num_replicas": replicas, "allow_direct": True, "max_msg_size": PAYLOAD_BYTES}
-    values = {
-        "name": names.stream,
-        "description": identity,
-        "subjects": list(names.stored),
-        "max_msgs_per_subject": 1,
-        "discard": "new",
-        "deny_delete": True,
-        "deny_purge": True,
-        "first_seq": first,
-    }
-    logs = {"name": names.log_stream, "description": identity, "subjects": [names.logs], "max_age": LOG_SECONDS * 10**9}
-    for config in (values, logs):
-        call = f"$JS.API.STREAM.CREATE.{config['name']}"
-        answer = json.loads((await client.request(call, json.dumps({**config, **common}).encode(), 10)).data)
-        if "error" in answer and answer["error"]["err_code"] != 10058:  # it is there with another configuration
-            raise HubUnreachable("hub_refused", words=answer["error"]["description"])
-
-
-async def connected_once(urls: Sequence[str], seed: str, certificate: str | None, name: str) -> Client:
-    """A connection for one errand. It is tried for a moment: a server that was just told of a user may not have taken
-    that over yet. Raises `HubUnreachable`."""
-    deadline = time.monotonic() + ERRAND_SECONDS
-    while True:
-        client = Client()
-        try:
-            await client.connect(
-                list(urls),
-                nkeys_seed_str=seed,
-                tls=trusting(certificate),
-                inbox_prefix=inbox(name),
-                allow_reconnect=False,
-                max_reconnect_attempts=1,
-                reconnect_time_wait=0,
-                connect_timeout=2,
-                error_cb=_ignore,
-            )
-            return client
-        except _FAILED as error:
-            with suppress(Exception):  # it may be in the middle of anything
-                await asyncio.wait_for(client.close(), 0.5)
-            if time.monotonic() > deadline:
-                raise HubUnreachable from error
-            await asyncio.sleep(0.1)
-
-
-async def _ignore(_: Exception) -> None:
-    """The caller gets it as well."""
+def protected(urls: Sequence[str], certificate: str | None) -> dict[str, Any]:
+    """How a client connects: by TLS to the one server that has this certificate, by whatever name or address it is
+    reached; without one, to what the system's authorities vouch for, if the URLs say `tls`. TLS comes before the
+    server's first word, else somebody on the way could say for it that there is none."""
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.load_verify_locations(cadata=certificate)
+    elif any(url.startswith("tls://") for url in urls):
+        context = ssl.create_default_context()
+    else:
+        return {}
+    return {"tls": context, "tls_handshake_first": True}

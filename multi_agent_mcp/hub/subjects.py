@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 MESSAGE, NOTIFICATION, READ, SEEN, SESSION, EXECUTION, WAIT = "msg", "ntf", "read", "seen", "ses", "exec", "wait"
 """What one machine writes: mail and notifications, their marks `read_at`, and the files with a single writer."""
+MARKS = {MESSAGE: READ, NOTIFICATION: SEEN}
 TASK, CONVERSATION, DELEGATION, AGENT, SETTINGS = "tsk", "cnv", "dlg", "agent", "settings"
 """What all machines write, one after the other."""
+REFERRED = (AGENT, CONVERSATION)
+"""What others of them refer to."""
+KNOWN_MAX = 16_384
+"""Of so many subjects it is remembered what they name: a value's is asked for several times in a row."""
 LOG, AUDIT = "exec", "audit"
 """What only grows, in the stream of logs."""
 
@@ -34,6 +40,8 @@ class Names:
         self.logs = f"{self.root}.log.>"
         self.heartbeats = f"{self.root}.hb.*"
         self.joins = f"{self.root}.join.*"
+        self.parse = lru_cache(KNOWN_MAX)(self._parse)
+        """What a stored subject names: something of one machine, or a shared key; None for neither."""
 
     def own(self, machine: str, kind: str, owner: str, name: str = "-") -> str:
         """The subject of what a machine alone writes; `*` for any machine."""
@@ -52,8 +60,7 @@ class Names:
     def join(self, token_id: str) -> str:
         return f"{self.root}.join.{token_id}"
 
-    def parse(self, subject: str) -> Own | str | None:
-        """What a stored subject names: something of one machine, or a shared key; None for neither."""
+    def _parse(self, subject: str) -> Own | str | None:
         parts = subject.removeprefix(f"{self.root}.").split(".")
         if parts[0] == "own" and len(parts) == 5:
             return Own(parts[1], parts[2], unquoted(parts[3]), unquoted(parts[4]))

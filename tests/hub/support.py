@@ -20,7 +20,7 @@ from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.hub.joining import Token
-from multi_agent_mcp.hub.share import Membership
+from multi_agent_mcp.hub.share_directory import Membership
 from multi_agent_mcp.hub.sharing import Sharing, join
 from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
@@ -69,6 +69,14 @@ class Wire:
     def heal(self) -> None:
         self.is_cut = False
 
+    @contextmanager
+    def slower(self, delay: float) -> Iterator[None]:
+        before, self.delay = self.delay, delay
+        try:
+            yield
+        finally:
+            self.delay = before
+
     def close(self) -> None:
         self.cut()
         self._listener.close()
@@ -87,6 +95,8 @@ class Wire:
             except OSError:
                 near.close()
                 continue
+            for end in (near, far):  # else a piece waits for the other side's delayed acknowledgement (RFC 9293, 3.7.4)
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._ends += [near, far]
             threading.Thread(target=self._carry, args=(near, far), daemon=True).start()
 
@@ -158,6 +168,7 @@ class Machines:
 
     base: Path
     port: int
+    language: str = "en"
     members: dict[str, Machine] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Machine:
@@ -166,11 +177,9 @@ class Machines:
     def begin(self) -> None:
         desk = self.members[DESK] = Machine(DESK, self.base / DESK)
         agents = (Agent(id="owner", role="owner", type="human"), Agent(id="admin", role="admin", parent_id="owner"))
-        create_session(desk.root, SESSION, Team(agents), "en")
-        services = desk.services
-        add_missing(services.agents, Team(agents))
+        create_session(desk.root, SESSION, Team(agents), self.language)
+        add_missing(desk.services.agents, Team(agents))
         desk.sharing.begin(DESK, f"127.0.0.1:{self.port}")
-        services.agents.settle_at(DESK)
         desk.start()
 
     def token(self, *, replaces: str | None = None, wire: Wire | None = None) -> Token:
@@ -178,15 +187,20 @@ class Machines:
         urls = token.urls if wire is None else (f"nats://127.0.0.1:{wire.port}",)
         return Token(token.uuid, token.session, urls, token.certificate, token.id, token.seed)
 
-    def add(self, name: str, *, delay: float = 0.0, replaces: str | None = None) -> Machine:
+    def add(self, name: str, *, delay: float | None = 0.0, replaces: str | None = None) -> Machine:
         """One more machine, with the agents that are at home there."""
-        wire = Wire(self.port, delay)
-        machine = self.members[name] = Machine(name, self.base / name, wire)
-        join(self.token(replaces=replaces, wire=wire), machine.root, name, adopt=False)
+        machine = self.joined(name, delay=delay, replaces=replaces)
         machine.start()
         for agent_id in HOMES.get(name, ()):
             if agent_id not in machine.services.agents.all():
                 machine.services.agents.add(Agent(id=agent_id, parent_id="admin"))
+        return machine
+
+    def joined(self, name: str, *, delay: float | None = 0.0, replaces: str | None = None) -> Machine:
+        """One more machine, whose relay does not run yet. `delay` None: there is no wire."""
+        wire = None if delay is None else Wire(self.port, delay)
+        machine = self.members[name] = Machine(name, self.base / name, wire)
+        join(self.token(replaces=replaces, wire=wire), machine.root, name, adopt=False)
         return machine
 
     def complete(self) -> None:
@@ -206,9 +220,9 @@ class Machines:
 
 
 @contextmanager
-def machines(base: Path, *names: str, delay: float = 0.0) -> Iterator[Machines]:
+def machines(base: Path, *names: str, delay: float | None = 0.0, language: str = "en") -> Iterator[Machines]:
     """The desk and these others, all of them running."""
-    made = Machines(base, free_port())
+    made = Machines(base, free_port(), language)
     try:
         made.begin()
         for name in names:

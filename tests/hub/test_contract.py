@@ -1,34 +1,37 @@
-"""What a collection promises, over both authorities: the locks of one machine, and a hub."""
+"""What the collection of tasks promises beyond any collection (`tests/store/test_collection.py`), over both
+authorities, the locks of one machine and a hub; and what two directories with one hub see of each other."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
-from multi_agent_mcp.hub.link import link_of
-from multi_agent_mcp.store.authority import ALONE, HUB, Authority, revision_of
+from multi_agent_mcp.domain.task_change import Change
+from multi_agent_mcp.errors import Reason, TaskNotFound
+from multi_agent_mcp.hub.relay_client import relay_client_of
+from multi_agent_mcp.store.authority import ALONE, Authority, Shared, revision_of
+from multi_agent_mcp.store.conflicts import Conflicts
 from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.layout import Layout
+from multi_agent_mcp.store.quarantine import Quarantine
+from multi_agent_mcp.store.shared_collection import SharedCollection
 from multi_agent_mcp.store.tasks import Tasks
 from tests.hub.support import machines
-from tests.store.support import NOON, put, written
+from tests.store.support import NOON, put
 
 TASK = Task(id="tsk_0123456789ab", title="Build", status="in_progress", assignee_id="worker-a")
-WRITERS = 6
 _numbers = itertools.count()
 
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authority]:
     with machines(tmp_path_factory.mktemp("hub")) as made:
-        link = link_of(made["desk"].path)
+        link = relay_client_of(made["desk"].path)
         assert link is not None
         yield link
 
@@ -39,16 +42,15 @@ def authority(request: pytest.FixtureRequest) -> Authority:
     return found
 
 
+LAYOUT = Layout(
+    entity_type=Task,
+    partition=lambda task: task.assignee_id or "_unassigned",
+    missing=lambda task_id: TaskNotFound(task_id=task_id),
+)
+
+
 def collection(base: Path, authority: Authority, kind: str) -> Tasks:
-    return Tasks(
-        Files(base),
-        base / "tasks",
-        Task,
-        partition=lambda task: task.assignee_id or "_unassigned",
-        missing=lambda task_id: TaskNotFound(task_id=task_id),
-        authority=authority,
-        kind=kind,
-    )
+    return Tasks(Files(base), base / "tasks", LAYOUT, authority, kind)
 
 
 @pytest.fixture
@@ -56,54 +58,8 @@ def tasks(tmp_path: Path, authority: Authority) -> Tasks:
     return collection(tmp_path / "session", authority, f"contract{next(_numbers)}")
 
 
-def plain(task: Task | None) -> Task | None:
-    """Without the mark of the hub."""
-    return task and replace(task, extra={key: value for key, value in task.extra.items() if key != HUB})
-
-
 def counted(task: Task) -> Task:
     return replace(task, progress=task.progress + 1)
-
-
-def test_what_was_added_is_found_and_adding_is_exclusive(tasks: Tasks) -> None:
-    tasks.add(TASK)
-    assert plain(tasks.get(TASK.id)) == TASK
-    with pytest.raises(FileExistsError):
-        tasks.add(replace(TASK, title="Other"))
-    assert tasks.get(TASK.id).title == "Build"
-
-
-def test_what_is_not_there_is_the_collections_own_error(tasks: Tasks) -> None:
-    with pytest.raises(TaskNotFound):
-        tasks.update(TASK.id, counted)
-
-
-def test_a_refused_change_and_one_to_the_same_value_write_nothing(tasks: Tasks) -> None:
-    tasks.add(replace(TASK, status="done"))
-    path = tasks.base / "worker-a" / f"{TASK.id}.md"
-    before = written(path)
-    with pytest.raises(InvalidStatusTransition):
-        tasks.update(TASK.id, lambda task: task.move_to("todo", Change(by="admin", at=NOON)))
-    tasks.update(TASK.id, lambda task: task)
-    assert written(path) == before
-
-
-def test_a_file_follows_its_content(tasks: Tasks) -> None:
-    tasks.add(TASK)
-    tasks.update(TASK.id, lambda task: replace(task, assignee_id="worker-b"))
-    assert [path.parent.name for path in tasks.base.rglob("*.md")] == ["worker-b"]
-
-
-def test_of_many_changes_at_once_none_is_lost(tasks: Tasks) -> None:
-    tasks.add(TASK)
-    with ThreadPoolExecutor(WRITERS) as pool:
-        list(pool.map(lambda _: tasks.update(TASK.id, counted), range(4 * WRITERS)))
-    assert tasks.get(TASK.id).progress == 4 * WRITERS
-
-
-def test_what_was_taken_back_is_gone(tasks: Tasks) -> None:
-    tasks.remove(tasks.add(TASK))
-    assert tasks.find(TASK.id) is None
 
 
 def test_a_long_history_keeps_every_line(tasks: Tasks) -> None:
@@ -138,7 +94,20 @@ def test_of_two_directories_each_change_counts_and_the_revision_grows(tmp_path: 
     assert revision_of(one.get(TASK.id)) > revision_of(other.get(TASK.id)) > revision_of(stale)
 
 
-def test_an_edit_that_came_second_is_set_aside_and_the_first_change_stands(tmp_path: Path, hub: Authority) -> None:
+SECOND: dict[str, Callable[[SharedCollection[Task], Shared], object]] = {
+    "pushed": lambda tasks, _: tasks.push(TASK.id),
+    "overtaken": lambda tasks, value: tasks.accept(TASK.id, value),
+    "changed": lambda tasks, _: tasks.update(TASK.id, counted),
+}
+
+
+@pytest.mark.parametrize("second", SECOND.values(), ids=SECOND)
+def test_an_edit_that_came_second_is_set_aside_and_the_first_change_stands(
+    tmp_path: Path,
+    hub: Authority,
+    second: Callable[[SharedCollection[Task], Shared], object],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     kind = f"contract{next(_numbers)}"
     one, other = (collection(tmp_path / name, hub, kind) for name in ("one", "other"))
     one.add(TASK)
@@ -146,8 +115,20 @@ def test_an_edit_that_came_second_is_set_aside_and_the_first_change_stands(tmp_p
     data = (one.base / "worker-a" / f"{TASK.id}.md").read_bytes()
     other.files.create(path, data.replace(b"title: Build", b"title: Mine"))
     one.update(TASK.id, lambda task: replace(task, title="Theirs"))
-    assert other.push(TASK.id) == path
+    current = hub.current(f"{kind}.{TASK.id}")
+    assert current is not None
+    explain, found = Quarantine._explain, []
+
+    def look(self: Quarantine, placed: Path, reason: Reason) -> None:
+        found.append(other.get(TASK.id).title)  # somebody who asks just now
+        explain(self, placed, reason)
+
+    monkeypatch.setattr(Quarantine, "_explain", look)
+    second(other, current)
     assert other.get(TASK.id).title == "Theirs"
+    assert found == ["Mine"]
+    (noted,) = Conflicts(other.files).standing()
+    assert other.files.base / noted["path"] == path.parent / "quarantine" / path.name
     kept = {item.name: item.read_bytes() for item in (path.parent / "quarantine").iterdir()}
     assert b"title: Mine" in kept[path.name]
     assert b"another machine" in kept[f"{path.name}.reason.txt"]

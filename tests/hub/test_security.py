@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import socket
-import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Coroutine, Iterator
 from dataclasses import replace
 from typing import Any
@@ -17,20 +18,20 @@ from nats.aio.client import Client
 from nats.errors import Error
 
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments
+from multi_agent_mcp.hub import administration
+from multi_agent_mcp.hub.administration import connected_once
+from multi_agent_mcp.hub.certificate import new_certificate
 from multi_agent_mcp.hub.joining import Token
-from multi_agent_mcp.hub.share import Share
+from multi_agent_mcp.hub.nkey import new_seed
+from multi_agent_mcp.hub.server import Server
+from multi_agent_mcp.hub.share_directory import Share
 from multi_agent_mcp.hub.sharing import join
-from multi_agent_mcp.hub.stream import connected_once
+from multi_agent_mcp.hub.stream import PAYLOAD_BYTES
 from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.store.files.durable_files import Files
-from tests.hub.support import DESK, LAPTOP, Machine, Machines, eventually, free_port, machines
+from tests.hub.support import DESK, LAPTOP, Machine, Machines, eventually, free_port
+from tests.hub.test_machines import send
 from tests.test_layers import loaded_by
-
-
-@pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
-    with machines(tmp_path_factory.mktemp("two"), LAPTOP) as made:
-        yield made
 
 
 def as_machine(machine: Machine, work: Any) -> Any:
@@ -111,38 +112,99 @@ def test_what_it_may_do_it_can(two: Machines) -> None:
     assert complaints == []
 
 
+STAMP = {"Mam-Time": "1700000000000000000"}
+DEEP = b"[" * 100_000
+LETTER = b"---\nid: x\n---\n\nx"
+FAR = {"Mam-Offset": "9223372036854775000"}
+
+
+def nonsense(names: Names) -> Iterator[tuple[str, bytes, dict[str, str]]]:
+    """Names that lead out of the session or are too long, entities of others, and no entities at all."""
+    yield names.own(LAPTOP, "msg", "admin", "../../evil.md"), LETTER, STAMP
+    yield names.own(LAPTOP, "msg", "../evil", "a.md"), LETTER, STAMP
+    yield names.own(LAPTOP, "msg", "admin", "x" * 300 + ".md"), LETTER, STAMP
+    yield names.own(LAPTOP, "msg", "admin", "long ago.md"), LETTER, {"Mam-Time": "-99999999999999999999999"}
+    yield names.own(LAPTOP, "msg", "admin", "b.md"), b"\xff\xfe", STAMP
+    yield names.own(LAPTOP, "read", "admin", "20260101_000000_00000000.md"), b'{"read_at": 5}', STAMP
+    yield names.own(LAPTOP, "read", "worker-a", "20260101_000000_00000000.md"), DEEP, STAMP
+    yield names.own(LAPTOP, "ses", "worker-a", "ses_0123456789ab"), b"---\nagent_id: admin\n---\n\n", STAMP
+    yield names.own(LAPTOP, "ses", "admin", "ses_0123456789ab"), b"---\nagent_id: admin\n---\n\n", STAMP
+    yield names.own(LAPTOP, "wait", "worker-a"), b"[]", STAMP
+    yield names.log(LAPTOP, "audit", "20260101"), b"{}", FAR
+    yield names.log(LAPTOP, "exec", "worker-a/exec_0123456789ab"), b"x", FAR
+    yield names.shared("tsk.tsk_zzz"), b"x", STAMP
+    yield names.shared("tsk.tsk_0123456789ab"), b"no front matter", STAMP
+    yield names.shared("tsk.tsk_0123456789ac"), b"---\ntitle: x\n---\n", {"Mam-Time": "9" * 30}
+    yield names.shared("tsk.tsk_0123456789ad"), b"---\ntitle: x\n---\n", {**STAMP, "Mam-Was": "x"}
+    yield names.shared("cnv.cnv_0123456789ab"), b"---\nmetadata: " + b"{a: " * 500, STAMP
+    yield names.shared("agent.%2E%2E"), b"[]", STAMP
+    yield names.shared("line.tsk_0123456789ab-7"), b'{"number": 8}', STAMP
+    yield names.shared("settings"), b'{"language": "xx"}', STAMP
+    yield names.shared("settings"), b'{"language": "en", "limits": {"content_bytes": 1e999}}', STAMP
+    yield names.shared("unheard.of"), b"?", {}
+
+
+@pytest.mark.parametrize("beat", [DEEP, b'{"position": 1e999, "last": 0, "time": 0}', b"[]", b"\xff"])
+def test_nonsense_for_a_heartbeat_ends_no_relay(two: Machines, beat: bytes) -> None:
+    names, desk = Names(two[LAPTOP].sharing.membership.uuid), two[DESK].relay_pid
+    as_machine(two[LAPTOP], lambda client: client.publish(names.heartbeat(LAPTOP), beat))
+    send(two[LAPTOP], "worker-a", "admin", f"after {beat[:9]!r}")
+    eventually(lambda: two[DESK].has("admin", f"after {beat[:9]!r}"))
+    assert two[DESK].relay_pid == desk
+
+
 def test_nonsense_from_a_joined_machine_stops_nobody_and_leads_nowhere(two: Machines) -> None:
-    """Names that lead out of the session, entities of others, and no entities at all."""
-    names = Names(two[LAPTOP].sharing.membership.uuid)
-    evil = {
-        names.own(LAPTOP, "msg", "admin", "../../evil.md"): b"---\nid: x\n---\n\nx",
-        names.own(LAPTOP, "msg", "../evil", "a.md"): b"---\nid: x\n---\n\nx",
-        names.own(LAPTOP, "read", "admin", "20260101_000000_00000000.md"): b'{"read_at": 5}',
-        names.own(LAPTOP, "ses", "worker-a", "ses_0123456789ab"): b"---\nagent_id: admin\n---\n\n",
-        names.own(LAPTOP, "ses", "admin", "ses_0123456789ab"): b"---\nagent_id: admin\n---\n\n",
-        names.own(LAPTOP, "msg", "admin", "b.md"): b"\xff\xfe",
-        names.shared("tsk.tsk_zzz"): b"x",
-        names.shared("tsk.tsk_0123456789ab"): b"no front matter",
-        names.shared("agent.%2E%2E"): b"[]",
-        names.shared("line.tsk_0123456789ab-7"): b'{"number": 8}',
-        names.shared("settings"): b'{"language": "xx"}',
-        names.shared("unheard.of"): b"?",
-    }
+    names, relay = Names(two[LAPTOP].sharing.membership.uuid), two[DESK].relay_pid
 
     async def publish(client: Client) -> list[bytes]:
-        stamp = {"Mam-Time": "1700000000000000000"}
-        return [(await client.request(subject, data, 2, headers=stamp)).data for subject, data in evil.items()]
+        published = [client.request(*each[:2], 2, headers=each[2]) for each in nonsense(names)]
+        published.append(client.request(names.log(LAPTOP, "audit", "20260102"), b"{}\n", headers={"Mam-Offset": "0"}))
+        return [(await answer).data for answer in published]
 
     answers, complaints = as_machine(two[LAPTOP], publish)
     assert all(b'"seq"' in answer for answer in answers)
     assert complaints == []
-    last = max(json.loads(answer)["seq"] for answer in answers)
-    eventually(lambda: two[DESK].sharing.status()["position"] >= last)
+    send(two[LAPTOP], "worker-a", "admin", "all is well")
+    eventually(lambda: two[DESK].has("admin", "all is well"))
+    eventually(lambda: (two[DESK].path / "audit" / "20260102.laptop.jsonl").exists())
+    assert two[DESK].relay_pid == relay
     assert not list(two.base.rglob("evil*"))
     services = two[DESK].services
     assert services.workspace.sessions.all("admin") == []
     assert services.settings.language == "en"
     assert services.agents.get("admin").role == "admin"
+
+
+def test_what_is_too_large_for_the_hub_is_refused_and_holds_nothing_up(two: Machines) -> None:
+    names, laptop = Names(two[LAPTOP].sharing.membership.uuid), two[LAPTOP]
+    answer, _ = as_machine(laptop, attempt(names.own(LAPTOP, "msg", "admin", "large.md"), b"x" * (PAYLOAD_BYTES + 1)))
+    assert "error" in json.loads(answer)
+    by_hand = laptop.path / "ipc" / "worker-a" / "large.md"
+    by_hand.write_bytes(b"---\nsender_id: admin\n---\n\n" + b"x" * PAYLOAD_BYTES)
+    log = laptop.path / ".share" / "relay.log"
+    eventually(lambda: "hub_too_large" in log.read_text())
+    eventually(lambda: laptop.sharing.status()["pending"] == 0)
+    with pytest.raises(HubUnreachable) as refused:
+        laptop.services.workspace.authority.create("tsk.tsk_0123456789ae", b"x" * (PAYLOAD_BYTES + 1))
+    assert refused.value.key == "error.hub_too_large"
+
+
+def test_a_mark_that_another_machine_forged_does_not_hinder_the_true_one(two: Machines) -> None:
+    names, desk = Names(two[LAPTOP].sharing.membership.uuid), two[DESK]
+    send(two[LAPTOP], "worker-a", "admin", "read me")
+    eventually(lambda: desk.has("admin", "read me"))
+    inbox = desk.services.workspace.mailbox("admin")
+    ((name, _),) = [item for item in inbox.unread() if item[1].content == "read me"]
+    relay, noted = desk.relay_pid, desk.sharing.share.record("position")
+    eventually(lambda: noted.read()["sequence"] == desk.sharing.status()["position"])
+    desk.signal(signal.SIGKILL)  # the next one has to ask what the hub knows of it
+    with desk.services.workspace.locks.held(inbox.lock):
+        inbox.mark_read([name], desk.services.clock())
+    as_machine(two[LAPTOP], attempt(names.own(LAPTOP, "read", "admin", name), b"[]"))
+    desk.start()
+    assert desk.relay_pid != relay
+    there = two[LAPTOP].services.workspace.mailbox("admin")
+    eventually(lambda: name not in [each for each, _ in there.unread()])
 
 
 def test_a_token_is_good_once_and_for_a_free_name(two: Machines) -> None:
@@ -151,9 +213,14 @@ def test_a_token_is_good_once_and_for_a_free_name(two: Machines) -> None:
     token = two.token()
     join(token, two.base / "third", "third", adopt=False)
     eventually(lambda: two[DESK].sharing.server.users()["tokens"][token.id]["used"])  # type: ignore[union-attr]
-    with pytest.raises((HubUnreachable, InvalidArguments)):
+    with pytest.raises(InvalidArguments, match="token_used"):
         join(token, two.base / "fourth", "fourth", adopt=False)
     assert not (two.base / "fourth" / "demo").exists()
+
+
+def test_only_where_the_hub_is_machines_are_let_in(two: Machines) -> None:
+    with pytest.raises(InvalidArguments, match="hub_elsewhere"):
+        two[LAPTOP].sharing.invite()
 
 
 def test_a_token_says_nothing_but_how_to_ask(two: Machines) -> None:
@@ -178,15 +245,23 @@ def test_a_token_says_nothing_but_how_to_ask(two: Machines) -> None:
     assert json.loads(asked(names.join(token.id)) or b"")["refused"] == "invalid_arguments"
 
 
-@pytest.mark.parametrize("text", ["", "mam1.", "mam1.e30", "x" * 500, "mam1.%%%"])
+TOKEN = Token("0" * 32, "demo", ("nats://127.0.0.1:4222",), None, "0" * 12, "SU")
+
+
+def test_a_printed_line_is_a_token() -> None:
+    assert Token.parse(f"  multi-agent-mcp join {TOKEN}\n") == TOKEN
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "mam1.", "mam1.e30", "x" * 500, "mam1.%%%", str(TOKEN)[:-1], str(TOKEN)[:60], str(TOKEN).replace("e", "f", 1)],
+)
 def test_what_is_no_token_is_refused(text: str) -> None:
-    with pytest.raises(InvalidArguments):
+    with pytest.raises(InvalidArguments, match="bad_token"):
         Token.parse(text)
 
 
 def test_off_loopback_the_hub_speaks_tls_and_only_its_own_certificate_is_believed(two: Machines) -> None:
-    from multi_agent_mcp.hub.server import Server, new_certificate
-
     names = Names("0" * 32)
     server = Server(Share(Files(two.base / "tls")), names)
     server.make(f"0.0.0.0:{free_port()}")
@@ -200,10 +275,36 @@ def test_off_loopback_the_hub_speaks_tls_and_only_its_own_certificate_is_believe
         with pytest.raises(HubUnreachable):
             asyncio.run(closed(connected_once([server.local_url], server.admin_seed, other.decode(), "admin")))
         with socket.create_connection(("127.0.0.1", server.read("settings")["port"])) as plain:
-            assert json.loads(plain.recv(4096).removeprefix(b"INFO ").strip())["tls_required"] is True
-        assert ssl.OPENSSL_VERSION
+            plain.sendall(b"PING\r\n")
+            assert plain.recv(4096) == b""  # it speaks TLS or not at all
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize("scheme", ["nats", "tls"])
+def test_nobody_on_the_way_can_talk_a_machine_out_of_tls(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would sign the hub's nonce for whoever asks."""
+    monkeypatch.setattr(administration, "CONNECT_SECONDS", 0)
+    _, certificate = new_certificate()
+    info = {"server_id": "x", "version": "2.15.1", "max_payload": 1 << 20, "nonce": "x", "headers": True}
+    heard = bytearray()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def listen() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(b"INFO " + json.dumps(info).encode() + b"\r\n")
+                heard.extend(connection.recv(4096))
+
+        between = threading.Thread(target=listen)
+        between.start()
+        url = f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"
+        pinned = certificate.decode() if scheme == "nats" else None
+        with pytest.raises(HubUnreachable):
+            asyncio.run(closed(connected_once([url], new_seed(), pinned, LAPTOP)))
+        between.join()
+    assert heard.startswith(b"\x16\x03")  # a handshake record (RFC 8446, 5.1)
+    assert b"CONNECT" not in heard
 
 
 async def closed(connecting: Coroutine[Any, Any, Client]) -> None:
@@ -212,13 +313,12 @@ async def closed(connecting: Coroutine[Any, Any, Client]) -> None:
 
 def test_files_of_the_share_are_private(two: Machines) -> None:
     for path in (two[DESK].path / ".share").rglob("*"):
-        if path.suffix in (".nk", ".pem", ".sock", ".json", ".conf"):
-            assert path.stat().st_mode & 0o077 == 0, path
+        assert path.stat().st_mode & 0o077 == 0, path
 
 
 def test_servers_and_commands_import_no_client_of_the_hub(two: Machines) -> None:
     loaded = loaded_by("unread", "worker-a", "--root", str(two[LAPTOP].root))
-    assert "multi_agent_mcp.hub.link" in loaded
+    assert "multi_agent_mcp.hub.relay_client" in loaded
     assert {"nats", "nkeys", "asyncio", "multi_agent_mcp.hub.relay"} & loaded == set()
 
 

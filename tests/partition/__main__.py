@@ -1,24 +1,46 @@
-"""`python -m tests.partition [--letters N] [--seed N]`: the long form. Exit code 1 when anything is wrong."""
+"""`python -m tests.partition [--letters N] [--rounds N] [--seed N] [--part PART] [--keep]`: the long form. Exit code 1
+when anything is wrong."""
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
+from tests.partition.claims import claim
 from tests.partition.run import run
+
+TASKS, PROCESSES = 200, 16
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="scripts/partition", description=__doc__)
     parser.add_argument("--letters", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--part", choices=("mail", "claims"), help="one of both alone")
+    parser.add_argument("--keep", action="store_true", help="leave the machines' directories for a look")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="partition-") as base:
-        wrong = run(Path(base), given.letters, lambda line: sys.stdout.write(f"{line}\n"), given.seed)
-    sys.stdout.write("\n".join(wrong[:20] or ["nothing lost, nothing twice, the same everywhere"]) + "\n")
+    with ExitStack() as stack:
+        base = tempfile.mkdtemp(prefix="partition-")
+        if not given.keep:
+            stack.callback(shutil.rmtree, base, ignore_errors=True)
+        wrong = []
+        if given.part != "claims":
+            wrong += run(Path(base) / "mail", given.letters, given.rounds, say, given.seed)
+        if given.part != "mail":
+            wrong += claim(Path(base) / "claims", TASKS, PROCESSES, say, given.seed)
+    for line in wrong[:40] or ["nothing is wrong"]:
+        say(line)
     return 1 if wrong else 0
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

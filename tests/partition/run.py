@@ -3,189 +3,143 @@ send letters: what was acknowledged is everywhere once, and the files are the sa
 
 from __future__ import annotations
 
-import os
 import random
-import re
-import signal
-import subprocess
-import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from multi_agent_mcp.services.tasks.creation import NewTask
-from tests.hub.support import DESK, HOMES, LAPTOP, SHED, Machine, Machines, eventually, machines
+from tests.hub.support import DESK, LAPTOP, SHED, Machines, eventually, machines
+from tests.partition.accidents import restore_old_hub, wipe
+from tests.partition.disturbances import WAYS, disturbances, heal
+from tests.partition.hands import Hands
+from tests.partition.verdict import aside, differing, faults, missing, wait_until_settled
+from tests.partition.writer import NOTED
+from tests.partition.writers import Writer
 
 DELAY = 0.02
 TASKS = 8
-SETTLING_SECONDS = 120.0
 WRITERS = {DESK: "admin", LAPTOP: "worker-a", SHED: "worker-b"}
-SAME_EVERYWHERE = ("ipc", "notifications", "tasks", "conversations", "delegations")
-MARK = re.compile(rb"^hub: .*\n", re.MULTILINE)
+OFFLINE_OF = 2 / 3
+"""So much is written offline; half of it must have been."""
 
 
 @dataclass
-class Writer:
-    """A process of one machine that sends its letters; killed now and then and started again where it was."""
+class Play:
+    """One run: in every round all machines write while they are away, then while they are disturbed."""
 
-    machine: Machine
-    agent_id: str
+    made: Machines
+    base: Path
     letters: int
-    acknowledged: list[str] = field(default_factory=list)
-    process: subprocess.Popen[str] | None = None
+    rounds: int
+    say: Callable[[str], object]
+    chance: random.Random
+    hands: Hands
+    writers: list[Writer] = field(default_factory=list)
+    done: Counter[str] = field(default_factory=Counter)
+    began: float = field(default_factory=time.monotonic)
 
-    def work(self, stop: threading.Event) -> None:
-        """Until all letters are sent. A letter whose process died before it said so may be there or not."""
-        while self._next < self.letters and not stop.is_set():
-            call = [sys.executable, "-m", "tests.partition.writer", str(self.machine.root), self.agent_id]
-            call += [str(self._next), str(self.letters)]
-            with subprocess.Popen(call, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
-                self.process = process
-                assert process.stdout is not None
-                for line in process.stdout:
-                    self.acknowledged.append(line.rstrip("\n"))
+    def run(self) -> list[str]:
+        """Plays it; returns what is wrong in the end."""
+        self.prepare()
+        self.hands.prepare()
+        accidents = {self.rounds // 3: self.old_hub, 2 * self.rounds // 3: self.wiped_machine}
+        number = 0
+        while self.written < self.letters or number <= max(accidents):
+            if number in accidents:
+                accidents[number]()
+            self.round(number)
+            number += 1
+        for writer in self.writers:
+            writer.end()
+        heal(self.made)
+        self.tell(f"settled after {wait_until_settled(self.made):.1f} s; {dict(self.done)}")
+        return [*self.missed_aims(), *self.wrong(), *self.hands.wrong()]
 
-    def kill(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            self.process.kill()
+    def prepare(self) -> None:
+        services = self.made[DESK].services
+        new = [NewTask(title=f"{NOTED} {number}") for number in range(TASKS)]
+        tasks = services.task_creation.create(services.agents.get("admin"), new)
+        for machine in self.made.members.values():
+            eventually(lambda machine=machine: len(machine.services.workspace.tasks.all()) == len(tasks))  # type: ignore[misc]
+        self.writers = [Writer(self.made[name], agent_id) for name, agent_id in WRITERS.items()]
+
+    def round(self, number: int) -> None:
+        count = max(1, self.letters // self.rounds // len(self.writers))
+        way = WAYS[number % len(WAYS)]
+        with way(self.made):
+            self.hands.write(number)
+            self.write(int(count * OFFLINE_OF) + 1, away=True)
+        self.done[way.__name__] += 1
+        self.write(count - int(count * OFFLINE_OF), away=False)
+        self.tell(f"round {number + 1}: {self.written} letters, {self.offline} of them offline")
+
+    def write(self, count: int, *, away: bool) -> None:
+        """All writers write so many; unless they are away, they are disturbed until they have."""
+        with ThreadPoolExecutor(len(self.writers)) as pool:
+            working = [pool.submit(writer.write, count, away=away) for writer in self.writers]
+            try:
+                while not away and wait(working, timeout=self.chance.uniform(0.1, 0.4)).not_done:
+                    name, disturb = self.chance.choice(list(self.disturbances().items()))
+                    disturb()
+                    self.done[name] += 1
+            except BaseException:
+                for writer in self.writers:
+                    writer.stop()
+                raise
+        for one in working:
+            one.result()
+
+    def disturbances(self) -> dict[str, Callable[[], None]]:
+        return disturbances(self.made, self.writers, self.chance)
+
+    def old_hub(self) -> None:
+        count = max(2, self.letters // self.rounds // 8)
+        restore_old_hub(
+            self.made, self.base, lambda: self.write(count, away=False), lambda: self.write(count, away=True)
+        )
+        self.tell("an old copy of the hub was noticed, and the hub made anew")
+        self.done["hub restored"] += 1
+
+    def wiped_machine(self) -> None:
+        (writer,) = [writer for writer in self.writers if writer.machine.name == SHED]
+        writer.end()
+        writer.machine = wipe(self.made, SHED, DELAY)
+        self.hands.forget(SHED)
+        self.tell("a machine that had lost its files has joined again")
+        self.done["machine wiped"] += 1
 
     @property
-    def _next(self) -> int:
-        """After a death one number is left out: nobody knows whether it was sent."""
-        return max((int(words.split()[1]) for words in self.acknowledged), default=-1) + 1 + bool(self.process)
+    def written(self) -> int:
+        return sum(len(writer.letters) for writer in self.writers)
+
+    @property
+    def offline(self) -> int:
+        return sum(letter.offline for writer in self.writers for letter in writer.letters)
+
+    def missed_aims(self) -> list[str]:
+        """A run that was too easy proves nothing."""
+        few = [f"only {self.offline} of {self.written} letters were written offline"]
+        return few if 2 * self.offline < self.written else []
+
+    def wrong(self) -> list[str]:
+        return [*missing(self.made, self.writers), *differing(self.made), *faults(self.made), *aside(self.made)]
+
+    def tell(self, line: str) -> None:
+        self.say(f"{time.monotonic() - self.began:6.1f} s  {line}")
 
 
-def run(base: Path, letters: int, say: Callable[[str], object] = lambda _: None, seed: int = 1) -> list[str]:
-    """Plays it; returns what is wrong in the end."""
+def run(
+    base: Path, letters: int, rounds: int, say: Callable[[str], object] = lambda _: None, seed: int = 1
+) -> list[str]:
     chance = random.Random(seed)  # noqa: S311 - to be played again
     with machines(base, LAPTOP, SHED, delay=DELAY) as made:
-        services = made[DESK].services
-        tasks = services.task_creation.create(
-            services.agents.get("admin"), [NewTask(title=f"task {number}") for number in range(TASKS)]
-        )
-        for machine in made.members.values():
-            eventually(lambda machine=machine: len(machine.services.workspace.tasks.all()) == len(tasks))  # type: ignore[misc]
-        writers = [Writer(made[name], agent_id, letters // len(WRITERS)) for name, agent_id in WRITERS.items()]
-        stop = threading.Event()
-        threads = [threading.Thread(target=writer.work, args=(stop,)) for writer in writers]
-        for thread in threads:
-            thread.start()
-        done: Counter[str] = Counter()
+        play = Play(made, base, letters, rounds, say, chance, Hands(made, rounds))
         try:
-            while any(thread.is_alive() for thread in threads):
-                name, disturb = chance.choice(list(disturbances(made, writers, chance)))
-                disturb()
-                done[name] += 1
-                time.sleep(chance.uniform(0.1, 0.4))
+            return play.run()
         finally:
-            stop.set()
-            for thread in threads:
-                thread.join()
-        say(f"disturbances: {dict(done)}")
-        heal(made)
-        settled = wait_until_settled(made)
-        say(
-            f"{sum(len(writer.acknowledged) for writer in writers)} letters acknowledged; settled after {settled:.1f} s"
-        )
-        return [*missing(made, writers), *differing(made), *faults(made)]
-
-
-def disturbances(
-    made: Machines, writers: list[Writer], chance: random.Random
-) -> Iterator[tuple[str, Callable[[], None]]]:
-    away = made[chance.choice([LAPTOP, SHED])]
-    machine = made[chance.choice([DESK, LAPTOP, SHED])]
-    yield "link cut", lambda: cut(away, chance.uniform(0.2, 1.5))
-    yield "relay stopped", lambda: pause(machine, chance.uniform(0.2, 1.0))
-    yield "relay killed", lambda: restart(machine)
-    yield "hub killed", lambda: kill_hub(made[DESK])
-    yield "writer killed", chance.choice(writers).kill
-
-
-def cut(machine: Machine, seconds: float) -> None:
-    assert machine.wire is not None
-    machine.wire.cut()
-    time.sleep(seconds)
-    machine.wire.heal()
-
-
-def pause(machine: Machine, seconds: float) -> None:
-    pid = machine.relay_pid
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGSTOP)
-        time.sleep(seconds)
-        os.kill(pid, signal.SIGCONT)
-
-
-def restart(machine: Machine) -> None:
-    machine.signal(signal.SIGKILL)
-    machine.sharing.start_relay()
-
-
-def kill_hub(machine: Machine) -> None:
-    server = machine.sharing.server
-    if server is not None and (pid := server.pid()) is not None:
-        os.kill(pid, signal.SIGKILL)
-
-
-def heal(made: Machines) -> None:
-    for machine in made.members.values():
-        if machine.wire is not None:
-            machine.wire.heal()
-        machine.sharing.start_relay()
-
-
-def wait_until_settled(made: Machines) -> float:
-    """Until every machine has sent and received everything, seconds."""
-    began = time.monotonic()
-    while time.monotonic() - began < SETTLING_SECONDS:
-        states = [machine.sharing.status() for machine in made.members.values()]
-        quiet = all(state.get("synchronised") and not state.get("pending") for state in states)
-        if quiet and not differing(made):
-            break
-        time.sleep(0.2)
-    return time.monotonic() - began
-
-
-def missing(made: Machines, writers: list[Writer]) -> list[str]:
-    """Letters that were acknowledged and are not once in their mailbox, on any machine."""
-    wrong = []
-    acknowledged = [words for writer in writers for words in writer.acknowledged]
-    for machine in made.members.values():
-        mailboxes = [machine.services.workspace.mailbox(agent) for agents in HOMES.values() for agent in agents]
-        found = Counter(message.content for mailbox in mailboxes for message in mailbox.history())
-        wrong += [
-            f"{machine.name}: {words!r} is there {found[words]} times" for words in acknowledged if found[words] != 1
-        ]
-        wrong += [f"{machine.name}: {words!r} is there {times} times" for words, times in found.items() if times > 1]
-    return wrong
-
-
-def differing(made: Machines) -> list[str]:
-    """Files that are not the same on all machines, but for the hub's mark."""
-    replicas = {name: contents(machine.path) for name, machine in made.members.items()}
-    names = set().union(*replicas.values())
-    return [
-        f"{name} differs: {sorted(machine for machine, files in replicas.items() if name in files)}"
-        for name in sorted(names)
-        if len({files.get(name) for files in replicas.values()}) > 1
-    ]
-
-
-def faults(made: Machines) -> list[str]:
-    """What a relay did not expect."""
-    logs = {name: (machine.path / ".share" / "relay.log").read_text() for name, machine in made.members.items()}
-    return [f"{name}: {log[log.index('Traceback') :][-2000:]}" for name, log in logs.items() if "Traceback" in log]
-
-
-def contents(base: Path) -> dict[str, bytes]:
-    found = {}
-    for directory in SAME_EVERYWHERE:
-        for path in (base / directory).rglob("*.md"):
-            with suppress(FileNotFoundError):
-                found[str(path.relative_to(base))] = MARK.sub(b"", path.read_bytes())
-    return found
+            for writer in play.writers:
+                writer.kill()

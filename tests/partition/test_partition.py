@@ -1,11 +1,16 @@
-"""The short form of `scripts/partition`."""
+"""The short forms of `scripts/partition`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from tests.partition.claims import claim
 from tests.partition.run import run
 
 
 def test_what_is_acknowledged_is_everywhere_once_whatever_is_cut_stopped_and_killed(tmp_path: Path) -> None:
-    assert run(tmp_path, letters=240) == []
+    assert run(tmp_path, letters=240, rounds=3) == []
+
+
+def test_of_many_processes_on_three_machines_one_wins_each_task(tmp_path: Path) -> None:
+    assert claim(tmp_path, tasks=30, processes=6) == []

@@ -1,43 +1,105 @@
-"""`python -m tests.partition.writer ROOT AGENT FIRST LAST`: sends letters to everybody else in turn and changes tasks,
-as an agent's server would. Prints each letter's words once they were acknowledged."""
+"""`python -m tests.partition.writer ROOT AGENT LIFE`: works as an agent's server does. For every number on standard
+input it sends so many messages, several at once, changes tasks, keeps a log and reads its mail; says each thing that
+was acknowledged to it as a line of JSON, and at last `{"done": true}`."""
 
 from __future__ import annotations
 
+import itertools
+import json
+import os
 import random
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.domain.task_change import Change
+from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.notify.channels.recorder import Recorder
+from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
+from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 
-TASK_EVERY = 5
+AT_ONCE = 8
+BROADCAST_EVERY, NOTE_EVERY = 10, 20
+NOTED = "Board"
+"""What the titles of the tasks begin with that writers change."""
+
+
+@dataclass
+class Work:
+    """One process's part."""
+
+    services: Services
+    me: Agent
+    life: str
+    session: LiveSession
+    execution: Execution
+    others: list[str]
+    tasks: list[str]
+
+    def send(self, number: int) -> None:
+        words = f"{self.me.id} {self.life}.{number}"
+        everybody = number % BROADCAST_EVERY == 0
+        draft = Draft(content=words, receiver_id=None if everybody else self.others[number % len(self.others)])
+        delivery = self.services.messages.send(self.me, draft).delivery
+        queued = any(outcome.state == "queued" for outcome in delivery.values())
+        say(sent=words, to=list(delivery), queued=queued)
+        self.services.executions.log(self.execution, words)
+        if number % NOTE_EVERY == 0:
+            self.note(words)
+
+    def note(self, words: str) -> None:
+        """A change that says who made it, so that one that is lost is missed."""
+        task_id = random.choice(self.tasks)  # noqa: S311 - any of them
+        change = Change(by=self.me.id, at=self.services.clock(), reason=words)
+        with suppress(StorageError):  # the hub is away: then it was not made, or nobody knows
+            self.services.workspace.tasks.update(task_id, noted(change))
+            say(noted=words, task=task_id)
+
+    def read(self) -> None:
+        """What was leased is confirmed by the next call; a process that is killed before has read nothing."""
+        self.session.touch()
+        query = Query(limit=20, polling=False)
+        self.services.reading.read(self.me, query, lease=self.session.lease)
+        self.session.written(self.session.record.unconfirmed)
+
+
+def noted(change: Change) -> Callable[[Task], Task]:
+    return lambda task: task.recorded(change)
+
+
+def begun(root: str, agent_id: str, life: str) -> Work:
+    services = open_session(Path(root), "demo", notifier=Recorder())
+    services.operations.finish()
+    services.sessions.recover(agent_id)
+    tasks = [task.id for task in services.workspace.tasks.all() if task.title.startswith(NOTED)]
+    session = services.sessions.open(agent_id, "task")
+    execution = services.executions.begin(session.record, tasks[0])
+    others = sorted(set(services.agents.all()) - {agent_id})
+    return Work(services, services.agents.get(agent_id), life, session, execution, others, tasks)
+
+
+def say(**facts: Any) -> None:
+    """One write: whole in the pipe, whichever thread says it and whatever becomes of the process."""
+    os.write(sys.stdout.fileno(), json.dumps(facts).encode() + b"\n")
 
 
 def main() -> None:
-    root, agent_id, first, last = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    services = open_session(root, "demo", notifier=Recorder())
-    me = services.agents.get(agent_id)
-    others = sorted(set(services.agents.all()) - {agent_id})
-    tasks = [task.id for task in services.workspace.tasks.all()]
-    for number in range(first, last):
-        words = f"{agent_id} {number}"
-        services.messages.send(me, Draft(content=words, receiver_id=others[number % len(others)]))
-        sys.stdout.write(f"{words}\n")
-        sys.stdout.flush()
-        if number % TASK_EVERY == 0:
-            with suppress(Refusal):  # the hub is away
-                services.workspace.tasks.update(random.choice(tasks), noted(words))  # noqa: S311 - any of them
-
-
-def noted(words: str) -> Callable[[Task], Task]:
-    """A change that says who made it, so that a lost one is missed."""
-    return lambda task: replace(task, checklist=(*task.checklist, {"text": words, "completed": False}))
+    work, numbers = begun(*sys.argv[1:4]), itertools.count()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for line in sys.stdin:
+            list(pool.map(work.send, itertools.islice(numbers, int(line))))
+            work.read()
+            say(done=True)
+    work.session.end()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""What machines share of `session.yaml`: the language and the limits. Not `notify_command`: no other machine may say
-which program is run here."""
+"""The settings of `session.yaml` that machines share: language and limits. Not `notify_command`: no other machine may
+decide which program runs here."""
 
 from __future__ import annotations
 

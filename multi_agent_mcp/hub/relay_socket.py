@@ -1,4 +1,4 @@
-"""What the relay answers this machine's processes on its socket: one line of JSON each way; see `hub.link`."""
+"""What the relay answers this machine's processes on its socket: one line of JSON each way; see `hub.relay_client`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.hub.publishing import Publishing
+from multi_agent_mcp.hub.noticing import Noticing
 from multi_agent_mcp.hub.relay_authority import Decides
-from multi_agent_mcp.hub.share import Share, socket_path
+from multi_agent_mcp.hub.relay_client import HUB_SLOW
+from multi_agent_mcp.hub.share_directory import Share, socket_path
 from multi_agent_mcp.store.authority import Shared, Superseded
 
 logger = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ Answer = dict[str, Any]
 class Answers(Decides, Protocol):
     """What knows the answers; see `hub.relay.Relay`."""
 
-    publishing: Publishing
+    noticing: Noticing
 
     def status(self) -> Answer: ...
 
@@ -37,7 +38,7 @@ class Answering:
     def __init__(self, relay: Answers, share: Share) -> None:
         self.relay = relay
         self.share = share
-        self._sending: set[asyncio.Task[bool]] = set()
+        self._sending: set[asyncio.Task[str | None]] = set()
         self._operations: dict[str, Callable[[Mapping[str, Any]], Awaitable[Answer]]] = {
             "require": self._require,
             "create": self._put,
@@ -77,8 +78,8 @@ class Answering:
         return {}
 
     async def _put(self, request: Mapping[str, Any]) -> Answer:
-        revision = request.get("revision", 0)
-        return {"revision": await self.relay.put(request["key"], revision, request["data"].encode())}
+        revision, was = request.get("revision", 0), request.get("was")
+        return {"revision": await self.relay.put(request["key"], revision, request["data"].encode(), was)}
 
     async def _current(self, request: Mapping[str, Any]) -> Answer:
         found = await self.relay.current(request["key"])
@@ -89,18 +90,19 @@ class Answering:
         self._sending.add(sending)
         sending.add_done_callback(self._sending.discard)
         done, _ = await asyncio.wait([sending], timeout=request["wait"])
-        return {"sent": bool(done) and sending.result()}
+        return {"waits": sending.result() if done else HUB_SLOW}
 
-    async def _send(self, paths: list[Path]) -> bool:
+    async def _send(self, paths: list[Path]) -> str | None:
+        """Why the hub does not have these yet; None: it has them."""
         try:
             self.relay.require()
-            await self.relay.publishing.send(paths)
+            await self.relay.noticing.send(paths)
         except StorageError as refusal:
             logger.info("queued: %s", refusal)
             for path in paths:
-                self.relay.publishing.noticed(path)
-            return False
-        return True
+                self.relay.noticing.noticed(path)
+            return refusal.key.removeprefix("error.")
+        return None
 
     async def _status(self, _: Mapping[str, Any]) -> Answer:
         return self.relay.status()

@@ -1,4 +1,4 @@
-"""`.share/`: what a machine knows of the team's other machines and of its way to the hub. Nothing of it travels."""
+"""`.share/`: what a machine knows about the team's other machines and how it reaches the hub. None of it is shared."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.files.locks import RELAY
 from multi_agent_mcp.store.json_file import Record
+from multi_agent_mcp.store.relay_state import SHARE
 
-DIRECTORY = ".share"
 SOCKET = "relay.sock"
 _SOCKET_PATH_MAX = 100  # sockaddr_un(7) holds 108 bytes, on macOS 104
 
 
 @dataclass(frozen=True)
 class Membership:
-    """Which session this machine belongs to and as what. `urls` is where the hub is; `serves`: it runs here."""
+    """Which session this machine belongs to and as what. `urls` is where the hub is; `serves`: it runs here;
+    `own_hub`: it is one of the user's, whose configuration names each machine."""
 
     uuid: str
     machine: str
     urls: tuple[str, ...]
     serves: bool = False
+    own_hub: bool = False
 
 
 class Share:
@@ -33,7 +34,7 @@ class Share:
 
     def __init__(self, files: Files) -> None:
         self.files = files
-        self.path = files.base / DIRECTORY
+        self.path = files.base / SHARE
 
     def record(self, name: str) -> Record:
         return Record(self.files, self.path / f"{name}.json")
@@ -43,7 +44,8 @@ class Share:
         found = self.record("machine").read()
         if not isinstance(found, dict):
             return None
-        return Membership(found["uuid"], found["machine"], tuple(found["urls"]), bool(found.get("serves")))
+        kind = {name: bool(found.get(name)) for name in ("serves", "own_hub")}
+        return Membership(found["uuid"], found["machine"], tuple(found["urls"]), **kind)
 
     def join(self, membership: Membership, seed: str, certificate: str | None) -> None:
         """Writes down who this machine is. The membership last: with it the session is shared."""
@@ -54,7 +56,14 @@ class Share:
 
     def leave(self) -> None:
         """The session is this machine's alone again; the files stay, and so does the key, for nobody else."""
+        if (known := self.membership()) is not None:
+            self.record("left").write({"machine": known.machine})
         self.record("machine").remove()
+
+    @property
+    def former_machine(self) -> str | None:
+        """What this machine was called when it left; None when it never took part."""
+        return (self.record("left").read() or {}).get("machine")
 
     def seed(self) -> str:
         """The machine's own nkey."""
@@ -63,11 +72,6 @@ class Share:
     def certificate(self) -> str | None:
         """The hub's certificate, which alone is trusted; None without TLS."""
         return self._text("hub.pem")
-
-    def state(self) -> dict[str, Any]:
-        """What the relay last noted: `connected`, `position`, `queued`, `machines` …"""
-        found = self.record("state").read()
-        return found if isinstance(found, dict) else {}
 
     @property
     def relay_runs(self) -> bool:

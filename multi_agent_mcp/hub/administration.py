@@ -1,0 +1,85 @@
+"""Administration of the hub: making its streams, and a connection for a single request of a command."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from nats.aio.client import Client
+
+from multi_agent_mcp.errors import HubUnreachable
+from multi_agent_mcp.hub.stream import FAILED, PAYLOAD_BYTES, protected
+from multi_agent_mcp.hub.subjects import Names, inbox
+
+NAME_TAKEN = 10058
+"""What the JetStream API answers to one who makes what is there with another configuration."""
+CONNECT_SECONDS = 3.0
+ADMINISTER_SECONDS = 10.0
+LOG_SECONDS = 90 * 24 * 3600
+
+
+async def make_streams(client: Client, names: Names, identity: str, *, first: int = 1, replicas: int = 1) -> None:
+    """Makes the streams of a session unless they are there; the values' sequence begins at `first`. Needs rights that
+    no machine has. Raises `HubUnreachable`."""
+    common = {"storage": "file", "num_replicas": replicas, "allow_direct": True, "max_msg_size": PAYLOAD_BYTES}
+    values = {
+        "name": names.stream,
+        "description": identity,
+        "subjects": list(names.stored),
+        "max_msgs_per_subject": 1,
+        "discard": "new",
+        "deny_delete": True,
+        "deny_purge": True,
+        "first_seq": first,
+    }
+    logs = {"name": names.log_stream, "description": identity, "subjects": [names.logs], "max_age": LOG_SECONDS * 10**9}
+    for config in (values, logs):
+        call = f"$JS.API.STREAM.CREATE.{config['name']}"
+        await administer(client, call, json.dumps({**config, **common}).encode(), but=NAME_TAKEN)
+
+
+async def administer(
+    client: Client, subject: str, data: bytes, *, headers: dict[str, str] | None = None, but: int | None = None
+) -> None:
+    """Has the hub do something that it does not do for any machine. Raises `HubUnreachable`, also when it refuses with
+    another code than `but`."""
+    try:
+        answer = json.loads((await client.request(subject, data, ADMINISTER_SECONDS, headers=headers)).data)
+    except FAILED as error:
+        raise HubUnreachable from error
+    if "error" in answer and answer["error"].get("err_code") != but:
+        raise HubUnreachable("hub_refused", words=answer["error"].get("description"))
+
+
+async def connected_once(urls: Sequence[str], seed: str, certificate: str | None, name: str) -> Client:
+    """A connection for one request. It is tried for a moment: a server that was just given a user may not have taken
+    that over yet. Raises `HubUnreachable`."""
+    deadline = time.monotonic() + CONNECT_SECONDS
+    while True:
+        client = Client()
+        try:
+            await client.connect(
+                list(urls),
+                nkeys_seed_str=seed,
+                **protected(urls, certificate),
+                inbox_prefix=inbox(name),
+                allow_reconnect=False,
+                max_reconnect_attempts=1,
+                reconnect_time_wait=0,
+                connect_timeout=2,
+                error_cb=_ignore,
+            )
+            return client
+        except FAILED as error:
+            with suppress(Exception):  # it may be in the middle of anything
+                await asyncio.wait_for(client.close(), 0.5)
+            if time.monotonic() > deadline:
+                raise HubUnreachable from error
+            await asyncio.sleep(0.1)
+
+
+async def _ignore(_: Exception) -> None:
+    """The caller gets it as well."""

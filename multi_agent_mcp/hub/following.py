@@ -1,0 +1,234 @@
+"""Following the hub: what other machines wrote comes here in the hub's order, as long as the hub is the one it was."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+from multi_agent_mcp.errors import HubReplaced, HubUnreachable, StorageError
+from multi_agent_mcp.hub.applying import Applying
+from multi_agent_mcp.hub.noticing import MARGIN_SECONDS, Noticing
+from multi_agent_mcp.hub.progress import Progress
+from multi_agent_mcp.hub.restoring import running
+from multi_agent_mcp.hub.stream import OP, Hub, Stored, StreamState
+from multi_agent_mcp.hub.subjects import MESSAGE, NOTIFICATION, REFERRED, Own
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 5.0
+"""How often it looks although nobody says that there is anything new."""
+RETRY_SECONDS = 1.0
+DOUBT_SECONDS = 30.0
+MANY = 5_000
+"""From so many values on it is worth the second that other processes take to start."""
+ROUND = 4096
+"""About so many values are written together by several processes."""
+AHEAD = 2
+"""So many such rounds are handed over ahead, so that no process idles."""
+T = TypeVar("T")
+
+
+class Following:
+    """Runs in the relay's event loop; files are written in one thread, agents rung in another. `on_news` is called
+    whenever something has changed that others want to know. `replaced`: the hub is older than what was had of it."""
+
+    def __init__(
+        self, hub: Hub, applying: Applying, noticing: Noticing, progress: Progress, on_news: Callable[[], None]
+    ) -> None:
+        self.hub = hub
+        self.applying = applying
+        self.publishing = noticing.publishing
+        self.noticing = noticing
+        self.progress = progress
+        self.replaced = False
+        self.synchronised = False
+        self._on_news = on_news
+        self._claimed = 0
+        self._referred_until = 0
+        self._doubted_at: float | None = None
+        self._restored = False
+        self._wake = asyncio.Event()
+        self._applier = ThreadPoolExecutor(1, "apply")
+        self._ringer = ThreadPoolExecutor(1, "ring")
+
+    def wake(self) -> None:
+        """There may be something new."""
+        self._wake.set()
+
+    def require(self) -> None:
+        """Raises `HubReplaced` or `HubUnreachable`."""
+        if self.replaced:
+            raise HubReplaced
+        if not self.hub.usable:
+            raise HubUnreachable
+
+    def connection_changed(self) -> None:
+        self.synchronised = False
+        self.wake()
+
+    def claimed(self, position: int, last: int) -> None:
+        """Another machine says how far it is, and what it has last put there."""
+        self._claimed = max(self._claimed, position)
+        if max(last, position) > self.progress.sequence:
+            self.wake()
+
+    def found_replaced(self) -> None:
+        if not self.replaced:
+            revision, _ = self.progress.witness
+            logger.error("the hub is older than what was had of it (revision %d): nothing is exchanged", revision)
+            self.replaced, self.hub.recognised = True, False
+            self._on_news()
+
+    async def run(self) -> None:
+        """Applies what comes, in order, for ever; after every connection it first sees which hub that is."""
+        while True:
+            self._wake.clear()
+            try:
+                if self.hub.connected and (not self.replaced or await self._is_made_anew()):
+                    await self._follow()
+            except HubUnreachable as refusal:
+                logger.info("the hub does not answer: %s", refusal)
+            except StorageError as refusal:
+                logger.warning("what other machines wrote cannot be applied yet: %s", refusal)
+                await asyncio.sleep(RETRY_SECONDS)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), LOOK_SECONDS)
+
+    async def look_at_files(self) -> None:
+        """Notices from now on what changes here, and once what has changed since it last did."""
+        await self.noticing.look_at_files(self.progress.scanned)
+
+    async def _follow(self) -> None:
+        if not self.synchronised:
+            await self._synchronise()
+        await self._catch_up()
+        # A machine that has had more of the hub than there is now shows that it was replaced.
+        if self._claimed > self.progress.sequence and (state := await self.hub.state()).last_sequence < self._claimed:
+            self._found_older(state)
+
+    async def _synchronise(self) -> None:
+        state = await self.hub.state()
+        if not await self.progress.recognises(self.hub, state):
+            self._found_older(state)
+            return
+        self.hub.recognised = True
+        self._doubted_at = None
+        if not self.progress.scanned:
+            self._claimed = 0
+            self.publishing.begin_anew(state.first)
+        is_new = self.progress.is_new
+        if is_new:
+            logs = await self.hub.state(self.hub.names.log_stream)
+            self.progress.begin(state.last_sequence, logs.last_sequence)
+            await self.noticing.note_changed(0.0)  # before all that comes
+        await self._catch_up()
+        if is_new and state.last_sequence and not self.progress.adopts:
+            self.progress.scanned = time.time() + MARGIN_SECONDS  # all that lies here came from the hub just now
+            # At once: a relay that began anew would take what was written here meanwhile for the hub's, too.
+            await self._in_applier(self.progress.note)
+        await self.look_at_files()
+        self.synchronised = True
+        self._do_soon(self.applying.at_home())
+        self._on_news()
+
+    def _found_older(self, state: StreamState) -> None:
+        """Raises `HubUnreachable` as long as that may pass: of several servers one that was their leader tells of the
+        past until it notices that it is no more."""
+        self._doubted_at = self._doubted_at or time.monotonic()
+        if state.replicas > 1 and time.monotonic() - self._doubted_at < DOUBT_SECONDS:
+            raise HubUnreachable
+        self.found_replaced()
+
+    async def _is_made_anew(self) -> bool:
+        """Whether the hub that was too old has got a successor; then all is exchanged again."""
+        state = await self.hub.state()
+        if state.identity.partition(" ")[0] == self.progress.identity:
+            return False
+        if not await self.progress.recognises(self.hub, state):
+            return False
+        self.replaced = self.synchronised = False
+        return True
+
+    async def _catch_up(self) -> None:
+        if self.progress.restore_until - self.progress.sequence > MANY and not self._restored:
+            self._restored = True  # should it fail, all the rest is applied here
+            await self._restore()
+        while batch := await self.hub.after(self.progress.sequence):
+            if not batch[-1].is_last and batch[-1].sequence > self._referred_until:
+                await self._get_referred()
+            await self._apply(batch)
+            if batch[-1].is_last:  # whatever comes now is told of
+                break
+        while batch := await self.hub.after(self.progress.log_sequence, self.hub.names.log_stream):
+            is_restoring = self.progress.is_restoring_logs
+            await self._in_applier(partial(self.applying.apply_logs, batch, restoring=is_restoring))
+            self.progress.log_sequence = batch[-1].sequence
+            self._on_news()
+
+    async def _restore(self) -> None:
+        """Gets thousands of values, and the next while some are being written."""
+        await self._get_referred()
+        values: list[Stored] = []
+        sequence = self.progress.sequence
+        work: deque[tuple[asyncio.Task[None], list[Stored]]] = deque()
+        async with running(self.applying.workspace.path, self.hub.names, self.applying.machine) as restoring:
+            try:
+                while batch := await self.hub.after(sequence):
+                    sequence = batch[-1].sequence
+                    values += batch
+                    if len(values) > ROUND or batch[-1].is_last:
+                        work.append((asyncio.create_task(restoring.apply(values)), values))
+                        values = []
+                    if len(work) > AHEAD:
+                        await self._restored_first(work)
+                while work:
+                    await self._restored_first(work)
+            finally:
+                await asyncio.gather(*(task for task, _ in work), return_exceptions=True)
+
+    async def _restored_first(self, work: deque[tuple[asyncio.Task[None], list[Stored]]]) -> None:
+        """Waits for the first of these. What comes after one that failed does not count: it is applied again."""
+        task, values = work.popleft()
+        await task
+        self._applied(values)
+
+    async def _get_referred(self) -> None:
+        """Gets what mail and marks refer to before them: of an agent and a conversation the hub has the newest state
+        alone, which may be newer than all that was said and read."""
+        until = (await self.hub.state()).last_sequence
+        for subject in (self.hub.names.shared(f"{kind}.>") for kind in REFERRED):
+            sequence = self.progress.sequence
+            while batch := await self.hub.after(sequence, subject=subject):
+                self._do_soon(await self._in_applier(partial(self.applying.apply, batch, restoring=True)))
+                sequence = batch[-1].sequence
+        self._referred_until = until
+
+    async def _apply(self, batch: Sequence[Stored]) -> None:
+        work = partial(self.applying.apply, batch, restoring=self.progress.is_restoring)
+        then = await self._in_applier(work)
+        self._applied(batch)
+        self._do_soon(then)
+
+    def _applied(self, batch: Sequence[Stored]) -> None:
+        """These are in the files now."""
+        self.progress.sequence = batch[-1].sequence
+        self.progress.witnessed(batch[-1].sequence, batch[-1].headers.get(OP, ""))
+        for stored in batch:
+            what = self.hub.names.parse(stored.subject)
+            if isinstance(what, Own) and what.kind in (MESSAGE, NOTIFICATION):
+                self.publishing.came(what.kind, what.owner, what.name)
+        self._on_news()
+
+    def _do_soon(self, consequences: Sequence[Callable[[], None]]) -> None:
+        for consequence in consequences:
+            self._ringer.submit(consequence)
+
+    async def _in_applier(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._applier, work)

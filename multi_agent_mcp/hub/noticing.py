@@ -1,0 +1,113 @@
+"""Which files of this machine go to the hub, and when: at once what was just sent, all else as file events tell of it,
+and what was written while nobody listened by its change time, once the relay or the hub is there. The files are the
+outbox: nothing else remembers what is still to be sent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from multi_agent_mcp.errors import HubUnreachable, Refusal
+from multi_agent_mcp.hub.changed_files import HAND_MADE, changed_since, travels
+from multi_agent_mcp.hub.due_files import DueFiles
+from multi_agent_mcp.hub.publishing import MAIL, Publishing
+from multi_agent_mcp.hub.stream import TOO_LARGE, Hub
+from multi_agent_mcp.system.file_events import TreeWatch
+
+logger = logging.getLogger(__name__)
+
+GRACE_SECONDS = 1.0
+"""How long a file of a kind that people write by hand, or that an operation may still take back, is left alone."""
+MARGIN_SECONDS = 10.0
+"""So much later than it happened may be heard of a change."""
+RETRY_SECONDS = 2.0
+LONGEST_SECONDS = 60.0
+AT_ONCE = 64
+
+
+@dataclass(eq=False)
+class Noticing:
+    """Runs in the relay's event loop."""
+
+    path: Path
+    hub: Hub
+    publishing: Publishing
+    due: DueFiles = field(default_factory=DueFiles)
+    _asked: asyncio.Event = field(default_factory=asyncio.Event)
+    _watch: TreeWatch | None = None
+
+    def close(self) -> None:
+        """Notices nothing more."""
+        if self._watch is not None:
+            self._watch.__exit__()
+
+    @property
+    def queued(self) -> int:
+        """How many messages and notifications the hub does not have yet."""
+        return sum(path.parts[0] in MAIL and not self.publishing.has_mail(path) for path in self.due)
+
+    def noticed(self, path: Path) -> None:
+        """A file has changed; `path` is relative to the session's directory."""
+        if travels(path):
+            kind = path.parts[0]
+            is_known = kind in MAIL and self.publishing.has_mail(path)
+            self.due.add(path, time.time(), GRACE_SECONDS if kind in HAND_MADE and not is_known else 0.0)
+            self._asked.set()
+
+    async def send(self, paths: Iterable[Path]) -> None:
+        """Mail that was just written, at once. Raises `HubUnreachable`: then it is to be noticed again."""
+        await asyncio.gather(*map(self._send, set(paths)))
+
+    async def _send(self, path: Path) -> None:
+        with self.due.at_work(path):
+            await self.publishing.publish_mail(path, is_new=True)
+
+    async def look_at_files(self, since: float) -> None:
+        """Notices every change from now on, and what was changed after `since` (seconds since the epoch), as far as
+        this was heard of in time."""
+        if self._watch is None:
+            loop = asyncio.get_running_loop()
+
+            def noticed(path: Path) -> None:
+                loop.call_soon_threadsafe(self.noticed, path)
+
+            self._watch = TreeWatch(self.path, noticed)
+            self._watch.__enter__()
+        await self.note_changed(since - MARGIN_SECONDS)
+
+    async def note_changed(self, since: float) -> None:
+        """Notices what was changed after `since`."""
+        found = await asyncio.to_thread(lambda: sorted(changed_since(self.path, since)))
+        for changed_at, path in found:  # the oldest first: a relay that is killed meanwhile goes on from there
+            self.due.add(path, changed_at)
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Publishes what is due, for ever."""
+        while True:
+            self._asked.clear()
+            if self.hub.usable:
+                ready = self.due.ready()
+                for start in range(0, len(ready), AT_ONCE):
+                    await asyncio.gather(*map(self._publish, ready[start : start + AT_ONCE]))
+            pause = max(self.due.pause(LONGEST_SECONDS), 0.02 if self.hub.usable else 0.5)
+            try:
+                await asyncio.wait_for(self._asked.wait(), pause)
+            except TimeoutError:
+                continue
+
+    async def _publish(self, path: Path) -> None:
+        with self.due.at_work(path) as changed_at:
+            try:
+                if not self.publishing.is_own(path):
+                    await self.publishing.publish(path)
+            except (Refusal, OSError) as error:
+                logger.info("%s is not published yet: %s", path, error)
+                if not isinstance(error, HubUnreachable) or error.key != f"error.{TOO_LARGE}":
+                    self.due.add(path, changed_at, RETRY_SECONDS)
+            except Exception as error:  # noqa: BLE001 - a door: made by a hand, or by another machine
+                logger.warning("%s is not published: %.300r", path, error)

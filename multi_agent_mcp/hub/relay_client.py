@@ -1,0 +1,118 @@
+"""The authority of a machine that shares its session: every question goes to its relay, by a socket of this machine.
+
+No client of the hub and no event loop is imported here: servers and commands start without them.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from multi_agent_mcp.errors import HubReplaced, HubUnreachable, StorageError
+from multi_agent_mcp.hub.share_directory import Membership, Share, socket_path
+from multi_agent_mcp.store.authority import Shared, Superseded
+from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.relay_state import RelayState
+
+ANSWER_SECONDS = 6.0
+"""Longer than the relay waits for the hub."""
+QUEUE_SECONDS = 0.25
+HUB_SECONDS = 0.2
+"""Of these it is waited for the hub; a relay that hangs says nothing."""
+CHANGES = frozenset({"create", "swap"})
+STATE_SECONDS = 1.0
+HUB_SLOW = "hub_slow"
+"""Why mail is queued although nothing seems to be wrong."""
+REFUSALS: dict[str, type[StorageError]] = {"hub_unreachable": HubUnreachable, "hub_replaced": HubReplaced}
+
+
+class RelayClient:
+    """Asks the relay; see `store.authority.Authority`. Without a relay nothing shared can be changed."""
+
+    def __init__(self, share: Share, membership: Membership) -> None:
+        self.here: str | None = membership.machine
+        self._share = share
+        self._state: tuple[float, dict[str, Any]] = (float("-inf"), {})
+
+    def require(self) -> None:
+        self.ask(op="require")
+
+    def create(self, key: str, data: bytes, was: int | None = None) -> int | None:
+        return self._revision(op="create", key=key, data=data.decode(), was=was)
+
+    def swap(self, key: str, revision: int, data: bytes) -> int | None:
+        return self._revision(op="swap", key=key, revision=revision, data=data.decode())
+
+    def current(self, key: str) -> Shared | None:
+        return _shared(self.ask(op="current", key=key)["current"])
+
+    def queue(self, paths: Sequence[Path], *, wait: bool) -> str | None:
+        names = [str(path.relative_to(self._share.files.base)) for path in paths]
+        try:
+            seconds = HUB_SECONDS if wait else 0
+            waits: str | None = self.ask(QUEUE_SECONDS, op="queue", paths=names, wait=seconds)["waits"]
+        except HubUnreachable as refusal:
+            return "no_relay" if refusal.key == "error.no_relay" else HUB_SLOW
+        return waits
+
+    def is_up(self, machine: str) -> bool:
+        if machine == self.here:
+            return True
+        asked, state = self._state
+        if time.monotonic() - asked > STATE_SECONDS:
+            state = RelayState(self._share.files).read()
+            self._state = time.monotonic(), state
+        return bool(state.get("machines", {}).get(machine, {}).get("up"))
+
+    def ask(self, seconds: float = ANSWER_SECONDS, /, **request: Any) -> dict[str, Any]:
+        """One request and its answer. Raises `HubUnreachable`, also when the relay does not answer in this time: what
+        was to be changed may be changed then or later. Raises `HubReplaced`."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(seconds)
+            try:
+                with socket_path(self._share.path) as path:
+                    connection.connect(path)
+            except OSError as error:
+                raise HubUnreachable("no_relay") from error
+            try:
+                answer = _answered(connection, request)
+            except (OSError, ValueError) as error:
+                raise HubUnreachable(_why(request["op"], error)) from error
+        if "refused" in answer:
+            raise REFUSALS[answer["refused"]](answer.get("key"))
+        return answer
+
+    def _revision(self, **request: Any) -> int:
+        answer = self.ask(**request)
+        if (current := _shared(answer.get("superseded"))) is not None:
+            raise Superseded(current)
+        return int(answer["revision"])
+
+
+def _why(op: str, error: Exception) -> str | None:
+    """The outcome of a request that was not answered: the relay hangs, or was killed just now."""
+    if op in CHANGES:
+        return "hub_unclear"
+    return None if isinstance(error, TimeoutError) else "no_relay"
+
+
+def relay_client_of(session: Path) -> RelayClient | None:
+    """The authority of a session directory; None for one that is not shared."""
+    share = Share(Files(session))
+    membership = share.membership()
+    return None if membership is None else RelayClient(share, membership)
+
+
+def _answered(connection: socket.socket, request: Mapping[str, Any]) -> dict[str, Any]:
+    connection.sendall(json.dumps(request).encode() + b"\n")
+    with connection.makefile("rb") as stream:
+        answer: dict[str, Any] = json.loads(stream.readline())
+        return answer
+
+
+def _shared(value: Any) -> Shared | None:
+    return None if value is None else Shared(value["revision"], value["data"].encode())

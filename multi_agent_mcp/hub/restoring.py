@@ -1,0 +1,129 @@
+"""Bulk writing: several processes write what a machine receives when it joins or has lost its files. One would write
+3 000 values a second, and the hub delivers ten times as many.
+
+`python -m multi_agent_mcp.hub.restoring DIRECTORY UUID MACHINE` is one of them: for every pickled batch on standard
+input it says in a line why the disk refuses, nothing if it does not, and it ends with its relay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import sys
+import zlib
+from asyncio import StreamReader, StreamWriter
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from multi_agent_mcp.config import child_environment
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.hub.applying import Applying
+from multi_agent_mcp.hub.relay_client import relay_client_of
+from multi_agent_mcp.hub.stream import Stored
+from multi_agent_mcp.hub.subjects import MARKS, Names, Own
+from multi_agent_mcp.store.authority import ALONE
+from multi_agent_mcp.store.workspace import Workspace
+
+PROCESSES = 4 if (os.cpu_count() or 1) >= 4 else 2
+"""A divisor of the number of lock stripes: no two processes take the same one."""
+
+
+class Restoring:
+    """Processes that apply values; see `running`."""
+
+    def __init__(self, names: Names, pipes: Sequence[tuple[StreamWriter, StreamReader, asyncio.Lock]]) -> None:
+        self._names = names
+        self._pipes = pipes
+
+    async def apply(self, values: Sequence[Stored]) -> None:
+        """As `Applying.apply`, restoring, but for what follows from them; what is handed in meanwhile is applied after
+        them. Durable when it returns. Raises `StorageError`."""
+        parts = parted(values, self._names, len(self._pipes))
+        await asyncio.gather(*(_handed(part, *pipe) for part, pipe in zip(parts, self._pipes, strict=True)))
+
+
+@asynccontextmanager
+async def running(path: Path, names: Names, machine: str) -> AsyncIterator[Restoring]:
+    """With the processes, for the session at `path`."""
+    call = (sys.executable, "-m", __name__, str(path), names.uuid, machine)
+    how: dict[str, Any] = {"stdin": PIPE, "stdout": PIPE, "env": child_environment()}
+    processes = await asyncio.gather(*(asyncio.create_subprocess_exec(*call, **how) for _ in range(PROCESSES)))
+    try:
+        ends = ((each.stdin, each.stdout) for each in processes)
+        yield Restoring(names, [(into, out, asyncio.Lock()) for into, out in ends if into and out])
+    finally:
+        for process in processes:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+def parted(values: Sequence[Stored], names: Names, count: int) -> list[list[Stored]]:
+    """One part for each process. A mark goes with what it marks; that of an earlier file with all others of the inbox,
+    which has one lock."""
+    named = [(names.parse(stored.subject), stored) for stored in values]
+    arrived = {(what.owner, what.name) for what, _ in named if isinstance(what, Own) and what.kind in MARKS}
+    parts: list[list[Stored]] = [[] for _ in range(count)]
+    for what, stored in named:
+        if isinstance(what, Own):
+            alone = what.kind in MARKS.values() and (what.owner, what.name) not in arrived
+            key = what.owner if alone else what.name
+        else:
+            key = (what or "").partition(".")[2]
+        parts[zlib.crc32(key.encode(errors="surrogateescape")) % count].append(stored)
+    return parts
+
+
+async def _handed(part: Sequence[Stored], writer: StreamWriter, reader: StreamReader, turn: asyncio.Lock) -> None:
+    """To a process, which has written it when this returns. It answers in order."""
+    try:
+        writer.write(pickle.dumps(part))
+        async with turn:
+            await writer.drain()
+            answer = await reader.readline()
+    except OSError:
+        answer = b""
+    if answer != b"\n":
+        raise StorageError(path="-", reason=answer.decode().strip() or "the process that was to write it has ended")
+
+
+def main() -> None:
+    path, uuid, machine = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    workspace = Workspace(path.parent, path.name, relay_client_of(path) or ALONE)  # type: ignore[arg-type]
+    applying = Applying(workspace, Names(uuid), machine, _Nothing(), None)
+    with suppress(EOFError, pickle.UnpicklingError):  # the relay has ended, perhaps in the midst of a batch
+        while True:
+            part = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our relay
+            try:
+                applying.apply(part, restoring=True)
+                refused = ""
+            except StorageError as error:
+                refused = " ".join(str(error).split())
+            sys.stdout.write(f"{refused}\n")
+            sys.stdout.flush()
+
+
+class _Nothing:
+    """Nothing follows from what is restored."""
+
+    def task_changed(self, task: Task) -> None: ...
+
+    def arrived(self, message: Message) -> None: ...
+
+    def notified(self, notice: Notification) -> None: ...
+
+    def moved_in(self, agent: Agent) -> None: ...
+
+    def servers_may_have_died(self) -> None: ...
+
+
+if __name__ == "__main__":
+    main()

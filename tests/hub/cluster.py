@@ -1,0 +1,117 @@
+"""Three real nats-servers on loopback that keep every value three times: a hub of the user's own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nats.errors import Error
+
+from multi_agent_mcp.errors import HubUnreachable
+from multi_agent_mcp.hub.administration import connected_once
+from multi_agent_mcp.hub.nkey import new_seed, public_of
+from multi_agent_mcp.hub.server import find_program
+from multi_agent_mcp.hub.stream import PAYLOAD_BYTES
+from tests.hub.support import eventually, free_port
+
+SIZE = 3
+CONFIGURATION = """
+server_name: "server{number}"
+listen: "127.0.0.1:{port}"
+max_payload: {payload}
+jetstream {{ store_dir: {store}, sync_interval: "always" }}
+cluster {{ name: "team", listen: "127.0.0.1:{route}", routes: {routes} }}
+authorization {{ users = [
+{users}
+] }}
+"""
+
+
+@dataclass
+class Cluster:
+    """Its servers are known by their number."""
+
+    base: Path
+    ports: list[int] = field(default_factory=lambda: [free_port() for _ in range(SIZE)])
+    routes: list[int] = field(default_factory=lambda: [free_port() for _ in range(SIZE)])
+    seed: str = field(default_factory=new_seed)
+    users: list[str] = field(default_factory=list)
+    servers: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return tuple(f"nats://127.0.0.1:{port}" for port in self.ports)
+
+    def start(self, number: int) -> None:
+        self._configure(number)
+        with (self.base / f"{number}.log").open("ab") as log:
+            command = [find_program(), "-c", str(self.base / f"{number}.conf")]
+            self.servers[number] = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def let(self, user: str) -> None:
+        """Lets a machine in, as the line says that `share` or `join` has printed."""
+        self.users.append(user)
+        for number, server in self.servers.items():
+            self._configure(number)
+            server.send_signal(signal.SIGHUP)
+
+    def kill(self, number: int) -> None:
+        self.servers[number].kill()
+        self.servers[number].wait()
+
+    def leader(self, stream: str) -> int:
+        """Which of them decides about a stream."""
+        found: int | None = None
+
+        def is_known() -> bool:
+            nonlocal found
+            found = asyncio.run(self._leader(stream))
+            return found is not None
+
+        eventually(is_known, "no leader")
+        assert found is not None
+        return found
+
+    async def _leader(self, stream: str) -> int | None:
+        try:
+            client = await connected_once(self.urls, self.seed, None, "admin")
+        except HubUnreachable:
+            return None
+        try:
+            answer = json.loads((await client.request(f"$JS.API.STREAM.INFO.{stream}", b"", 2)).data)
+            return int(answer["cluster"]["leader"].removeprefix("server"))
+        except (Error, LookupError):
+            return None
+        finally:
+            await client.close()
+
+    def _configure(self, number: int) -> None:
+        text = CONFIGURATION.format(
+            number=number,
+            port=self.ports[number],
+            payload=PAYLOAD_BYTES + 65536,
+            store=json.dumps(str(self.base / f"data{number}")),
+            route=self.routes[number],
+            routes=json.dumps([f"nats://127.0.0.1:{route}" for route in self.routes]),
+            users="\n".join([f'  {{ nkey: "{public_of(self.seed)}" }}', *self.users]),
+        )
+        (self.base / f"{number}.conf").write_text(text)
+
+
+@contextmanager
+def three_servers(base: Path) -> Iterator[Cluster]:
+    base.mkdir()
+    cluster = Cluster(base)
+    try:
+        for number in range(SIZE):
+            cluster.start(number)
+        yield cluster
+    finally:
+        for number in cluster.servers:
+            cluster.kill(number)

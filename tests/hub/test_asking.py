@@ -1,0 +1,95 @@
+"""What hosts ask in the panes of another machine: the Owner hears of it, and it is answered there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from multi_agent_mcp.domain.dialog import Asked, Choice, Dialog
+from multi_agent_mcp.domain.times import now
+from multi_agent_mcp.notify.tmux.client import pane_place
+from multi_agent_mcp.services.attention import Item, Panes
+from multi_agent_mcp.windows.supervisor import Supervisor
+from multi_agent_mcp.windows.window_registry import TeamWindows
+from tests.conformance.stage import Stage
+from tests.hub.support import DESK, LAPTOP, Machine, Machines, eventually, machines
+from tests.hub.test_looking import command
+from tests.notify.tmux.asker import asker_command
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Machines]:
+    with machines(tmp_path, LAPTOP) as made:
+        yield made
+
+
+def asked(machine: Machine) -> list[Item]:
+    """What attention says of questions, without a look at the panes here."""
+    services = machine.services
+    items = services.attention.of(services.agents.owner(), panes=Panes())
+    return [item for item in items if item.kind in ("dialog", "login")]
+
+
+def look(machine: Machine, agent_id: str, state: str | None, dialog: Dialog | None = None) -> None:
+    """Its supervisor looks, long after its last look."""
+    services = machine.services
+    services.agents.registry.update("worker-a", pane_id="%7", socket_path="/nowhere/s", host="claude")
+    record = services.workspace.pane_looks
+    record.write({**(record.read() or {}), "at": None})
+    services.pane_looks.refresh(
+        lambda agent: ("claude", state) if state is not None and agent.id == agent_id else None, lambda _: dialog
+    )
+
+
+@pytest.mark.tmux
+def test_a_question_in_a_pane_of_another_machine_is_listed_and_answered_there(two: Machines, tmp_path: Path) -> None:
+    desk, laptop = two[DESK], two[LAPTOP]
+    services = laptop.services
+    with Stage(0) as stage:
+        size = ("-x", "100", "-y", "40")
+        pane = stage.tmux("new-session", "-d", *size, "-P", "-F", "#{pane_id}", asker_command(tmp_path / "asker.log"))
+        services.agents.change("worker-a", host="claude", **(pane_place(stage.socket, pane) or {}))
+        eventually(services.panes.dialogs)
+        Supervisor(TeamWindows(services, stage.socket)).look_after_agents()
+        eventually(lambda: asked(desk))
+        (item,) = asked(desk)
+        assert (item.kind, item.agent_id, item.machine, item.dialog) == ("dialog", "worker-a", LAPTOP, None)
+        assert (item.text, item.command) == ("asks for permission", "multi-agent-mcp answer worker-a")
+        assert "on laptop: multi-agent-mcp answer worker-a" in command(desk, "attention").stdout
+        assert "worker-a@laptop" in command(desk, "watch", "--once").stdout
+        refused = command(desk, "answer", "worker-a", "1", "--question", "0123456789ab")
+        assert (refused.returncode, "laptop" in refused.stderr) == (1, True)
+        assert command(laptop, "answer", "worker-a").stdout.startswith("worker-a asks for permission")
+    look(laptop, "worker-a", "idle")
+    eventually(lambda: not asked(desk))
+
+
+def test_it_is_known_since_when_and_forgotten_while_its_machine_is_away(two: Machines) -> None:
+    desk, laptop = two[DESK], two[LAPTOP]
+    before = now()
+    look(laptop, "worker-a", "dialog", Dialog("trust", "this folder?", (Choice("1", "Yes"),)))
+    since = now()
+    look(laptop, "worker-a", "dialog", Dialog("trust", "this folder?", (Choice("1", "Yes"),)))
+    eventually(lambda: asked(desk))
+    (item,) = asked(desk)
+    assert item.since is not None
+    assert before <= item.since <= since
+    look(laptop, "worker-a", "login")
+    eventually(lambda: [item.kind for item in asked(desk)] == ["login"])
+    assert asked(desk)[0].command == "multi-agent-mcp attention"
+    laptop.sharing.stop_relay()
+    eventually(lambda: not asked(desk))
+
+
+def test_no_machine_speaks_of_another_ones_agents(two: Machines) -> None:
+    desk, laptop = two[DESK], two[LAPTOP]
+    look(laptop, "worker-a", "dialog")
+    record = laptop.services.workspace.pane_looks
+    (mine,) = record.read()["asked"]
+    record.write({**record.read(), "asked": [mine, {**mine, "agent_id": "admin"}, "nonsense", {"agent_id": "x"}]})
+    eventually(lambda: [item.agent_id for item in asked(desk)] == ["worker-a"])
+    heard = json.loads((desk.path / ".share" / "state.json").read_text())["machines"][LAPTOP]["asking"]
+    assert {Asked.parse(item).agent_id for item in heard} == {"worker-a", "admin"}

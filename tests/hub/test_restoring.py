@@ -1,0 +1,101 @@
+"""What a machine gets that joins is written by several processes, as one would write it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from multi_agent_mcp.hub.restoring import PROCESSES, parted
+from multi_agent_mcp.hub.stream import Stored
+from multi_agent_mcp.hub.subjects import Names
+from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.turn.reading import Query
+from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.system.process import is_alive
+from tests.hub.support import DESK, LAPTOP, SHED, Machine, Machines, eventually, machines
+from tests.partition.verdict import differing, wait_until_settled
+
+LETTERS, TASKS = 120, 12
+
+
+@pytest.fixture(scope="module")
+def desk_and_joined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    with machines(tmp_path_factory.mktemp("restoring")) as made:
+        services = made[DESK].services
+        owner, admin = services.agents.owner(), services.agents.get("admin")
+        for number in range(LETTERS):
+            services.messages.send(owner, Draft(content=f"letter {number}", receiver_id="admin"))
+        services.reading.read(admin, Query(limit=20, polling=False), None)
+        services.task_creation.create(admin, [NewTask(title=f"Task {number}") for number in range(TASKS)])
+        wait_until_settled(made)
+        made.joined(LAPTOP)
+        made.joined(SHED)
+        yield made
+
+
+def eager(machine: Machine) -> subprocess.Popen[bytes]:
+    where = ["--root", str(machine.root), "--session", machine.path.name]
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.hub.eager_relay", "relay", *where], cwd=Path(__file__).parents[2]
+    )
+
+
+def helpers_of(pid: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid:
+            found.append(int(path.parent.name))
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_joining_machine_gets_everything_from_several_processes_also_when_they_are_killed(
+    desk_and_joined: Machines,
+) -> None:
+    made = desk_and_joined
+    laptop = made[LAPTOP]
+    relay = eager(laptop)
+    eventually(lambda: len(helpers_of(relay.pid)) >= PROCESSES)
+    helpers = helpers_of(relay.pid)
+    relay.send_signal(signal.SIGKILL)
+    relay.wait()
+    eventually(lambda: not any(is_alive(pid, None) for pid in helpers), "they outlive their relay")
+    again = eager(laptop)
+    eventually(lambda: len(helpers_of(again.pid)) >= PROCESSES)
+    os.kill(helpers_of(again.pid)[-1], signal.SIGKILL)  # the relay goes on without them
+    shed = eager(made[SHED])
+    wait_until_settled(made)
+    assert differing(made) == []
+    assert {message.content for message in laptop.services.workspace.mailbox("admin").history()} == {
+        f"letter {number}" for number in range(LETTERS)
+    }
+    eventually(lambda: not helpers_of(shed.pid), "they stay when there is nothing left to do")
+    for process in (again, shed):
+        process.terminate()
+        assert process.wait(30) == 0
+
+
+def test_what_belongs_together_is_written_by_one_process() -> None:
+    names = Names("0" * 32)
+
+    def stored(kind: str, name: str) -> Stored:
+        return Stored(names.own(DESK, kind, "admin", name), 1, {}, b"")
+
+    values = [stored(kind, f"{number}.md") for number in range(40) for kind in ("msg", "read")]
+    late = [stored("read", f"old{number}.md") for number in range(40)]
+    parts = parted([*values, *late], names, 2)
+    assert all(parts)
+    for part in parts:
+        found = [value.subject.rpartition(".")[2] for value in part if "old" not in value.subject]
+        assert len(found) == 2 * len(set(found))
+    assert sorted(sum("old" in value.subject for value in part) for part in parts) == [0, len(late)]

@@ -1,0 +1,319 @@
+"""Machines that come with files, go, are shut out, and bring back what the hub has lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import shutil
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from multi_agent_mcp.domain.agent import Agent, report_recipient
+from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, Refusal
+from multi_agent_mcp.hub.administration import connected_once
+from multi_agent_mcp.hub.sharing import Sharing, join
+from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
+from tests.hub.support import DESK, LAPTOP, SESSION, Machine, eventually, machines
+from tests.hub.test_failures import new_task, same
+from tests.hub.test_looking import command, command_at, seen, states, waiting
+from tests.hub.test_machines import send
+
+ALONE = (Agent(id="boss", role="owner", type="human"), Agent(id="worker-a", parent_id="admin"))
+
+
+def test_a_session_that_was_alone_brings_its_files(tmp_path: Path) -> None:
+    """With --adopt what lies there comes to everybody; what both have, the team decides."""
+    with machines(tmp_path) as made:
+        laptop = Machine(LAPTOP, tmp_path / LAPTOP)
+        create_session(laptop.root, SESSION, Team(ALONE), "en")
+        services = laptop.services
+        add_missing(services.agents, Team(ALONE))
+        (task,) = services.task_creation.create(
+            services.agents.get("boss"), [NewTask(title="old", assignee_id="worker-a")]
+        )
+        send(laptop, "boss", "worker-a", "from before")
+        with pytest.raises(AlreadyExists) as refused:
+            join(made.token(), laptop.root, LAPTOP, adopt=False)
+        assert refused.value.key == "error.directory_not_empty"
+        join(made.token(), laptop.root, LAPTOP, adopt=True)
+        made.members[LAPTOP] = laptop
+        laptop.start()
+        desk = made[DESK]
+        eventually(lambda: desk.has("worker-a", "from before"))
+        eventually(lambda: desk.services.workspace.tasks.find(task.id))
+        eventually(lambda: {"boss", "worker-a"} <= set(desk.services.agents.all()))
+        send(desk, "admin", "worker-a", "welcome")
+        eventually(lambda: laptop.has("worker-a", "welcome"))
+        laptop.services.task_changes.set_status(laptop.services.agents.get("worker-a"), task.id, "in_progress")
+        eventually(lambda: desk.services.workspace.tasks.get(task.id).status == "in_progress")
+        assert {agent.id: agent.machine for agent in desk.services.agents.all().values()} == {
+            **dict.fromkeys(("owner", "admin"), DESK),
+            **dict.fromkeys(("boss", "worker-a"), LAPTOP),
+        }
+        assert desk.recorder.rings == []
+
+
+def test_two_owners_that_have_become_one_team_keep_their_own_agents(tmp_path: Path) -> None:
+    """On either machine the same agent reports to the same Owner, and each acts for its own without being named."""
+    own = (*ALONE[:1], Agent(id="lead", role="admin", parent_id="boss"), Agent(id="worker-a", parent_id="lead"))
+    with machines(tmp_path) as made:
+        desk, laptop = made[DESK], Machine(LAPTOP, tmp_path / LAPTOP)
+        create_session(laptop.root, SESSION, Team(own), "en")
+        add_missing(laptop.services.agents, Team(own))
+        join(made.token(), laptop.root, LAPTOP, adopt=True)
+        made.members[LAPTOP] = laptop
+        laptop.start()
+        eventually(lambda: {"boss", "lead", "worker-a"} <= set(desk.services.agents.all()))
+        assert (desk.services.agents.owner().id, laptop.services.agents.owner().id) == ("owner", "boss")
+        for machine in (desk, laptop):
+            agents = machine.services.agents.all()
+            told = {name: report_recipient(name, agents).id for name in ("lead", "admin", "boss", "owner")}
+            assert told == {"lead": "boss", "admin": "owner", "boss": "owner", "owner": "boss"}
+        (task,) = desk.services.task_creation.create(
+            desk.services.agents.owner(), [NewTask(title="x", assignee_id="lead")]
+        )
+        eventually(lambda: laptop.services.workspace.tasks.find(task.id))
+        services = laptop.services
+        services.task_changes.set_status(services.agents.get("lead"), task.id, "in_progress")
+        services.task_changes.set_status(services.agents.get("lead"), task.id, "blocked", "why")
+
+        def told_of_it(machine: Machine) -> set[str]:
+            notices = machine.services.workspace.notices
+            return {
+                name for name in ("boss", "owner") if any(item.task_id == task.id for item in notices(name).history())
+            }
+
+        for machine in (desk, laptop):  # its own Owner, and who made the task
+            eventually(lambda machine=machine: told_of_it(machine) == {"boss", "owner"})  # type: ignore[misc]
+        record = laptop.path / "agents.json"
+        record.write_text(record.read_text().replace('"parent_id": "boss"', '"parent_id": "owner"'))
+        eventually(lambda: desk.services.agents.get("lead").parent_id == "owner")
+        desk.services.agents.remove("boss")
+        eventually(lambda: laptop.services.agents.owner().id == "owner")
+
+
+def test_a_machine_leaves_works_alone_and_brings_it_when_it_comes_back(tmp_path: Path) -> None:
+    with machines(tmp_path, LAPTOP) as made:
+        desk, laptop = made[DESK], made[LAPTOP]
+        task_id = new_task(desk, "admin", "x")
+        eventually(lambda: same(made, task_id))
+        laptop.sharing.leave()
+        assert not laptop.sharing.share.relay_runs
+        services = laptop.services
+        assert services.workspace.authority.here is None
+        services.task_changes.set_status(services.agents.get("worker-a"), task_id, "in_progress")
+        send(laptop, "worker-a", "admin", "from alone")
+        join(made.token(replaces=LAPTOP), laptop.root, LAPTOP, adopt=True)
+        laptop.start()
+        eventually(lambda: desk.has("admin", "from alone"))
+        eventually(lambda: desk.services.workspace.tasks.get(task_id).status == "in_progress")
+        eventually(lambda: same(made, task_id))
+
+
+def test_a_session_that_is_shared_no_more_can_be_shared_again(tmp_path: Path) -> None:
+    with machines(tmp_path) as made:
+        desk = made[DESK]
+        services = desk.services
+        (task,) = services.task_creation.create(services.agents.owner(), [NewTask(title="x", assignee_id="admin")])
+        desk.sharing.leave()
+        services = desk.services
+        services.task_changes.set_status(services.agents.get("admin"), task.id, "in_progress")
+        send(desk, "owner", "admin", "from alone")
+        desk.sharing.begin(DESK, f"127.0.0.1:{made.port}")
+        desk.start()
+        laptop = made.add(LAPTOP)
+        eventually(lambda: laptop.has("admin", "from alone") and same(made, task.id))
+        assert laptop.services.workspace.tasks.get(task.id).status == "in_progress"
+
+
+def test_a_machine_that_shares_again_is_who_it_was(tmp_path: Path) -> None:
+    with machines(tmp_path, LAPTOP) as made:
+        desk, laptop = made[DESK], made[LAPTOP]
+        laptop.sharing.leave()
+        desk.sharing.leave()
+        shared = json.loads(command(desk, "share", "--listen", f"127.0.0.1:{made.port}", "--json").stdout)
+        assert shared["machine"] == DESK
+        joined = command_at(laptop.root, "join", "--adopt", "--json", shared["token"])
+        assert joined.returncode == 0, joined.stdout
+        assert laptop.sharing.membership.machine == LAPTOP
+        send(laptop, "worker-a", "owner", "here again")
+        eventually(lambda: desk.has("owner", "here again"))
+
+
+def test_a_machine_that_shares_again_by_another_name_takes_its_agents_along(tmp_path: Path) -> None:
+    with machines(tmp_path, LAPTOP) as made:
+        desk = made[DESK]
+        desk.sharing.leave()
+        desk.sharing.begin("tower", f"127.0.0.1:{made.port}")
+        desk.start()
+        homes = {agent.id: agent.machine for agent in desk.services.agents.all().values()}
+        assert homes == {"owner": "tower", "admin": "tower", "worker-a": LAPTOP}
+        desk.services.agents.require_here(desk.services.agents.owner())
+
+
+def test_where_the_hub_is_not_nobody_is_let_in_however_long_it_is_away(tmp_path: Path) -> None:
+    with machines(tmp_path, LAPTOP) as made:
+        laptop = made[LAPTOP]
+        assert laptop.wire is not None
+        laptop.wire.cut()
+        eventually(lambda: not laptop.sharing.status()["connected"])
+        refused = json.loads(command(laptop, "share", "--json").stdout)
+        assert refused["error"] == "invalid_arguments"
+
+
+def test_the_hubs_machine_does_not_end_the_team_unasked(tmp_path: Path) -> None:
+    with machines(tmp_path, LAPTOP) as made:
+        desk, laptop = made[DESK], made[LAPTOP]
+        refused = command(desk, "leave")
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "laptop" in refused.stderr
+        refused_to_programs = command(desk, "leave", DESK, "--json")
+        assert json.loads(refused_to_programs.stdout)["error"] == "invalid_arguments"
+        assert "laptop" in at_terminal(desk, b"n\n", "leave")
+        assert desk.sharing.status()["connected"]
+        assert json.loads(command(laptop, "leave", "--json").stdout) == {
+            "machine": LAPTOP,
+            "cut_off": [],
+            "success": True,
+        }
+        assert "laptop" in at_terminal(desk, b"y\n", "leave")
+        assert desk.sharing.share.membership() is None
+
+
+def test_a_hub_that_nobody_else_uses_ends_without_a_question(tmp_path: Path) -> None:
+    with machines(tmp_path) as made:
+        assert command(made[DESK], "leave").returncode == 0
+        assert made[DESK].sharing.share.membership() is None
+
+
+def at_terminal(machine: Machine, typed: bytes, *words: str) -> str:
+    """What a command shows somebody who types this, when it has ended."""
+    where = ["--root", str(machine.root), "--session", SESSION]
+    near, far = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "multi_agent_mcp", *words, *where], stdin=far, stdout=subprocess.PIPE, text=True
+    )
+    os.write(near, typed)
+    shown, _ = process.communicate(timeout=60)
+    os.close(near)
+    os.close(far)
+    return shown
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    create_session(tmp_path, SESSION, Team(ALONE), "en")
+    sharing = Sharing(tmp_path / SESSION)
+    with socket.create_server(("127.0.0.1", 0)) as stranger, pytest.raises(InvalidArguments, match="listen_taken"):
+        sharing.begin(DESK, f"127.0.0.1:{stranger.getsockname()[1]}")
+    assert sharing.share.membership() is None
+
+
+def test_a_machine_that_was_shut_out_is_refused_by_the_hub_until_it_is_let_in_again(tmp_path: Path) -> None:
+    with machines(tmp_path, LAPTOP) as made:
+        desk, laptop = made[DESK], made[LAPTOP]
+        server = desk.sharing.server
+        assert server is not None
+        task_id = new_task(desk, "admin", "x")
+        eventually(lambda: same(made, task_id))
+        users = server.users()
+        with pytest.raises(InvalidArguments):
+            desk.sharing.leave("nobody")
+        with pytest.raises(InvalidArguments):
+            laptop.sharing.leave(DESK)
+        desk.sharing.leave(LAPTOP)
+        eventually(lambda: not laptop.sharing.status()["connected"])
+        membership, share = laptop.sharing.membership, laptop.sharing.share
+        with pytest.raises(HubUnreachable):
+            asyncio.run(connected_once(membership.urls, share.seed(), None, LAPTOP))
+        eventually(lambda: seen(laptop).exchange == "shut_out")
+        said = command(laptop, "machines").stdout
+        assert "does not know this machine" in said
+        assert "--name laptop --adopt" in said
+        assert [item.text.partition(":")[0] for item in waiting(laptop)] == [
+            "the hub does not know this machine any more"
+        ]
+        assert states(laptop)[DESK] == "unknown"
+        assert send(laptop, "worker-a", "admin", "after") == ("queued", "shut_out")
+        with pytest.raises(HubUnreachable, match="shut_out"):
+            laptop.services.task_changes.set_status(laptop.services.agents.get("worker-a"), task_id, "in_progress")
+        new_task(desk, "admin", "goes on")
+        eventually(lambda: not desk.sharing.status()["machines"][LAPTOP]["up"])
+        eventually(lambda: away(desk) == {"worker-a"})
+        server.let(users)
+        eventually(lambda: desk.has("admin", "after"))
+        eventually(lambda: seen(laptop).exchange == "connected")
+
+
+def test_a_machine_that_was_shut_out_comes_back_as_it_is_told(tmp_path: Path) -> None:
+    with machines(tmp_path, LAPTOP) as made:
+        desk, laptop = made[DESK], made[LAPTOP]
+        desk.sharing.leave(LAPTOP)
+        eventually(lambda: seen(laptop).exchange == "shut_out")
+        send(laptop, "worker-a", "admin", "after")
+        assert command(laptop, "leave").returncode == 0
+        join(made.token(wire=laptop.wire), laptop.root, LAPTOP, adopt=True)
+        laptop.start()
+        eventually(lambda: desk.has("admin", "after"))
+        assert laptop.services.agents.get("worker-a").machine == LAPTOP
+
+
+def away(machine: Machine) -> set[str]:
+    """The agents whose machine is away, as this one's processes see it."""
+    rows = [row.as_answer() for row in machine.services.snapshots.agents()]
+    return {row["id"] for row in rows if row["away"]}
+
+
+def test_a_reseed_takes_what_a_machine_has_that_is_further_on(tmp_path: Path) -> None:
+    """The hub's machine was restored with its hub: another one has seen what is lost here."""
+    with machines(tmp_path, LAPTOP) as made:
+        desk, laptop = made[DESK], made[LAPTOP]
+        early = new_task(desk, "admin", "early")
+        eventually(lambda: same(made, early))
+        desk.sharing.stop_relay()
+        shutil.copytree(desk.path, tmp_path / "copy", ignore=shutil.ignore_patterns("*.sock"))
+        desk.start()
+        late = new_task(desk, "admin", "late")
+        send(desk, "admin", "worker-a", "late mail")
+        services = desk.services
+        services.task_changes.set_status(services.agents.get("admin"), early, "blocked", "why")
+        eventually(lambda: same(made, early) and same(made, late) and laptop.has("worker-a", "late mail"))
+        desk.sharing.stop_relay()
+        shutil.rmtree(desk.path)
+        shutil.copytree(tmp_path / "copy", desk.path)
+        desk.sharing.start_relay()
+        for machine in (desk, laptop):
+            eventually(lambda machine=machine: machine.sharing.status().get("replaced"))  # type: ignore[misc]
+        desk.sharing.reseed()
+        desk.start()
+        eventually(lambda: not laptop.sharing.status()["replaced"])
+        eventually(lambda: desk.services.workspace.tasks.get(early).status == "blocked")
+        eventually(lambda: desk.services.workspace.tasks.find(late))
+        eventually(lambda: desk.has("worker-a", "late mail"))
+        eventually(lambda: same(made, late) and same(made, early))
+
+
+def test_of_two_machines_with_one_token_one_gets_in(tmp_path: Path) -> None:
+    with machines(tmp_path) as made:
+        token = made.token()
+
+        def attempt(name: str) -> str:
+            try:
+                join(token, tmp_path / name, name, adopt=False)
+            except Refusal as refusal:
+                return refusal.code
+            return "in"
+
+        with ThreadPoolExecutor(4) as pool:
+            said = list(pool.map(attempt, ["one", "two", "three", "four"]))
+        assert said.count("in") == 1
+        server = made[DESK].sharing.server
+        assert server is not None
+        assert len(server.users()["machines"]) == 2

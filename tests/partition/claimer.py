@@ -1,0 +1,53 @@
+"""`python -m tests.partition.claimer ROOT NAME`: starts every task that nobody has started, as one of many processes
+that want the same, and finishes what it has won. Prints that, one id a line."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.domain.task_change import Change
+from multi_agent_mcp.errors import InvalidStatusTransition, StorageError
+from multi_agent_mcp.notify.channels.recorder import Recorder
+
+
+@dataclass
+class Claimer:
+    services: Services
+    name: str
+
+    def claims(self, task_id: str) -> bool:
+        """Whether it was this process that started the task."""
+        if not self.moves(task_id, "in_progress"):
+            return False
+        assert self.moves(task_id, "done"), "somebody else has finished it"
+        return True
+
+    def moves(self, task_id: str, status: str) -> bool:
+        """Whether it was this process that moved the task. A change whose answer was lost may have been made: then the
+        task's history says so."""
+        change = Change(by=self.name, at=self.services.clock())
+        tasks = self.services.workspace.tasks
+        while True:
+            try:
+                tasks.update(task_id, lambda task: task.move_to(status, change))
+            except StorageError:  # the hub is away, or what became of it is not known: asked again
+                continue
+            except InvalidStatusTransition:
+                lines = [line for line in tasks.get(task_id).history if line.get("status", [None, None])[1] == status]
+                return [line["by"] for line in lines] == [self.name]
+            return True
+
+
+def main() -> None:
+    claimer = Claimer(open_session(Path(sys.argv[1]), "demo", notifier=Recorder()), sys.argv[2])
+    ids = [task.id for task in claimer.services.workspace.tasks.all()]
+    for task_id in sorted(ids, key=lambda item: hash((item, claimer.name))):
+        if claimer.claims(task_id):
+            sys.stdout.write(f"{task_id}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""What happens to the machines: short disturbances while everybody writes, and ways of being cut off from the hub."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from tests.hub.support import DESK, Machine, Machines, eventually
+from tests.partition.writers import Writer
+
+
+def disturbances(made: Machines, writers: list[Writer], chance: random.Random) -> dict[str, Callable[[], None]]:
+    """One of each kind, by its name."""
+    away = chance.choice([machine for machine in made.members.values() if machine.wire is not None])
+    machine = chance.choice(list(made.members.values()))
+    return {
+        "link cut": lambda: cut(away, chance.uniform(0.2, 1.5)),
+        "relay stopped": lambda: pause(machine.relay_pid, chance.uniform(0.2, 1.0)),
+        "relay killed": lambda: restart(machine),
+        "hub stopped": lambda: pause(hub_pid(made), chance.uniform(0.2, 1.0)),
+        "hub killed": lambda: kill(hub_pid(made)),
+        **({"writer killed": chance.choice(writers).kill} if writers else {}),
+    }
+
+
+def cut(machine: Machine, seconds: float) -> None:
+    assert machine.wire is not None
+    machine.wire.cut()
+    time.sleep(seconds)
+    machine.wire.heal()
+
+
+def pause(pid: int | None, seconds: float) -> None:
+    with suppress(ProcessLookupError):
+        if pid is not None:
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(seconds)
+            os.kill(pid, signal.SIGCONT)
+
+
+def restart(machine: Machine) -> None:
+    machine.signal(signal.SIGKILL)
+    assert machine.sharing.start_relay()
+
+
+def kill(pid: int | None) -> None:
+    with suppress(ProcessLookupError):
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+
+
+def hub_pid(made: Machines) -> int | None:
+    server = made[DESK].sharing.server
+    return None if server is None else server.pid()
+
+
+# Ways of being away: within, no machine reaches the hub.
+
+
+@contextmanager
+def links_cut(made: Machines) -> Iterator[None]:
+    """The hub's own machine has no link that could be cut: its relay dies."""
+    made[DESK].signal(signal.SIGKILL)
+    for machine in made.members.values():
+        if machine.wire is not None:
+            machine.wire.cut()
+    eventually(lambda: not any(machine.sharing.status()["connected"] for machine in made.members.values()))
+    try:
+        yield
+    finally:
+        heal(made)
+
+
+@contextmanager
+def relays_killed(made: Machines) -> Iterator[None]:
+    for machine in made.members.values():
+        machine.signal(signal.SIGKILL)
+    try:
+        yield
+    finally:
+        heal(made)
+
+
+@contextmanager
+def hub_stopped(made: Machines) -> Iterator[None]:
+    """It holds the connections and answers nothing."""
+    eventually(lambda: hub_pid(made), "the hub was not started again")
+    pid = hub_pid(made)
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def hub_dead(made: Machines) -> Iterator[None]:
+    """The relay that would start it again died just before."""
+    made[DESK].signal(signal.SIGKILL)
+    kill(hub_pid(made))
+    try:
+        yield
+    finally:
+        heal(made)
+
+
+WAYS = (links_cut, relays_killed, hub_stopped, hub_dead)
+
+
+def heal(made: Machines) -> None:
+    for machine in made.members.values():
+        if machine.wire is not None:
+            machine.wire.heal()
+        machine.sharing.start_relay()

@@ -1,0 +1,123 @@
+"""What is wrong in the end: what was acknowledged and is not there once, and what differs between the machines."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from multi_agent_mcp.domain.task_history import NUMBER
+from multi_agent_mcp.hub.shared_settings import shared_settings
+from tests.hub.support import Machine, Machines
+from tests.partition.hands import RECEIVERS
+from tests.partition.writers import Writer
+
+SETTLING_SECONDS = 300.0
+SAME_EVERYWHERE = ("ipc", "notifications", "tasks", "conversations", "delegations", "sessions", "executions")
+MARK = re.compile(rb"^hub: .*\n", re.MULTILINE)
+
+
+def wait_until_settled(made: Machines) -> float:
+    """Until every machine has sent and received everything and all have the same files by name and size; seconds."""
+    began = time.monotonic()
+    while time.monotonic() - began < SETTLING_SECONDS:
+        states = [machine.sharing.status() for machine in made.members.values()]
+        quiet = all(state.get("synchronised") and not state.get("pending") for state in states)
+        if quiet and len({state["position"] for state in states}) == 1:
+            first, *others = (dict(outline(machine)) for machine in made.members.values())
+            if all(other == first for other in others):
+                break
+        time.sleep(0.3)
+    return time.monotonic() - began
+
+
+def outline(machine: Machine) -> Iterator[tuple[str, int]]:
+    """The files that all machines have, with their sizes: the hub's mark is the same everywhere in the end, too."""
+    for path in files(machine):
+        with suppress(FileNotFoundError):  # it is archived just now
+            yield place(path.relative_to(machine.path).parts), path.stat().st_size
+
+
+def files(machine: Machine) -> Iterator[Path]:
+    for directory in SAME_EVERYWHERE:
+        for path in (machine.path / directory).rglob("*"):
+            if path.suffix in (".md", ".log") and "quarantine" not in path.parts:
+                yield path
+
+
+def missing(made: Machines, writers: list[Writer]) -> list[str]:
+    """What was acknowledged and is not there once, on any machine."""
+    return [line for machine in made.members.values() for line in _missing_at(machine, writers)]
+
+
+def _missing_at(machine: Machine, writers: list[Writer]) -> Iterator[str]:
+    workspace = machine.services.workspace
+    mail = {agent_id: list(workspace.mailbox(agent_id).history()) for agent_id in RECEIVERS}
+    found = Counter((agent_id, message.content) for agent_id, messages in mail.items() for message in messages)
+    ids = Counter((agent_id, message.id) for agent_id, messages in mail.items() for message in messages)
+    letters = [(letter.receiver, letter.words) for writer in writers for letter in writer.letters]
+    yield from unless_once(machine, "letter", letters, found)
+    yield from (f"{machine.name}: the message {key} is there {count} times" for key, count in ids.items() if count > 1)
+    notes = [note for writer in writers for note in writer.notes]
+    tasks = {task.id: task for task in workspace.tasks.all()}
+    lines = ((task_id, line.get("reason")) for task_id in tasks for line in tasks[task_id].history)
+    yield from unless_once(machine, "line", notes, Counter((key, words) for key, words in lines if words is not None))
+
+
+def unless_once(
+    machine: Machine, what: str, acknowledged: Iterable[tuple[str, str]], found: Counter[tuple[str, str]]
+) -> Iterator[str]:
+    """Those that were acknowledged and are not there, and those that are there twice, acknowledged or not."""
+    yield from (f"{machine.name}: the {what} {key} is not there" for key in acknowledged if not found[key])
+    yield from (f"{machine.name}: the {what} {key} is there {count} times" for key, count in found.items() if count > 1)
+
+
+def differing(made: Machines) -> list[str]:
+    """Files that are not the same on all machines, but for the hub's mark."""
+    replicas = {name: dict(contents(machine)) for name, machine in made.members.items()}
+    names: set[str] = set().union(*replicas.values())
+    return [
+        f"{name} differs: {[(machine, len(files.get(name, b''))) for machine, files in replicas.items()]}"
+        for name in sorted(names)
+        if len({files.get(name) for files in replicas.values()}) > 1
+    ]
+
+
+def contents(machine: Machine) -> Iterator[tuple[str, bytes]]:
+    """What all machines have, as it would be on any of them."""
+    base, workspace = machine.path, machine.services.workspace
+    for path in files(machine):
+        with suppress(FileNotFoundError):
+            yield place(path.relative_to(base).parts), MARK.sub(b"", path.read_bytes())
+    for path in (base / "tasks" / "_history").glob("*.jsonl"):
+        lines = {line[NUMBER]: line for line in map(json.loads, path.read_bytes().splitlines())}
+        yield f"history of {path.stem}", json.dumps(sorted(lines.items())).encode()
+    yield from ((key, data) for key, data, _ in workspace.registry.shared_values())
+    yield "settings", shared_settings(workspace)
+    for path in (base / "audit").glob("*.jsonl"):
+        day, _, other = path.stem.partition(".")
+        yield f"audit of {other or machine.name} {day}", path.read_bytes()
+
+
+def place(parts: tuple[str, ...]) -> str:
+    """A file's name, archived or not."""
+    if "archive" not in parts:
+        return "/".join(parts)
+    at = parts.index("archive")
+    return "/".join((*parts[:at], *parts[at + 2 :]))
+
+
+def faults(made: Machines) -> list[str]:
+    """What a relay did not expect."""
+    logs = {name: (machine.path / ".share" / "relay.log").read_text() for name, machine in made.members.items()}
+    return [f"{name}: {log[log.index('Traceback') :][-2000:]}" for name, log in logs.items() if "Traceback" in log]
+
+
+def aside(made: Machines) -> list[str]:
+    """Files that were set aside and are nobody's edit that came second."""
+    reasons = [path for machine in made.members.values() for path in machine.path.rglob("quarantine/*.reason.txt")]
+    return [f"{path}: {text}" for path in reasons if "another machine" not in (text := path.read_text())]
