@@ -105,17 +105,23 @@ def nearest_superior(agent_id: str, agents: Mapping[str, Agent]) -> Agent | None
         for superior in superiors(agent_id, agents):
             if not superior.removed:
                 return superior
-    owners = (agent for agent in agents.values() if agent.role == "owner" and not agent.removed)
-    return next((owner for owner in owners if owner.id != agent_id), None)
+    return next((owner for owner in owners(agents) if owner.id != agent_id), None)
+
+
+def owners(agents: Mapping[str, Agent]) -> list[Agent]:
+    """The Owners, who was registered first in front: on every machine the same one, in whatever order it has come to
+    know them."""
+    found = (agent for agent in agents.values() if agent.role == "owner" and not agent.removed)
+    return sorted(found, key=lambda owner: str(owner.created_at or ""))
 
 
 def report_recipient(agent_id: str, agents: Mapping[str, Agent]) -> Agent:
-    """Who `report_task_*` goes to: the nearest superior with role admin, else the Owner (docs/protocol.md,
-    Hierarchy)."""
-    for superior in superiors(agent_id, agents):
-        if superior.role == "admin":
-            return superior
-    for agent in agents.values():
-        if agent.role == "owner" and not agent.removed and agent.id != agent_id:
+    """Who `report_task_*` goes to: the nearest superior with role admin, else the Owner above it, else the first one
+    (docs/protocol.md, Hierarchy)."""
+    above = list(superiors(agent_id, agents))
+    admins = (superior for superior in above if superior.role == "admin")
+    own = owners({superior.id: superior for superior in above})
+    for agent in (*admins, *own, *owners(agents)):
+        if agent.id != agent_id:
             return agent
     raise AgentNotFound("no_superior", agent_id=agent_id)

@@ -1,4 +1,4 @@
-"""What was asked for in a task's description, beside what was reported done."""
+"""Compares the checklist in a task's description with what was reported done."""
 
 from __future__ import annotations
 

@@ -16,6 +16,8 @@ from multi_agent_mcp.errors import ConversationNotActive, InvalidId, NotParticip
 class Conversation(Identified):
     """`pending` until the other side reads or answers, then `active`, then `ended`."""
 
+    BEGAN: ClassVar[str] = "started_at"
+
     id: str
     initiator_id: str = ""
     target_agent_id: str = ""

@@ -4,8 +4,13 @@ dialog)."""
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
+
+from multi_agent_mcp.domain.ids import is_name
+from multi_agent_mcp.domain.times import parse_time
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,24 @@ class Dialog:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """That somebody is asked something in an agent's pane, without its words: what other machines are told. `topic` is
+    a dialog's, or `login`; None where no profile describes it."""
+
+    agent_id: str
+    topic: str | None
+    since: datetime
+
+    @classmethod
+    def parse(cls, facts: Mapping[str, Any]) -> Asked:
+        """Raises `ValueError`, `LookupError`, `TypeError` or `AttributeError` for anything else."""
+        agent_id, topic, since = facts["agent_id"], facts.get("topic"), parse_time(facts["since"])
+        if since is None or not is_name(agent_id) or not (topic is None or is_name(topic)):
+            raise ValueError(facts)
+        return cls(agent_id, topic, since)
+
+
+@dataclass(frozen=True)
 class Answered:
     """What came of an answer. `answered`: the dialog is gone after our key, and `screen` is what the host shows now;
     `pressed`: the key was sent, and `reason` says why nobody knows what it did; `refused`: no key was sent, for this
@@ -55,7 +78,7 @@ class Answered:
     reason: str | None = None
     screen: str | None = None
     dialog: Dialog | None = None
-    """The one that was answered, or the one that stands there in place of the expected one."""
+    """The one that was answered, or the one that is shown in place of the expected one."""
 
     def as_answer(self) -> dict[str, Any]:
         """Without what is not known."""

@@ -33,6 +33,9 @@ class Entity:
 class Identified(Entity):
     """An entity with an id. No dataclass, like `Readable`: which field comes where is what its subclasses say."""
 
+    BEGAN: ClassVar[str] = "created_at"
+    """The field that says since when there is one."""
+
     id: str
 
 
@@ -45,6 +48,11 @@ class Readable(Identified):
     def mark_read(self, at: datetime | None) -> Self:
         """Read at `at`; None makes it unread again (its reader died before it could act)."""
         return replace(self, read_at=at)  # type: ignore[call-arg]  # it is a field of every subclass
+
+
+def age(entity: Identified) -> tuple[datetime, str]:
+    """A sort key: the oldest first."""
+    return getattr(entity, entity.BEGAN), entity.id
 
 
 def as_json(entity: Entity) -> dict[str, Any]:
@@ -60,11 +68,13 @@ def fields_of(value: object, *names: str) -> dict[str, Any]:
 
 def plain_value(value: Any) -> Any:
     """A field's value as YAML and JSON know it."""
+    if value is None or isinstance(value, (str, int, float, bytes)):  # first: whether it is a mapping takes much longer
+        return value
     if isinstance(value, datetime):
         return format_time(value)
     if isinstance(value, Mapping):
         return {key: plain_value(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+    if isinstance(value, Sequence):
         return [plain_value(item) for item in value]
     return value
 

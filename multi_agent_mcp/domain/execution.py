@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal
+from typing import ClassVar, Literal
 
 from multi_agent_mcp.domain.entity import EPOCH, Identified
 
@@ -15,6 +15,8 @@ ExecutionStatus = Literal["running", "completed", "failed"]
 @dataclass(frozen=True, kw_only=True)
 class Execution(Identified):
     """`log_file_path` is relative to the session directory; `duration_seconds` is set when it is over."""
+
+    BEGAN: ClassVar[str] = "started_at"
 
     id: str
     agent_id: str = ""

@@ -38,6 +38,11 @@ def is_name(value: object) -> bool:
     return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 
+def as_name(text: str, otherwise: str) -> str:
+    """The nearest name to any text; `otherwise` where nothing of it can be in a name."""
+    return re.sub("[^A-Za-z0-9_-]+", "-", text).strip("-_")[:64] or otherwise
+
+
 def _name(value: object) -> str:
     if not isinstance(value, str) or not is_name(value):
         raise InvalidId(value=repr(value)[:80])

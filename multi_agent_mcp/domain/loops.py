@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from multi_agent_mcp.domain.agent import Agent, superiors
-from multi_agent_mcp.domain.derived import derived_id
+from multi_agent_mcp.domain.agent import Agent, owners, superiors
+from multi_agent_mcp.domain.derived_notifications import derived_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
@@ -47,6 +47,22 @@ class Exchange:
 
 
 @dataclass(frozen=True)
+class Letter:
+    """What counts of a message. `alone`: it is no copy of a broadcast."""
+
+    id: str
+    sender_id: str
+    created_at: datetime
+    exchange: Exchange
+    alone: bool
+
+    @classmethod
+    def of(cls, message: Message) -> Letter:
+        alone = "broadcast_id" not in message.metadata
+        return cls(message.id, message.sender_id, message.created_at, Exchange.of(message), alone)
+
+
+@dataclass(frozen=True)
 class Loop:
     """One episode: it began with this message, and was one from `at` on."""
 
@@ -55,15 +71,15 @@ class Loop:
     at: datetime
 
 
-def loop_in(messages: Sequence[Message], changed_at: datetime | None, enough: int = LOOP_MESSAGES) -> Loop | None:
-    """Whether these messages of one exchange, oldest first, end in a loop: `enough` of them to and fro within
+def loop_in(letters: Sequence[Letter], changed_at: datetime | None, enough: int = LOOP_MESSAGES) -> Loop | None:
+    """Whether these letters of one exchange, oldest first, end in a loop: `enough` of them to and fro within
     `LOOP_WINDOW`, and since they began no task of either has changed (the last time at `changed_at`)."""
-    episode = list(messages)
-    for index, (before, after) in enumerate(pairwise(messages), 1):
+    episode = list(letters)
+    for index, (before, after) in enumerate(pairwise(letters), 1):
         if after.created_at - before.created_at > LOOP_WINDOW:
-            episode = list(messages[index:])
+            episode = list(letters[index:])
     if changed_at is not None:
-        episode = [message for message in episode if message.created_at > changed_at]
+        episode = [letter for letter in episode if letter.created_at > changed_at]
     for start, last in enumerate(episode[enough - 1 :]):
         some = episode[start : start + enough]
         if last.created_at - some[0].created_at <= LOOP_WINDOW and _goes_to_and_fro(some):
@@ -71,14 +87,14 @@ def loop_in(messages: Sequence[Message], changed_at: datetime | None, enough: in
     return None
 
 
-def _goes_to_and_fro(messages: Sequence[Message]) -> bool:
-    written = Counter(message.sender_id for message in messages)
+def _goes_to_and_fro(letters: Sequence[Letter]) -> bool:
+    written = Counter(letter.sender_id for letter in letters)
     return len(written) > 1 and min(written.values()) >= LOOP_ANSWERS
 
 
 def loop_notice(exchange: Exchange, loop: Loop, target_id: str, reason: str) -> Notification:
-    """What tells one of them, or a superior, of a loop, without words: once per episode, whoever of them finds it. What
-    is said in a conversation may be any session's doing."""
+    """The notification of a loop for one of the agents or a superior, without its text: one per episode.
+    A conversation's messages may come from any session of an agent."""
     takes_part = target_id in exchange.agents
     return Notification(
         id=derived_id(LOOP_SUSPECTED, exchange, loop.message_id, target_id),
@@ -97,8 +113,9 @@ def common_superior(exchange: Exchange, agents: Mapping[str, Agent]) -> Agent | 
     """The nearest above both that is neither of them, else an Owner; None if there is nobody."""
     above = [_above(agent_id, agents) for agent_id in exchange.agents]
     common = [agent for agent in above[0] if agent in above[1]]
-    owners = [agent for agent in agents.values() if agent.role == "owner"]
-    return next((agent for agent in [*common, *owners] if agent.id not in exchange.agents and not agent.removed), None)
+    return next(
+        (agent for agent in [*common, *owners(agents)] if agent.id not in exchange.agents and not agent.removed), None
+    )
 
 
 def _above(agent_id: str, agents: Mapping[str, Agent]) -> list[Agent]:

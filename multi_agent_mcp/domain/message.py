@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Literal, get_args
 
-from multi_agent_mcp.domain.entity import EPOCH, Readable
+from multi_agent_mcp.domain.entity import EPOCH, Readable, age
 
 MessageType = Literal[
     "task_assign",
@@ -61,16 +61,14 @@ class Message(Readable):
 
 def reading_order(message: Message) -> tuple[bool, datetime, str]:
     """Sort key of unread mail: `urgent` before the rest, then oldest first."""
-    return message.priority != "urgent", message.created_at, message.id
-
-
-def page_order(message: Message) -> tuple[datetime, str]:
-    """Sort key of a page of history (newest first when reversed)."""
-    return message.created_at, message.id
+    return message.priority != "urgent", *age(message)
 
 
 def without_content(message: Message) -> Message:
     """What is kept in memory of each of many messages: a short one as it is, of a longer one no content. One in a
     conversation is kept whole: it counts only if its signature fits, content included."""
-    whole = len(message.content) <= SHORT_CHARACTERS or "conversation_id" in message.metadata
-    return message if whole else replace(message, content="", signature=None)
+    if len(message.content) <= SHORT_CHARACTERS or "conversation_id" in message.metadata:
+        return message
+    kept = object.__new__(Message)  # `replace` takes four times as long
+    kept.__dict__.update(message.__dict__, content="", signature=None)
+    return kept

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from multi_agent_mcp.domain.entity import EPOCH, Readable
 
-TYPES = ("interrupt", "status_change", "chat_session_notification", "message")
+CHAT_NOTICE = "chat_session_notification"
+TYPES = ("interrupt", "status_change", CHAT_NOTICE, "message")
 ACTIONS = (
     *("blocked", "cancel", "pause", "resume"),
     *("task_assigned", "task_blocked", "agent_stuck", "loop_suspected"),
@@ -53,3 +54,8 @@ class Notification(Readable):
         """Nobody is rung for what they did themselves, unless it is for their other session (docs/protocol.md, When to
         ring)."""
         return self.sender_id != self.target_agent_id or self.action in BETWEEN_SESSIONS
+
+
+def pressing_order(notice: Notification) -> tuple[bool, datetime, str]:
+    """Sort key: interrupts before the rest, then oldest first."""
+    return not notice.interrupts, notice.created_at, notice.id

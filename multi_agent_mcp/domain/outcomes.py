@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.task_change import Change
 
 
 def completed(task: Task, change: Change, result: str, summary: str | None, next_steps: str | None) -> Task:

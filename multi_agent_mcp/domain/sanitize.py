@@ -1,7 +1,7 @@
 """Text that agents wrote, made harmless for a person's terminal, desktop and eye. The one place where that is done.
 
 Control characters command terminals; bidirectional and invisible ones, and Unicode's tag characters, show a person
-something else than what stands there; letters that only look alike make one name out of another.
+something other than what is written; letters that only look alike make one name out of another.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HIDDEN = re.compile("[" + "".join(rf"\U{first:08x}-\U{last:08x}" for first, las
 def sanitize(text: str, instead: str = "�") -> str:
     """The text without anything that a terminal would obey or that hides what it says. Tabs and newlines stay, and so
     do the joiners that some scripts and emoji need."""
-    return _HIDDEN.sub(instead, text)
+    return text if text.isascii() and text.isprintable() else _HIDDEN.sub(instead, text)
 
 
 def one_line(text: str) -> str:

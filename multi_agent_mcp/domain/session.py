@@ -9,14 +9,15 @@ from typing import ClassVar
 from multi_agent_mcp.domain.entity import EPOCH, Identified
 
 SESSION_LIFETIME = timedelta(seconds=3600)
+DIED = "died"
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSession(Identified):
-    """`state` is `active`, `ended` or `expired`. `unconfirmed` are the files handed out in the last answers
-    (paths in the session directory; ids in files of earlier versions): should this process die before its next call,
-    they are unread again for the agent's next server. `calls` are the tool calls so far. `machine` is where the process
-    runs, where there are several."""
+    """`state` is `active`, `ended`, `expired`, or `died` when its process did not end it. `unconfirmed` are the files
+    handed out in the last answers (paths in the session directory; ids in files of earlier versions): should this
+    process die before its next call, they are unread again for the agent's next server. `calls` are the tool calls so
+    far. `machine` is where the process runs, where there are several."""
 
     LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"machine"})
 
@@ -37,10 +38,10 @@ class AgentSession(Identified):
     machine: str | None = None
 
     def touch(self, at: datetime) -> AgentSession:
-        """A call was made: the hour starts anew."""
+        """A call was made: the hour starts again."""
         return replace(self, last_activity_at=at, expires_at=at + SESSION_LIFETIME, calls=self.calls + 1)
 
-    def holding(self, files: tuple[str, ...]) -> AgentSession:
+    def with_unconfirmed(self, files: tuple[str, ...]) -> AgentSession:
         """These were handed out and wait for the reader's next call."""
         return replace(self, unconfirmed=files)
 

@@ -15,11 +15,12 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import format_time
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 SCHEME = "v2"
 OLD_SCHEME = "v1"
 KEY_TYPE = "ed25519"
+_ENVELOPE = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 _SIGNED = ("id", "sender_id", "receiver_id", "message_type", "priority", "subject")
 _DERIVED_FOR = b"multi-agent-mcp signature v2"
 _NOT_JSON = (TypeError, ValueError, RecursionError)
@@ -36,8 +37,7 @@ def signed_bytes(message: Message, scheme: str = SCHEME) -> bytes:
         "created_at": format_time(message.created_at),
         "metadata": dict(message.metadata),
     }
-    line = json.dumps(envelope, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    return f"{line}\n{message.content}".encode(errors="surrogatepass")
+    return f"{_ENVELOPE.encode(envelope)}\n{message.content}".encode(errors="surrogatepass")
 
 
 def signature(message: Message, key: str) -> str:
@@ -53,11 +53,9 @@ def public_key(key: str) -> str:
 def is_signed_by(message: Message, public: str) -> bool:
     """Whether the message bears the signature of the holder of this public key."""
     from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        verifier = Ed25519PublicKey.from_public_bytes(_digits(public, KEY_TYPE))
-        verifier.verify(_digits(message.signature, SCHEME), signed_bytes(message))
+        _verifying_key(public).verify(_digits(message.signature, SCHEME), signed_bytes(message))
     except (InvalidSignature, *_NOT_JSON):
         return False
     return True
@@ -86,6 +84,14 @@ def _signing_key(key: str) -> Ed25519PrivateKey:
 
     seed = HKDF(algorithm=SHA256(), length=32, salt=None, info=_DERIVED_FOR).derive(key.encode())
     return Ed25519PrivateKey.from_private_bytes(seed)
+
+
+@lru_cache(maxsize=1024)
+def _verifying_key(public: str) -> Ed25519PublicKey:
+    """Raises `ValueError` for what is no key."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    return Ed25519PublicKey.from_public_bytes(_digits(public, KEY_TYPE))
 
 
 def _digits(text: object, name: str) -> bytes:

@@ -146,7 +146,7 @@ def _day(day: date, period: Interval, timeline: Timeline) -> DayFigures:
 
 
 def _days(start: datetime, end: datetime, zone: tzinfo) -> Iterable[tuple[date, Interval]]:
-    """Each day that the period touches, and what of it lies in the period."""
+    """Each day that the period touches, and the part of it within the period."""
     day = start.astimezone(zone).date()
     while (midnight := datetime.combine(day, time(), zone)) <= end:
         following = datetime.combine(day + timedelta(days=1), time(), zone)
@@ -182,7 +182,7 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 
 def cut(span: tuple[datetime, datetime | None], period: Interval) -> Interval | None:
-    """What of it lies in the period; one without an end goes on. None: nothing."""
+    """The part of it within the period; one without an end continues. None: no part."""
     start, end = max(span[0], period[0]), min(span[1] or period[1], period[1])
     return (start, end) if start < end else None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-from multi_agent_mcp.domain.derived import derived_id
+from multi_agent_mcp.domain.derived_notifications import derived_id
 from multi_agent_mcp.domain.notification import Notification
 
 AGENT_STUCK = "agent_stuck"
@@ -16,7 +16,7 @@ LOGIN = "login"
 DIALOG = "dialog"
 """The state of a host's screen that asks a person anything else."""
 PANE_PATIENCE = timedelta(seconds=60)
-"""How long a pane may look wrong: a host that begins has no server yet, a server may be started anew."""
+"""How long a pane may look wrong: a host that begins has no server yet, a server may be restarted."""
 
 Cause = Literal["login", "no_server", "silent", "unanswered"]
 
@@ -114,7 +114,7 @@ def _beginnings(facts: AgentFacts, patience: Patience) -> Iterator[tuple[Cause, 
 
 
 def stuck_notice(agent_id: str, found: Stuck, superior_id: str, reason: str) -> Notification:
-    """What tells a superior of it, without words: the same one for the same beginning, whoever finds it."""
+    """The superior's notification, without its text: the same one for the same beginning in every process."""
     return Notification(
         id=derived_id(AGENT_STUCK, agent_id, found.cause, found.since, superior_id),
         target_agent_id=superior_id,

@@ -13,9 +13,9 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, ClassVar, Literal, get_args
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
-from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.entity import EPOCH, ITEM, Identified
-from multi_agent_mcp.domain.history import History, Line, new_value, old_value
+from multi_agent_mcp.domain.task_change import Change
+from multi_agent_mcp.domain.task_history import History, Line, new_value, old_value
 from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Unauthorized
 
 TaskStatus = Literal["backlog", "todo", "in_progress", "blocked", "done", "cancelled"]
@@ -25,6 +25,10 @@ ReportStatus = Literal["completed", "failed"]
 TASK_STATUSES: tuple[str, ...] = get_args(TaskStatus)
 TASK_PRIORITIES: tuple[str, ...] = get_args(TaskPriority)
 FINAL = frozenset({"done", "cancelled"})
+_PRIORITY_RANKS = {priority: rank for rank, priority in enumerate(TASK_PRIORITIES)}
+_STATUS_RANKS = {
+    status: rank for rank, status in enumerate(("in_progress", "blocked", "todo", "backlog", "done", "cancelled"))
+}
 REFUSED = "refused"
 """The key of a history entry that says why a report was not followed."""
 BROUGHT_BY = "brought_by"
@@ -259,6 +263,12 @@ def require_no_cycle(dependencies: Mapping[str, Sequence[str]]) -> None:
         raise InvalidArguments("dependency_cycle", cycle=" → ".join(map(str, error.args[1]))) from error
 
 
-def priority_rank(priority: str) -> int:
-    """`low` 0 … `urgent` 3; an unknown word counts as medium."""
-    return TASK_PRIORITIES.index(priority) if priority in TASK_PRIORITIES else 1
+def work_order(task: Task) -> tuple[int, datetime, str]:
+    """A sort key: the highest priority first, then the oldest. An unknown word counts as medium."""
+    return -_PRIORITY_RANKS.get(task.priority, 1), task.created_at, task.id
+
+
+def status_order(task: Task) -> tuple[int, int, datetime, str]:
+    """Running tasks first, finished ones last, statuses written by hand behind them; those of one status in the
+    order of work."""
+    return _STATUS_RANKS.get(task.status, len(_STATUS_RANKS)), *work_order(task)

@@ -1,25 +1,27 @@
-"""How much room a text takes: an East Asian character is twice as wide as a Latin one."""
+"""How much room a text takes: an East Asian character is twice as wide as a Latin one, and a mark on another one has no
+width of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import accumulate
-from unicodedata import east_asian_width
+from unicodedata import category, east_asian_width
 
 
 def columns(text: str) -> int:
     """Columns in a terminal."""
-    return sum(2 if wide else 1 for wide in wide_characters(text))
+    return len(text) if text.isascii() else sum(map(width, text))
 
 
-def shortened(text: str, width: int) -> str:
+def shortened(text: str, columns_there: int) -> str:
     """The text, or as much of its beginning as fits into so many columns with an ellipsis."""
-    if columns(text) <= width:
+    if columns(text) <= columns_there:
         return text
-    ends = accumulate(2 if wide else 1 for wide in wide_characters(text))
-    return text[: sum(end < width for end in ends)].rstrip() + "…"
+    ends = accumulate(map(width, text))
+    return text[: sum(end < columns_there for end in ends)].rstrip() + "…"
 
 
-def wide_characters(text: str) -> Iterator[bool]:
-    """For each character, whether it takes two columns (Unicode Standard Annex #11)."""
-    return (east_asian_width(character) in "WF" for character in text)
+def width(character: str) -> int:
+    """Columns of one: 2 (Unicode Standard Annex #11), 1, or 0 for combining and invisible ones."""
+    if not character.isascii() and category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if east_asian_width(character) in "WF" else 1

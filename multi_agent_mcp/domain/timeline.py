@@ -7,26 +7,29 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from multi_agent_mcp.domain.history import new_value
 from multi_agent_mcp.domain.task import FINAL, Task
+from multi_agent_mcp.domain.task_history import new_value
 from multi_agent_mcp.domain.times import json_values, parse_time
 
+BETWEEN_MACHINES = frozenset({"machine", "on_hub_at", "came_at"})
 OTHERS = ""
 """The lane of senders that are not registered, and of tasks without an assignee."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lane:
-    """An agent; `depth` is how many superiors it has."""
+    """An agent; `depth` is how many superiors it has, `machine` its home, where there are several."""
 
     agent_id: str
     role: str = ""
     depth: int = 0
+    machine: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arrow:
-    """A message: when it was stored, rung, submitted and read, as far as it got."""
+    """A message: when it was stored, rung, submitted and read, as far as it got. Between machines also when the hub had
+    it, as the sender's machine knows, and when it came, as the receiver's does."""
 
     message_id: str
     sender_id: str
@@ -35,14 +38,17 @@ class Arrow:
     priority: str
     subject: str
     sent_at: datetime
+    on_hub_at: datetime | None = None
+    came_at: datetime | None = None
     rung_at: datetime | None = None
     submitted_at: datetime | None = None
     read_at: datetime | None = None
 
     @property
     def arrived_at(self) -> datetime:
-        """When the receiver could know of it: its doorbell, else its reading, else at once."""
-        return self.submitted_at or self.rung_at or self.read_at or self.sent_at
+        """When the receiver could know of it: its doorbell, else its way between machines, else its reading, else at
+        once."""
+        return self.submitted_at or self.rung_at or self.came_at or self.on_hub_at or self.read_at or self.sent_at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,13 +98,15 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Life:
-    """An agent session, from its opening to its end; without one it still runs."""
+    """An agent session, from its opening to its end; without one it still runs. `machine`: where, if there are
+    several."""
 
     session_id: str
     agent_id: str
     purpose: str
     start: datetime
     end: datetime | None = None
+    machine: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +123,25 @@ class Talk:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PaneAnswer:
+    """The key of a choice that a person pressed from elsewhere: who answered which question of whose host how, and
+    whether the host was seen to take it (`answered`, else `pressed`)."""
+
+    agent_id: str
+    by: str
+    at: datetime
+    question: str
+    choice: str
+    label: str
+    state: str
+
+    @property
+    def words(self) -> str:
+        """The choice, then the question."""
+        return f"{self.choice} {self.label} ← {self.question}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Timeline:
     """What overlaps the period from `start` to `end`. `left_out` counts older messages and finished tasks of it that
     are not among the arrows and bars."""
@@ -127,11 +154,16 @@ class Timeline:
     marks: tuple[Mark, ...] = ()
     lives: tuple[Life, ...] = ()
     talks: tuple[Talk, ...] = ()
+    answers: tuple[PaneAnswer, ...] = ()
     left_out: int = 0
 
     def as_answer(self) -> dict[str, Any]:
-        """As JSON-ready values."""
-        return asdict(self, dict_factory=json_values)
+        """As JSON-ready values; what only several machines have is left out while there is one alone."""
+        return asdict(self, dict_factory=_values)
+
+
+def _values(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return json_values([(name, value) for name, value in pairs if value is not None or name not in BETWEEN_MACHINES])
 
 
 def bars_of(task: Task) -> list[Bar]:

@@ -47,6 +47,8 @@ def parse_time(value: object) -> datetime | None:
         except ValueError:
             return None
     if isinstance(value, datetime):
+        if value.tzinfo is UTC:  # as we write it; it need not be made anew
+            return value
         try:
             return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
         except (OverflowError, ValueError):

@@ -1,4 +1,4 @@
-"""`archive/{YYYY-MM}/` in a directory: where files go that are over, so that the directory itself stays small
+"""`archive/{YYYY-MM}/` in a directory: for files of what has ended, so that the directory itself stays small
 (docs/format.md, Archives).
 
 What an index would have to look at every file for is kept in `.index/`, one file for each month: derived, and trusted
@@ -17,10 +17,11 @@ from typing import Any, Generic, TypeVar
 
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.directory import Directory, Entry
+from multi_agent_mcp.store.directory import Directory
+from multi_agent_mcp.store.directory_index import Entry, Index
 from multi_agent_mcp.store.files.containment import is_own_directory
-from multi_agent_mcp.system.disk import storage_errors
 from multi_agent_mcp.system.file_status import is_settled, modified_at
+from multi_agent_mcp.system.writing import storage_errors
 
 E = TypeVar("E", bound=Entity)
 
@@ -66,12 +67,12 @@ class ArchivedFiles(Directory[E]):
     """A month of entities that are over, whose index is kept in a file, too: its first line says what there is of
     each kind, the second one names every file."""
 
-    def entries(self, *, fresh: bool = False) -> dict[str, Entry[E]]:
+    def index(self, *, fresh: bool = False) -> Index[E]:
         with self._mutex:
-            if not self._trusted and not self._index:
+            if not self._trusted and not self._index.entries:
                 self._restore()
             known = self._index
-            found = super().entries(fresh=fresh)
+            found = super().index(fresh=fresh)
             if found is not known and self._trusted:
                 self._keep()
             return found
@@ -79,9 +80,10 @@ class ArchivedFiles(Directory[E]):
     def expect(self, moved: Mapping[str, Entry[E]]) -> None:
         """These files were moved here: as long as they are the same they need not be looked into."""
         with self._mutex:
-            if not self._index:
+            if not self._index.entries:
                 self._restore()
-            self._index = {**self._index, **{name: entry for name, entry in moved.items() if entry.closed}}
+            known = {name: entry for name, entry in moved.items() if entry.closed}
+            self._index, self._watch = self._index.changed(known), None
             self._trusted = False
 
     def closed_counts(self) -> Counter[str]:
@@ -114,12 +116,11 @@ class ArchivedFiles(Directory[E]):
             }
         except (ValueError, TypeError, AttributeError, RecursionError):
             return
-        self._remember(index, head["mtime"])
-        self._trusted = True
+        self._index, self._seen_mtime, self._trusted = Index(index, self._order), head["mtime"], True
 
     def _keep(self) -> None:
-        rows = {name: [*entry.signature, entry.closed, entry.group] for name, entry in self._index.items()}
-        head = {"mtime": self._seen_mtime, "counts": self._closed_counts}
+        rows = {name: [*entry.signature, entry.closed, entry.group] for name, entry in self._index.entries.items()}
+        head = {"mtime": self._seen_mtime, "counts": self._index.closed_counts}
         text = f"{json.dumps(head)}\n{json.dumps(rows, separators=(',', ':'))}\n"
         try:
             self.files.replace(self._index_path, text.encode(), durable=False)

@@ -1,7 +1,7 @@
 """The names in a month of an inbox's archive, found by the eight digits of an id that they carry.
 
-They are kept sorted by these digits in a file of `.index/`: derived, and trusted as far as the month's directory has
-not changed since. A search looks at a few of its lines, however many there are.
+They are kept in a file of `.index/`, sorted by these digits and once more by name: derived, and trusted as far as the
+month's directory has not changed since. A search looks at a few of its lines, however many there are.
 """
 
 from __future__ import annotations
@@ -10,22 +10,24 @@ import mmap
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.archive import INDEXES
 from multi_agent_mcp.store.directory import Directory
-from multi_agent_mcp.system.disk import storage_errors
 from multi_agent_mcp.system.file_status import careful, modified_at
+from multi_agent_mcp.system.writing import storage_errors
 
 E = TypeVar("E", bound=Entity)
 
-OUR_NAME = re.compile(r"\d{8}_\d{6}_[0-9a-f]{8}(\.\d+)?\.md")
+_OURS = r"[0-9]{8}_[0-9]{6}_[0-9a-f]{8}(?:\.[0-9]+)?\.md"
+OUR_NAME = re.compile(_OURS)
+_OUR_NAMES = re.compile(rf"(?:{_OURS}/)*+(?:{_OURS})?")
 STAMP_LENGTH = 15
 DIGITS = slice(STAMP_LENGTH + 1, STAMP_LENGTH + 9)
 STRANGERS = "~"
@@ -37,25 +39,32 @@ _ARCHIVED_NAME = re.compile(r"\d{8}_\d{6}_(?P<key>[A-Za-z0-9]{1,8})(\.\d+)?\.md"
 class ArchivedNames(Directory[E], Generic[E]):
     """A month of an archive whose files have names of our form, which are believed here."""
 
-    def named_for(self, entity_id: str) -> list[str]:
-        """The names under which we would have put this id."""
-        return self._keyed(id8(entity_id))
+    def named_for(self, entity_id: str, *, strangers: bool = False) -> list[str]:
+        """The names under which we would have put this id; with `strangers` those of another form, too, that somebody
+        else has put here."""
+        return self._keyed(id8(entity_id), *([STRANGERS] if strangers else []))
 
-    def strangers(self) -> list[str]:
-        """The names of another form, that somebody else has put here."""
-        return self._keyed(STRANGERS)
+    def newest_first(self, last: str | None = None) -> Iterator[str]:
+        """The names, sorted backwards, without those of a later second than `last`."""
+        mtime = modified_at(self.path)
+        with suppress(OSError, ValueError), self._opened() as data:
+            head = _head_of(data)
+            if head.mtime == mtime:
+                yield from (name for name in _backwards(data, head.by_name, last) if "/" not in name)
+                return
+        yield from sorted((name for name in self.names() if last is None or name[:STAMP_LENGTH] <= last), reverse=True)
 
-    def _keyed(self, key: str) -> list[str]:
+    def _keyed(self, *keys: str) -> list[str]:
         mtime, began = modified_at(self.path), time.time_ns()
-        if (found := self._kept(key, mtime)) is None:
-            found = sorted(name for name in self._names(mtime, began) if _key(name) == key)
+        if (found := self._kept(keys, mtime)) is None:
+            found = sorted(name for name in self._names(mtime, began) if _key(name) in keys)
         return found
 
     def count(self) -> int:
         """How many files there are."""
         mtime, began = modified_at(self.path), time.time_ns()
         head = self._head()
-        return head[1] if head is not None and head[0] == mtime else len(self._names(mtime, began))
+        return head.files if head is not None and head.mtime == mtime else len(self._names(mtime, began))
 
     def _names(self, mtime: int, began: int) -> list[str]:
         """What the directory holds, for which an index is kept, if it surely is what has this modification time."""
@@ -69,14 +78,16 @@ class ArchivedNames(Directory[E], Generic[E]):
         base = self.files.base
         return base / INDEXES / f"{self.path.relative_to(base)}.names"
 
-    def _kept(self, key: str, mtime: int) -> list[str] | None:
+    def _kept(self, keys: Iterable[str], mtime: int) -> list[str] | None:
         """None when there is no index that can be trusted."""
         with suppress(OSError, ValueError), self._opened() as data:
-            if _head_of(data)[0] == mtime:
-                return [name for name in _search(data, key.encode()) if "/" not in name]
+            head = _head_of(data)
+            if head.mtime == mtime:
+                found = (name for key in keys for name in _search(data, head, key.encode()))
+                return [name for name in found if "/" not in name]
         return None
 
-    def _head(self) -> tuple[int, int] | None:
+    def _head(self) -> _Head | None:
         with suppress(OSError, ValueError), self._opened() as data:
             return _head_of(data)
         return None
@@ -95,14 +106,25 @@ class ArchivedNames(Directory[E], Generic[E]):
         if any(line.count("\n") > 1 for line in lines):
             return
         with suppress(StorageError, UnicodeEncodeError):  # else the next reader lists the directory, too
-            data = f"{mtime} {len(names)}\n{''.join(lines)}".encode()
+            keyed = "".join(lines).encode()
+            head = f"{mtime} {len(names)} {len(keyed)}\n".encode()
+            data = head + keyed + "".join(f"{name}\n" for name in sorted(names)).encode()
             self.files.replace(self._index_path, data, durable=False)
 
 
-def _head_of(data: mmap.mmap) -> tuple[int, int]:
-    """The directory's modification time and how many files it had. Raises ValueError."""
-    mtime, count = data.readline().split()
-    return int(mtime), int(count)
+class _Head(NamedTuple):
+    """The directory's modification time, how many files it had, and where the lines of either order begin."""
+
+    mtime: int
+    files: int
+    by_digits: int
+    by_name: int
+
+
+def _head_of(data: mmap.mmap) -> _Head:
+    """Raises ValueError."""
+    mtime, count, length = map(int, data.readline().split())
+    return _Head(mtime, count, data.tell(), data.tell() + length)
 
 
 def _key(name: str) -> str:
@@ -110,18 +132,35 @@ def _key(name: str) -> str:
     return STRANGERS if found is None else found["key"]
 
 
-def _search(data: mmap.mmap, key: bytes) -> Iterator[str]:
-    """The names behind this key, from sorted lines `{key} {name}`."""
-    low, high = data.tell(), len(data)
-    while low < high:
-        line = data.rfind(b"\n", 0, (low + high) // 2) + 1
-        if data[line : line + len(key)] < key:
-            low = data.find(b"\n", line) + 1
-        else:
-            high = line
-    data.seek(low)
-    while (found := data.readline()).startswith(key + b" "):
+def _search(data: mmap.mmap, head: _Head, key: bytes) -> Iterator[str]:
+    """The names behind this key, from the lines `{key} {name}`."""
+    data.seek(_first(data, head.by_digits, head.by_name, lambda line: data[line : line + len(key)] >= key))
+    while data.tell() < head.by_name and (found := data.readline()).startswith(key + b" "):
         yield found[len(key) + 1 : -1].decode()
+
+
+def _backwards(data: mmap.mmap, begin: int, last: str | None) -> Iterator[str]:
+    """The lines from here to the end, the last first, without those of a later second than `last`."""
+    end = len(data)
+    if last is not None:
+        latest = last.encode()
+        end = _first(data, begin, end, lambda line: data[line : line + STAMP_LENGTH] > latest)
+    while end > begin:
+        line = data.rfind(b"\n", begin - 1, end - 1) + 1
+        yield data[line : end - 1].decode(errors="replace")  # where it is damaged, no file has that name
+        end = line
+
+
+def _first(data: mmap.mmap, begin: int, end: int, holds: Callable[[int], bool]) -> int:
+    """Where the first of these lines begins for which it holds; it then does for all that follow."""
+    low, high = begin, end
+    while low < high:
+        line = data.rfind(b"\n", begin - 1, (low + high) // 2) + 1
+        if holds(line):
+            high = line
+        else:
+            low = data.find(b"\n", line) + 1
+    return low
 
 
 def file_names(path: Path) -> list[str]:
@@ -135,6 +174,11 @@ def file_names(path: Path) -> list[str]:
             ]
     except FileNotFoundError:
         return []
+
+
+def are_ours(names: Iterable[str]) -> bool:
+    """Whether all of these names are of our form; four times as fast as asking of each."""
+    return _OUR_NAMES.fullmatch("/".join(names)) is not None
 
 
 def fitting(names: Iterable[str], entity_id: str) -> list[str]:

@@ -12,10 +12,9 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from multi_agent_mcp.domain.entity import Identified
-from multi_agent_mcp.store.codec.frontmatter import codec
 
 E = TypeVar("E", bound=Identified)
 
@@ -31,7 +30,7 @@ class Shared(NamedTuple):
 
 
 class Superseded(Exception):
-    """The authority has another revision than the one that was to be replaced; `current` is what stands there."""
+    """The authority has another revision than the one that was to be replaced; `current` is what it has."""
 
     def __init__(self, current: Shared) -> None:
         self.current = current
@@ -47,8 +46,9 @@ class Authority(Protocol):
     def require(self) -> None:
         """Raises `HubUnreachable` when nothing shared can be changed now."""
 
-    def create(self, key: str, data: bytes) -> int | None:
-        """Puts a value where there is none; returns its revision (None: there are none). Raises `Superseded`."""
+    def create(self, key: str, data: bytes, was: int | None = None) -> int | None:
+        """Puts a value where there is none; returns its revision (None: there are none). `was`: the one that it had on
+        a hub that is no more. Raises `Superseded`."""
 
     def swap(self, key: str, revision: int, data: bytes) -> int | None:
         """Replaces the value of this revision; empty `data` takes it back. Raises `Superseded`."""
@@ -56,8 +56,9 @@ class Authority(Protocol):
     def current(self, key: str) -> Shared | None:
         """The value; None when there is none."""
 
-    def queue(self, paths: Sequence[Path], *, wait: bool) -> bool:
-        """New mail is to travel. Returns whether the other machines can have it by now; waits for that a moment."""
+    def queue(self, paths: Sequence[Path], *, wait: bool) -> str | None:
+        """New mail is to travel. Returns why the hub does not have it yet, as far as is known after a moment: the code
+        of a reason. None: it has it."""
 
     def is_up(self, machine: str) -> bool:
         """Whether a machine has been heard of just now."""
@@ -71,7 +72,7 @@ class Alone:
     def require(self) -> None:
         pass
 
-    def create(self, key: str, data: bytes) -> int | None:  # noqa: ARG002
+    def create(self, key: str, data: bytes, was: int | None = None) -> int | None:  # noqa: ARG002
         return None
 
     def swap(self, key: str, revision: int, data: bytes) -> int | None:  # noqa: ARG002
@@ -80,8 +81,8 @@ class Alone:
     def current(self, key: str) -> Shared | None:  # noqa: ARG002
         return None
 
-    def queue(self, paths: Sequence[Path], *, wait: bool) -> bool:  # noqa: ARG002
-        return True
+    def queue(self, paths: Sequence[Path], *, wait: bool) -> str | None:  # noqa: ARG002
+        return None
 
     def is_up(self, machine: str) -> bool:  # noqa: ARG002
         return True
@@ -90,47 +91,14 @@ class Alone:
 ALONE = Alone()
 
 
-class SharedKind(Generic[E]):
-    """The entities of one type, between their files and the authority."""
-
-    def __init__(self, authority: Authority, kind: str, entity_type: type[E]) -> None:
-        self.authority = authority
-        self.kind = kind
-        self._codec = codec(entity_type)
-
-    def agreed(self, before: E | None, after: E, data: bytes) -> E:
-        """`after`, whose file is `data`, with its revision, once the authority has taken it in place of `before`.
-        Raises `Superseded`."""
-        key = f"{self.kind}.{after.id}"
-        if before is None:
-            revision = self.authority.create(key, data)
-        else:
-            revision = self.authority.swap(key, revision_of(before), data)
-        return after if revision is None else marked(after, Shared(revision, data))
-
-    def take_back(self, entity: E) -> None:
-        """It was made a moment ago, and nobody was told of it."""
-        found = self.authority.current(f"{self.kind}.{entity.id}")
-        if found is not None:
-            self.authority.swap(f"{self.kind}.{entity.id}", found.revision, b"")
-
-    def payload(self, entity: E) -> bytes:
-        """What travels: the file without its mark."""
-        return self._codec.encode(replace(entity, extra=_without_mark(entity)))
-
-    def is_marked(self, entity: E, shared: Shared) -> bool:
-        """Whether its file says that it is this value."""
-        return entity.extra.get(HUB) == mark(shared)
-
-    def is_as_marked(self, entity: E) -> bool:
-        """Whether it is what the hub has under its revision; else somebody has edited the file, or made it by hand."""
-        _, _, digest = str(entity.extra.get(HUB, "")).partition(" ")
-        return digest == digest8(self.payload(entity))
-
-
 def marked(entity: E, shared: Shared) -> E:
     """The entity as its file is written: with the mark as the last key."""
-    return replace(entity, extra={**_without_mark(entity), HUB: mark(shared)})
+    return replace(entity, extra={**without_mark(entity), HUB: mark(shared)})
+
+
+def is_marked(entity: Identified, shared: Shared) -> bool:
+    """Whether an entity's file says that it is this value."""
+    return entity.extra.get(HUB) == mark(shared)
 
 
 def mark(shared: Shared) -> str:
@@ -151,5 +119,5 @@ def digest8(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:DIGEST_LENGTH]
 
 
-def _without_mark(entity: Identified) -> dict[str, object]:
+def without_mark(entity: Identified) -> dict[str, object]:
     return {key: value for key, value in entity.extra.items() if key != HUB}

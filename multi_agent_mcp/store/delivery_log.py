@@ -1,4 +1,5 @@
-"""The delivery log: what came of every attempt to ring an agent (docs/protocol.md, Delivery states)."""
+"""What is recorded of messages and notifications on their way: rings and, between machines, the hub (docs/protocol.md,
+Delivery states)."""
 
 from __future__ import annotations
 
@@ -16,10 +17,8 @@ from multi_agent_mcp.store.journal import Journal
 Entry = Mapping[str, Any]
 
 
-class DeliveryLog(Journal):
-    """`.doorbell/{agent_id}.jsonl`. An entry has `state` (`rung`, `submitted` or `deferred`), `at`, `messages` (the
-    ids of messages and notifications), and where there is one a `reason`; one that got across also its `pane` and
-    `attempt`. Derived, may be deleted: nothing but the time of the next ring depends on it."""
+class StepLog(Journal):
+    """An entry has `state`, `at`, and `messages` (the ids of messages and notifications). Derived, may be deleted."""
 
     def __init__(self, files: Files, path: Path) -> None:
         super().__init__(files, path, rotates=True)
@@ -28,18 +27,30 @@ class DeliveryLog(Journal):
         """Adds an entry. Raises `StorageError`."""
         self.append(state=state, at=format_time(at), messages=list(items), **facts)
 
-    def rings(self) -> Iterator[Entry]:
-        """The entries that got across, newest first. The others are not even parsed: there may be many of them."""
-        return self.newest_first(without=b'"deferred"')
-
     def steps(self) -> Mapping[str, list[Entry]]:
-        """What the log says about each message or notification, oldest first: id → `{"state", "at", "reason"?}`."""
+        """What the log says about each message or notification, oldest first: id → `{"state", "at", "reason"?,
+        "machine"?}`."""
         about: dict[str, list[Entry]] = {}
         for entry in reversed(list(self.newest_first())):
-            step = {key: entry[key] for key in ("state", "at", "reason") if entry.get(key) is not None}
+            step = {key: entry[key] for key in ("state", "at", "reason", "machine") if entry.get(key) is not None}
             for item_id in item_ids_of(entry):
                 about.setdefault(item_id, []).append(step)
         return about
+
+
+class TravelLog(StepLog):
+    """`.share/travel.jsonl`: between machines. An entry is `queued` here (with the `reason`), `on_hub`, or `arrived`
+    here (from a `machine`)."""
+
+
+class DeliveryLog(StepLog):
+    """`.doorbell/{agent_id}.jsonl`: what came of every attempt to ring an agent. An entry is `rung`, `submitted` or
+    `deferred`, and has a `reason` where there is one; one that got across also its `pane` and `attempt`. Nothing but
+    the time of the next ring depends on it."""
+
+    def rings(self) -> Iterator[Entry]:
+        """The entries that got across, newest first. The others are not even parsed: there may be many of them."""
+        return self.newest_first(without=b'"deferred"')
 
     def without_deferral(self, items: Collection[str], reason: str | None) -> list[str]:
         """Those of the items whose last entry is not a deferral for this reason. What is unread is tried again and

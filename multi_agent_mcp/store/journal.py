@@ -9,9 +9,10 @@ from typing import Any
 
 from multi_agent_mcp.domain.json_lines import newest_first
 from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.system.disk import storage_errors
+from multi_agent_mcp.system.writing import storage_errors
 
 ROTATE_BYTES = 1 << 20
+_LINES = json.JSONEncoder(ensure_ascii=False)
 
 
 class Journal:
@@ -27,7 +28,9 @@ class Journal:
 
     def append(self, **facts: Any) -> None:
         """Adds a line. Raises `StorageError`."""
-        end = self.files.append(self.path, json.dumps(facts, ensure_ascii=False), sync=self.durable)
+        # a lone surrogate, as of an argument that was no UTF-8, becomes JSON's escape for it
+        line = _LINES.encode(facts).encode(errors="backslashreplace")
+        end = self.files.append(self.path, line, sync=self.durable)
         if self.rotates and end > ROTATE_BYTES:
             self._rotate()
 

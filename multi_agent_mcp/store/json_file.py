@@ -1,4 +1,4 @@
-"""A JSON value in a file of its own, for facts that can be established again: a damaged one counts as none."""
+"""A JSON value in a file of its own, for facts that can be established again: a damaged file counts as missing."""
 
 from __future__ import annotations
 

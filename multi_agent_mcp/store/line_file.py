@@ -12,8 +12,8 @@ from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.archive import INDEXES
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.json_file import Record
-from multi_agent_mcp.system.disk import storage_errors
 from multi_agent_mcp.system.file_status import careful
+from multi_agent_mcp.system.writing import storage_errors
 
 BLOCK_BYTES = 1 << 16
 COUNTED_ANEW_BYTES = 1 << 20
@@ -70,7 +70,7 @@ class LineFile:
         try:
             self._counted.write([lines, end], durable=False)
         except StorageError:
-            return  # it is counted anew
+            return  # it is counted again
 
     def _opened(self) -> Iterator[BinaryIO]:
         with storage_errors(self.path, FileNotFoundError):

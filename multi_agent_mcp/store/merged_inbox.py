@@ -1,4 +1,4 @@
-"""Everything in several inboxes, newest first, for people who look: listed and parsed as far as asked, and only once.
+"""Everything in several inboxes, newest first, for views: listed and parsed only as far as asked, and only once.
 
 The names carry the second (`20261121_214601_…`) and an archive's directories the month, so the order is known from
 them; files that were put there under names of their own are parsed first. What was parsed is remembered by the file's
@@ -22,13 +22,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from multi_agent_mcp.domain.entity import Readable
+from multi_agent_mcp.domain.entity import Readable, age
 from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.store.archived_names import OUR_NAME, STAMP_LENGTH, ArchivedNames
 from multi_agent_mcp.store.directory import Directory
-from multi_agent_mcp.store.inbox import Inbox, age
-from multi_agent_mcp.system.disk import storage_errors
+from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.system.file_status import Signature, modified_at, signature
+from multi_agent_mcp.system.writing import storage_errors
 
 R = TypeVar("R", bound=Readable)
 

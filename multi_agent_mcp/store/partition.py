@@ -13,9 +13,10 @@ from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.domain.times import from_timestamp
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.archive import HOT_KEPT, HOT_MAX, Archive, ArchivedFiles, month_of
-from multi_agent_mcp.store.directory import Directory, Entry
-from multi_agent_mcp.system.disk import sync_directory
+from multi_agent_mcp.store.directory import Directory
+from multi_agent_mcp.store.directory_index import Entry
 from multi_agent_mcp.system.file_status import signature_of
+from multi_agent_mcp.system.writing import sync_directory
 
 E = TypeVar("E", bound=Entity)
 
@@ -93,7 +94,7 @@ class Partition(Generic[E]):
             logger.warning("what is over in %s is not archived yet: %s", self.home.path, refusal)
 
     def _move_on(self, over: Mapping[str, Entry[E]], archive: Archive[ArchivedFiles[E]]) -> None:
-        """By locks: whoever is about to write an entity finds it again before it does."""
+        """By locks: a process finds an entity again before it writes it."""
         moved: defaultdict[Path, dict[str, Entry[E]]] = defaultdict(dict)
         by_lock: defaultdict[str, list[str]] = defaultdict(list)
         for name in over:

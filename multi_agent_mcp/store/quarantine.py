@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 from contextlib import suppress
@@ -11,7 +12,7 @@ from pathlib import Path
 from multi_agent_mcp.errors import Reason, StorageError
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.files.locks import Mutex
-from multi_agent_mcp.system.disk import spelled
+from multi_agent_mcp.system.writing import spelled
 from multi_agent_mcp.texts import catalogue
 
 DIRECTORY = "quarantine"
@@ -50,6 +51,23 @@ class Quarantine:
             # Linux refuses hard links to another user's file (fs.protected_hardlinks), but not to rename it.
             placed = self.path / f"{Path(os.fsdecode(name)).stem}.{secrets.token_hex(4)}{path.suffix}"
             self.files.move(path, placed)
+        self._explain(placed, reason)
+
+    def keep(self, name: str, data: bytes, reason: Reason) -> Path:
+        """The same for bytes that are overwritten then, once, under this name or one like it. Raises
+        `StorageError`."""
+        other = f"{Path(name).stem}.{hashlib.sha256(data).hexdigest()[:8]}{Path(name).suffix}"
+        for placed in (self.path / name, self.path / other):
+            try:
+                self.files.create(placed, data)
+            except FileExistsError:
+                if self.files.read(placed) != data:  # else it was kept by a process that was killed before it went on
+                    continue
+            break
+        self._explain(placed, reason)
+        return placed
+
+    def _explain(self, placed: Path, reason: Reason) -> None:
         words = "".join(f"{catalogue(language).reason(reason)}\n" for language in ORDER)
         self.files.replace(placed.with_name(f"{placed.name}{REASON_SUFFIX}"), words.encode())
 

@@ -17,6 +17,8 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.ids import differing_in_case, is_name
 from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, StorageError
 from multi_agent_mcp.store.authority import ALONE, HUB, Authority, Shared, Superseded, digest8, mark, revision_in
+from multi_agent_mcp.store.conflicts import Conflicts
+from multi_agent_mcp.store.entity_files import SETTLING_SECONDS
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.system.file_status import Signature, is_settled, signature_of
 
@@ -45,7 +47,7 @@ class Registry:
     shared between machines goes by the authority first.
 
     Every update is written to `agents.json.bak` first. A file that cannot be parsed any more (cut off by an editor or
-    a full disk) is kept as `agents.json.damaged` and restored from there, said aloud.
+    a full disk) is kept as `agents.json.damaged` and restored from there, with a warning in the log.
     """
 
     def __init__(self, files: Files, path: Path, authority: Authority = ALONE) -> None:
@@ -78,7 +80,7 @@ class Registry:
         if found is not None and self._cached is not None and self._cached[0] == found:
             return self._cached[1]
         records = self._read_or_restore()
-        agents = {key: _agent(key, record) for key, record in records["agents"].items() if is_name(key)}
+        agents = {key: self._agent(key, record) for key, record in records["agents"].items() if is_name(key)}
         for key in records["agents"].keys() - agents.keys():
             logger.warning("agents.json names an agent that cannot be one: %r", key)
         if found is not None and is_settled(found[0], looked_at) and signature_of(self.path) == found:
@@ -112,14 +114,21 @@ class Registry:
             records = self._read_or_restore()
             known = records["agents"].get(agent.id)
             fresh = {key: value for key, value in asdict(agent).items() if key != "extra" and value is not None}
+            record = {**(known or {}), **agent.extra, **fresh}
+            is_mine = True
             try:
-                records["agents"][agent.id] = self._agreed(agent.id, known, {**(known or {}), **agent.extra, **fresh})
-            except Superseded as other:
-                records["agents"][agent.id] = taken_over(known, other.current)
-                self._write(records)
-                raise AlreadyExists("agent_exists", agent_id=agent.id) from None
+                record = self._agreed(agent.id, known, record)
+            except Superseded as other:  # only an attempt of ours that died between the hub and the file has our key
+                theirs = _json_object(other.current.data).get("public_key")
+                is_mine = theirs is not None and theirs == agent.public_key
+                record = (
+                    taken_over(record, other.current) if is_mine else self._taken_over(agent.id, known, other.current)
+                )
+            records["agents"][agent.id] = record
             self._write(records)
-            return _agent(agent.id, records["agents"][agent.id])
+            if not is_mine:
+                raise AlreadyExists("agent_exists", agent_id=agent.id)
+            return self._agent(agent.id, record)
 
     def require_free(self, agent_id: str) -> None:
         """Raises `AlreadyExists` for a known id, and for one that differs from a known one in case only."""
@@ -140,47 +149,56 @@ class Registry:
                 try:
                     record = self._agreed(agent_id, record, {**record, **changed})
                 except Superseded as newer:
-                    record = taken_over(record, newer.current)
+                    record = self._taken_over(agent_id, record, newer.current)
                 records["agents"][agent_id] = record
                 self._write(records)
-            return _agent(agent_id, record)
+            return self._agent(agent_id, record)
 
-    def accept(self, agent_id: str, shared: Shared) -> Agent | None:
-        """Takes over what the hub says of an agent, unless it is known; None: it is."""
+    def accept(self, agent_id: str, shared: Shared, was: int | None = None) -> Agent | None:
+        """Takes over what the hub says of an agent, unless it is known; None: it is. `was` as in
+        `SharedCollection.accept`."""
         with self.files.locks.held("agents"):
             records = self._read_or_restore()
             known = records["agents"].get(agent_id)
             if known is not None and revision_in(known.get(HUB)) >= shared.revision:
                 return None
-            records["agents"][agent_id] = taken_over(known, shared)
+            if known is not None and was is not None and revision_in(known.get(HUB)) > was:
+                marked = {**known, HUB: mark(shared)}
+                records["agents"][agent_id] = self._agreed(agent_id, marked, marked, push=True)
+                self._write(records)
+                return None
+            records["agents"][agent_id] = self._taken_over(agent_id, known, shared)
             self._write(records)
-            return _agent(agent_id, records["agents"][agent_id])
+            return self._agent(agent_id, records["agents"][agent_id])
 
-    def edited(self) -> list[str]:
-        """The agents whose record is not what the hub has under its revision."""
+    def edited(self, first: int = 1) -> list[str]:
+        """The agents whose record is not what the hub has under its revision; `first` as in `push`."""
         records = self._read_or_restore()["agents"]
         return [
             key
             for key, record in records.items()
-            if is_name(key) and str(record.get(HUB, "")).partition(" ")[2] != digest8(shared_part(record))
+            if is_name(key) and (is_edited(record) or revision_in(record.get(HUB)) < first)
         ]
 
-    def push(self, agent_id: str) -> bool:
-        """Brings a record that was edited by hand to the hub; when that has a newer one, it stands and this returns
-        False."""
+    def push(self, agent_id: str, first: int = 1) -> None:
+        """Brings a record that was edited by hand to the hub, and one of a revision before `first`, which a hub had
+        that is no more. Where there is a newer one, that stands."""
         with self.files.locks.held("agents"):
             records = self._read_or_restore()
             record = records["agents"][agent_id]
+            before = record if revision_in(record.get(HUB)) >= first else None
             try:
-                records["agents"][agent_id] = self._agreed(
-                    agent_id, record if HUB in record else None, record, push=True
-                )
+                records["agents"][agent_id] = self._agreed(agent_id, before, record, push=True)
             except Superseded as newer:
-                records["agents"][agent_id] = taken_over(record, newer.current)
-                return False
+                records["agents"][agent_id] = self._taken_over(agent_id, record, newer.current)
             finally:
                 self._write(records)
-            return True
+
+    def _taken_over(self, agent_id: str, record: dict[str, Any] | None, shared: Shared) -> dict[str, Any]:
+        """The record with what the hub says. An edit by hand that it does not know is set aside."""
+        if record is not None and is_edited(record) and shared_part(record) != shared.data:
+            Conflicts(self.files).keep(f"{agent_id}.json", shared_part(record))
+        return taken_over(record, shared)
 
     def shared_values(self) -> Iterator[tuple[str, bytes, int]]:
         """Every record as it travels: its key, its bytes, the revision that it says it is."""
@@ -195,10 +213,18 @@ class Registry:
         if self.authority.here is None or (not push and before is not None and shared_part(before) == data):
             return after
         if before is None or HUB not in before:
-            revision = self.authority.create(f"agent.{agent_id}", data)
+            revision = self.authority.create(f"agent.{agent_id}", data, revision_in(after.get(HUB)) or None)
         else:
             revision = self.authority.swap(f"agent.{agent_id}", revision_in(before[HUB]), data)
         return after if revision is None else {**after, HUB: mark(Shared(revision, data))}
+
+    def settle_at(self, machine: str, *, former: str | None = None) -> None:
+        """Makes this machine the home of everybody who has none, or whose home it was under its `former` name: the
+        session begins to be shared."""
+        for agent in self.all().values():
+            if agent.machine is None or agent.machine == former:
+                known = [*agent.extra.get("machines", ()), *filter(None, [agent.machine]), machine]
+                self.update(agent.id, machine=machine, machines=list(dict.fromkeys(known)))
 
     def create(self) -> None:
         """Makes an empty registry if there is none that can be read; what was there is kept as `….damaged`."""
@@ -214,6 +240,14 @@ class Registry:
         names = self.files.names(self.path.parent)
         return [name for name in names if name.startswith(f"{self.path.name}.") and name.endswith(".damaged")]
 
+    def _agent(self, key: str, record: Mapping[str, Any]) -> Agent:
+        """As this machine may use it: nothing is run, looked at or typed into for an agent whose home is another one,
+        whatever its record still holds from before it moved."""
+        machine, here = record.get("machine"), self.authority.here
+        if here is not None and machine not in (None, here):
+            record = {name: value for name, value in record.items() if name in SHARED}
+        return _agent(key, record)
+
     def _write(self, records: dict[str, Any]) -> None:
         data = (json.dumps(records, ensure_ascii=False, indent=2) + "\n").encode()
         self.files.replace(self._backup, data)
@@ -221,7 +255,7 @@ class Registry:
         self._thread.agents = None
 
     def _read_or_restore(self) -> dict[str, Any]:
-        records = _parse(self.files.read(self.path))
+        records = self._settled()
         if records is not None:
             return records
         backup = self.files.read(self._backup)
@@ -233,6 +267,17 @@ class Registry:
         logger.warning("agents.json could not be read; it was restored from agents.json.bak")
         return records
 
+    def _settled(self) -> dict[str, Any] | None:
+        """What the file holds; None when it is missing or damaged, also a moment later: an editor that writes in place
+        may be in the middle of it."""
+        for pause in (SETTLING_SECONDS, 0):
+            data = self.files.read(self.path)
+            records = _parse(data)
+            if records is not None or data is None:
+                return records
+            time.sleep(pause)
+        return None
+
     def _keep_damaged(self, path: Path) -> None:
         if path.exists():
             self.files.relocate([(path, path.with_name(f"{path.name}.damaged"))])
@@ -241,6 +286,11 @@ class Registry:
 def shared_part(record: Mapping[str, Any]) -> bytes:
     """What travels of a record."""
     return json.dumps({key: record[key] for key in SHARED if record.get(key) is not None}, ensure_ascii=False).encode()
+
+
+def is_edited(record: Mapping[str, Any]) -> bool:
+    """Whether a record is not what the hub has under its revision."""
+    return str(record.get(HUB, "")).partition(" ")[2] != digest8(shared_part(record))
 
 
 def taken_over(record: Mapping[str, Any] | None, shared: Shared) -> dict[str, Any]:

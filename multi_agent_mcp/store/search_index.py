@@ -1,6 +1,6 @@
 """A full-text index of text files: SQLite's FTS5 with trigrams, so that any substring is found, Japanese too.
 
-Derived, in one file, and deletable at any time: it says where to look, and whoever answers looks there. It is brought
+Derived, in one file, and deletable at any time: it says where to look, and answers are read there. It is brought
 up to date before each search; a directory whose modification time is as it was costs one stat(2). An edit in place
 leaves that time alone: what it adds is found once the directory changes, or after `delete`.
 """
@@ -16,18 +16,34 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.files.containment import Containment
-from multi_agent_mcp.system.disk import FILE_MODE, make_directory, storage_errors
 from multi_agent_mcp.system.file_status import is_settled, modified_at, signature
+from multi_agent_mcp.system.writing import FILE_MODE, make_directory, storage_errors
 
+T = TypeVar("T")
 TRIGRAM = 3
 SAME_TIME = 1_000
 """How many documents of one microsecond have keys of their own."""
 LAST_KEY = 2**63 - 1
 BUSY_SECONDS = 60
+PRIMARY = 0xFF
+"""The bits of an extended result code of SQLite that are the plain one."""
+NOT_ITS_CONTENT = frozenset(
+    (
+        *(
+            sqlite3.SQLITE_PERM,
+            sqlite3.SQLITE_BUSY,
+            sqlite3.SQLITE_LOCKED,
+            sqlite3.SQLITE_NOMEM,
+            sqlite3.SQLITE_READONLY,
+        ),
+        *(sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN),
+    )
+)
+"""Result codes that say nothing against what the file holds."""
 UNSEEN = -1
 """The modification time of a directory that was not looked at yet, or too soon after it had changed."""
 
@@ -80,26 +96,21 @@ class SearchIndex:
         self._read = read
         self._grows = grows
 
-    @contextmanager
-    def opened(self) -> Iterator[sqlite3.Connection]:
-        """The database, made if it is not there, not ours or damaged. Raises `StorageError`."""
-        try:
-            database = self._open()
-        except sqlite3.OperationalError as error:
-            raise StorageError("search_index", path=self.path.name, error=error) from error
-        except sqlite3.DatabaseError:
-            self.delete()
-            database = self._open()
-        try:
-            with closing(database):
-                yield database
-        except sqlite3.DatabaseError as error:
-            if not isinstance(error, sqlite3.OperationalError) or str(error).startswith("no such"):
-                self.delete()  # damaged: the next search makes it anew
-            raise StorageError("search_index", path=self.path.name, error=error) from error
+    def use(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` makes of the database, which is made if missing, and recreated once if it is damaged or not
+        ours. Raises `StorageError`."""
+        for attempt in (1, 2):
+            try:
+                with closing(self._open()) as database:
+                    return work(database)
+            except sqlite3.DatabaseError as error:
+                if attempt == 2 or getattr(error, "sqlite_errorcode", 0) & PRIMARY in NOT_ITS_CONTENT:
+                    raise StorageError("search_index", path=self.path.name, error=error) from error
+                self.delete()
+        raise AssertionError("the second attempt returns or raises")
 
     def delete(self) -> None:
-        """The next search makes it anew. Nothing is lost with it."""
+        """The next search recreates it. Nothing is lost with it."""
         for suffix in ("", "-wal", "-shm"):
             with suppress(FileNotFoundError):
                 self.path.with_name(self.path.name + suffix).unlink()
@@ -132,20 +143,25 @@ class SearchIndex:
         until: datetime | None = None,
     ) -> Iterator[Hit]:
         """Where all the words and facts may stand, newest first. The words are compared as `folded`."""
-        terms = [
-            *(_text_query(database, folded(word)) for word in words),
-            *(f"facts : {_quoted(_fact(f))}" for f in facts),
-        ]
-        if None in terms:
-            return
+        sought = sorted(map(folded, words), key=len, reverse=True)
+        terms = [f"text : {_quoted(word)}" for word in sought if len(word) >= TRIGRAM]
+        terms += [f"facts : {_quoted(_fact(fact))}" for fact in facts]
+        short = [word for word in sought if len(word) < TRIGRAM]
+        if not terms:  # looking up what is shorter than a trigram is dear: only where nothing else narrows the search
+            begun = _beginning_with(database, short.pop(0))
+            if begun is None:
+                return
+            terms.append(begun)
         rows = database.execute(
-            "SELECT directory, name, start FROM words JOIN documents ON documents.id = words.rowid"
+            "SELECT directory, name, start FROM words JOIN documents ON documents.id = words.rowid"  # noqa: S608
             " JOIN files ON files.id = documents.file"
-            " WHERE words MATCH ? AND words.rowid BETWEEN ? AND ? ORDER BY words.rowid DESC",
+            f" WHERE words MATCH ? AND words.rowid BETWEEN ? AND ?{' AND instr(words.text, ?)' * len(short)}"
+            " ORDER BY words.rowid DESC",
             (
                 " AND ".join(f"({term})" for term in terms),
                 0 if since is None else _key(since),
                 LAST_KEY if until is None else _key(until) + SAME_TIME - 1,
+                *short,
             ),
         )
         for directory, name, start in rows:
@@ -187,7 +203,7 @@ class SearchIndex:
             for name, status in _listing(self.base / directory):
                 if stat.S_ISDIR(status.st_mode):
                     below.append(f"{directory}/{name}")
-                    # Known before it is looked at: whoever comes after a process that was killed goes on there.
+                    # Known before it is looked at: the process after a killed one continues there.
                     values = _text(below[-1]), UNSEEN
                     database.execute("INSERT OR IGNORE INTO directories VALUES (?, ?)", values)
                     continue
@@ -275,11 +291,9 @@ def _listing(directory: Path) -> Iterator[tuple[str, os.stat_result]]:
                     yield item.name, status
 
 
-def _text_query(database: sqlite3.Connection, word: str) -> str | None:
-    """FTS5's query for a text that contains the word; None when there is none. What is shorter than a trigram stands at
-    the beginning of some."""
-    if len(word) >= TRIGRAM:
-        return f"text : {_quoted(word)}"
+def _beginning_with(database: sqlite3.Connection, word: str) -> str | None:
+    """FTS5's query for a text that contains a word shorter than a trigram, which stands at the beginning of some; None
+    when there is none."""
     rows = database.execute(
         "SELECT term FROM trigrams WHERE col = 'text' AND term >= ? AND term < ?", (word, word + chr(0x10FFFF))
     )

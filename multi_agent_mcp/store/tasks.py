@@ -11,13 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.domain.history import NUMBER, History
 from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.json_lines import newest_first
-from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.task import Task, work_order
+from multi_agent_mcp.domain.task_history import NUMBER, History
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.authority import Superseded
-from multi_agent_mcp.store.collection import Collection
+from multi_agent_mcp.store.shared_collection import SharedCollection
 
 logger = logging.getLogger(__name__)
 
@@ -27,9 +27,13 @@ EARLIER, STANDING = "earlier_history", "standing"
 """Keys of a task's header: how many lines are in the other file, and which of those say where the task stands."""
 
 
-class Tasks(Collection[Task]):
+class Tasks(SharedCollection[Task]):
     """Lines go to `_history/{task_id}.jsonl` before the task's file is written without them, so that none is lost; only
     as many count there as the task's file says, and what a killed process has added beyond is written again."""
+
+    def in_progress(self, assignee_id: str) -> list[Task]:
+        """What an agent works on, in the order of work."""
+        return sorted((task for task in self.open(assignee_id) if task.status == "in_progress"), key=work_order)
 
     def history_path(self, task_id: str) -> Path:
         return self.base / "_history" / f"{task_id}.jsonl"
@@ -64,11 +68,14 @@ class Tasks(Collection[Task]):
         return replace(entity, history=History(history.newest), extra=extra)
 
     def _share_lines(self, task_id: str, lines: bytes) -> None:
-        """Brings lines to the hub that leave the task's file. Whoever moves a line moves the same one."""
-        if self.shared is not None:
+        """Brings lines to the hub that leave the task's file. Every process that moves a line moves the same one."""
+        if self.is_shared:
             for line in lines.splitlines():
                 with suppress(Superseded):  # another machine has moved it
-                    self.shared.authority.create(f"{LINE}.{task_id}-{json.loads(line)[NUMBER]}", line)
+                    self.authority.create(f"{LINE}.{task_id}-{json.loads(line)[NUMBER]}", line)
+
+    def _share_all_of(self, entity: Task) -> None:
+        self._share_lines(entity.id, self._older_lines(entity.id))
 
     def lines(self) -> Iterator[tuple[str, bytes]]:
         """Every line that has left a task's file, as `accept_line` takes it."""
@@ -91,7 +98,7 @@ class Tasks(Collection[Task]):
 
 
 def _numbered(lines: Any) -> Mapping[int, Mapping[str, Any]]:
-    """The standing lines by their numbers, as far as a hand has left them so."""
+    """The standing lines by their numbers, as far as manual edits have left them intact."""
     found = [line for line in lines if isinstance(line, dict)] if isinstance(lines, list) else []
     return {
         line[NUMBER]: {key: value for key, value in line.items() if key != NUMBER}

@@ -5,22 +5,23 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
-from multi_agent_mcp.domain.derived import interrupt_of
+from multi_agent_mcp.domain.derived_notifications import interrupt_of
 from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.ids import AgentId, SessionName, differing_in_case, is_name
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
-from multi_agent_mcp.domain.message import Message, without_content
-from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.message import Message, reading_order, without_content
+from multi_agent_mcp.domain.notification import Notification, pressing_order
 from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.session import AgentSession
-from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.task import Task, status_order
 from multi_agent_mcp.errors import (
     AlreadyExists,
     ConversationNotFound,
@@ -29,18 +30,23 @@ from multi_agent_mcp.errors import (
     InvalidSession,
     TaskNotFound,
 )
+from multi_agent_mcp.store.audit_log import AuditLog
 from multi_agent_mcp.store.authority import ALONE, Authority
 from multi_agent_mcp.store.collection import Collection
-from multi_agent_mcp.store.delivery_log import DeliveryLog
+from multi_agent_mcp.store.conflicts import Conflicts
+from multi_agent_mcp.store.delivery_log import DeliveryLog, TravelLog
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.store.intents import Intents
 from multi_agent_mcp.store.json_file import Record
 from multi_agent_mcp.store.keys import KeyFile
+from multi_agent_mcp.store.layout import Layout
 from multi_agent_mcp.store.registry import Registry
+from multi_agent_mcp.store.relay_state import SHARE, RelayState
+from multi_agent_mcp.store.shared_collection import SharedCollection
 from multi_agent_mcp.store.tasks import Tasks
-from multi_agent_mcp.system.disk import make_directory, storage_errors, write_new
+from multi_agent_mcp.system.writing import make_directory, storage_errors, write_new
 
 UNASSIGNED = "_unassigned"
 
@@ -53,9 +59,50 @@ _FINAL_TASK = re.compile(rb"^status: (?P<closed>done|cancelled)$", re.MULTILINE)
 _PART_OF = re.compile(rb"^parent_task_id: (?P<group>tsk_[0-9a-f]+)$", re.MULTILINE)
 _PAUSING = re.compile(rb"^action: (?P<group>pause|resume)$", re.MULTILINE)
 _FOR_TASK = re.compile(rb"^task_id: (?P<group>tsk_[0-9a-f]+)$", re.MULTILINE)
-_NOT_CONVERSATION = re.compile(r"(?!conversation\.md$).+")
 _ENDED = re.compile(rb"^state: (?P<closed>\w+)$(?=.*^ended_at: '?[0-9])", re.MULTILINE | re.DOTALL)
 _COMPLETED = re.compile(rb"^status: (?P<closed>\w+)$(?=.*^completed_at: '?[0-9])", re.MULTILINE | re.DOTALL)
+
+CONVERSATION = "conversation.md"
+_TASKS = Layout(
+    entity_type=Task,
+    partition=lambda task: task.assignee_id or UNASSIGNED,
+    missing=lambda task_id: TaskNotFound(task_id=task_id),
+    closed=_FINISHED_TASK,
+    archived=_FINAL_TASK,
+    grouped=_PART_OF,
+    order=status_order,
+)
+_SESSIONS = Layout(
+    entity_type=AgentSession,
+    partition=lambda session: session.agent_id,
+    partition_field="agent_id",
+    missing=lambda _: InvalidSession(),
+    closed=_ENDED,
+    archived=_ENDED,
+    ended=lambda session: session.ended_at is not None,
+)
+_DELEGATIONS = Layout(
+    entity_type=Delegation,
+    partition=lambda delegation: delegation.agent_id,
+    partition_field="agent_id",
+    missing=lambda delegation_id: DelegationNotFound(delegation_id=delegation_id),
+)
+_CONVERSATIONS = Layout(
+    entity_type=Conversation,
+    partition=lambda conversation: conversation.id,
+    missing=lambda conversation_id: ConversationNotFound(conversation_id=conversation_id),
+    file_name=CONVERSATION,
+)
+_EXECUTIONS = Layout(
+    entity_type=Execution,
+    partition=lambda execution: execution.agent_id,
+    partition_field="agent_id",
+    missing=lambda execution_id: ExecutionNotFound(execution_id=execution_id),
+    closed=_COMPLETED,
+    archived=_COMPLETED,
+    grouped=_FOR_TASK,
+    ended=lambda execution: not execution.running,
+)
 
 R = TypeVar("R", bound=Readable)
 Mailbox = Inbox[Message]
@@ -89,6 +136,10 @@ class Workspace:
         """Whether this machine is the agent's home: its server, its pane and its key are here."""
         return self.authority.here is None or agent.machine in (None, self.authority.here)
 
+    def elsewhere(self, agent: Agent | None) -> str | None:
+        """The other machine that is the agent's home; None: this one is, or nobody knows the agent."""
+        return None if agent is None or self.is_here(agent) else agent.machine
+
     def key_path(self, agent_id: AgentId | str) -> Path:
         return self.path / "secrets" / f"{agent_id}.key"
 
@@ -119,9 +170,8 @@ class Workspace:
         """Raises `InvalidId`: a hand-written file may name anything as an agent."""
         if agent_id not in self._mailboxes:
             path = self.path / "ipc" / parse_agent_id(agent_id)
-            self._mailboxes[agent_id] = self._inbox(
-                path, Message, f"mailbox-{agent_id}", indexed=without_content, receiver_id=agent_id
-            )
+            kept = {"indexed": without_content, "order": reading_order}
+            self._mailboxes[agent_id] = self._inbox(path, Message, f"mailbox-{agent_id}", **kept, receiver_id=agent_id)
         return self._mailboxes[agent_id]
 
     def notices(self, agent_id: AgentId | str) -> Notices:
@@ -129,7 +179,8 @@ class Workspace:
         if agent_id not in self._notices:
             path = self.path / "notifications" / parse_agent_id(agent_id)
             lock = f"notifications-{agent_id}"
-            self._notices[agent_id] = self._inbox(path, Notification, lock, grouped=_PAUSING, target_agent_id=agent_id)
+            kept = {"grouped": _PAUSING, "order": pressing_order}
+            self._notices[agent_id] = self._inbox(path, Notification, lock, **kept, target_agent_id=agent_id)
         return self._notices[agent_id]
 
     def unread_count(self, agent_id: AgentId | str) -> int:
@@ -159,83 +210,33 @@ class Workspace:
 
     @cached_property
     def tasks(self) -> Tasks:
-        return Tasks(
-            self.files,
-            self.path / "tasks",
-            Task,
-            partition=lambda task: task.assignee_id or UNASSIGNED,
-            missing=lambda task_id: TaskNotFound(task_id=task_id),
-            closed=_FINISHED_TASK,
-            archived=_FINAL_TASK,
-            ended=self._is_settled,
-            grouped=_PART_OF,
-            authority=self.authority,
-            kind="tsk",
-        )
+        layout = replace(_TASKS, ended=self._is_settled)
+        return Tasks(self.files, self.path / "tasks", layout, self.authority, "tsk")
 
     def _is_settled(self, task: Task) -> bool:
-        """Whether a task is over, and whoever was interrupted by that has its notification."""
+        """Whether a task is over and the agent interrupted by that has its notification."""
         notice = interrupt_of(task) if is_name(task.assignee_id) else None  # a hand-written file may name anything
         return task.final and (notice is None or self.notices(notice.target_agent_id).has(notice))
 
     @cached_property
     def sessions(self) -> Collection[AgentSession]:
-        return Collection(
-            self.files,
-            self.path / "sessions",
-            AgentSession,
-            partition=lambda session: session.agent_id,
-            partition_field="agent_id",
-            missing=lambda _: InvalidSession(),
-            closed=_ENDED,
-            archived=_ENDED,
-            ended=lambda session: session.ended_at is not None,
-        )
+        return Collection(self.files, self.path / "sessions", _SESSIONS)
 
     @cached_property
-    def delegations(self) -> Collection[Delegation]:
-        return Collection(
-            self.files,
-            self.path / "delegations",
-            Delegation,
-            partition=lambda delegation: delegation.agent_id,
-            partition_field="agent_id",
-            missing=lambda delegation_id: DelegationNotFound(delegation_id=delegation_id),
-            authority=self.authority,
-            kind="dlg",
-        )
+    def delegations(self) -> SharedCollection[Delegation]:
+        return SharedCollection(self.files, self.path / "delegations", _DELEGATIONS, self.authority, "dlg")
 
     @cached_property
-    def conversations(self) -> Collection[Conversation]:
+    def conversations(self) -> SharedCollection[Conversation]:
         """Each in a directory of its own, beside its messages: `conversations/{id}/conversation.md`."""
-        return Collection(
-            self.files,
-            self.path / "conversations",
-            Conversation,
-            partition=lambda conversation: conversation.id,
-            missing=lambda conversation_id: ConversationNotFound(conversation_id=conversation_id),
-            file_name="conversation.md",
-            authority=self.authority,
-            kind="cnv",
-        )
+        return SharedCollection(self.files, self.path / "conversations", _CONVERSATIONS, self.authority, "cnv")
 
     def conversation_messages(self, conversation_id: str) -> Directory[Message]:
-        return Directory(self.files, self.path / "conversations" / conversation_id, Message, named=_NOT_CONVERSATION)
+        return Directory(self.files, self.path / "conversations" / conversation_id, Message, named=CONVERSATION.__ne__)
 
     @cached_property
     def executions(self) -> Collection[Execution]:
-        return Collection(
-            self.files,
-            self.path / "executions",
-            Execution,
-            partition=lambda execution: execution.agent_id,
-            partition_field="agent_id",
-            missing=lambda execution_id: ExecutionNotFound(execution_id=execution_id),
-            closed=_COMPLETED,
-            archived=_COMPLETED,
-            ended=lambda execution: not execution.running,
-            grouped=_FOR_TASK,
-        )
+        return Collection(self.files, self.path / "executions", _EXECUTIONS)
 
     def execution_log(self, execution: Execution) -> Path:
         """Where its log lies; beside the execution, whatever path a hand-written file names."""
@@ -250,10 +251,20 @@ class Workspace:
     def released_waits(self) -> Directory[OwnerWait]:
         return Directory(self.files, self.path / "owner_wait" / "archive", OwnerWait)
 
-    def relay_state(self) -> dict[str, Any]:
-        """What this machine's relay last noted; nothing for a session of one machine alone."""
-        found = Record(self.files, self.path / ".share" / "state.json").read()
-        return found if isinstance(found, dict) else {}
+    @cached_property
+    def relay_state(self) -> RelayState:
+        """What this machine's relay last noted."""
+        return RelayState(self.files)
+
+    @cached_property
+    def travel_log(self) -> TravelLog:
+        """When mail to other machines went through the hub, and when theirs came."""
+        return TravelLog(self.files, self.path / SHARE / "travel.jsonl")
+
+    @cached_property
+    def conflicts(self) -> Conflicts:
+        """Edits by hand that another machine was faster than."""
+        return Conflicts(self.files)
 
     def window(self, agent_id: str, purpose: str) -> Record:
         """What `up` or the supervisor opened for an agent's session."""
@@ -270,9 +281,18 @@ class Workspace:
         return Record(self.files, self.path / ".supervisor" / "panes.json")
 
     @property
+    def console_port(self) -> Record:
+        """Where the console was served last: a browser that has installed its page finds it there again."""
+        return Record(self.files, self.path / ".console" / "port.json")
+
+    @property
     def notify_command_failure(self) -> Record:
         """When and how `notify_command` failed last; none when it has worked since."""
         return Record(self.files, self.path / ".doorbell" / "notify_command.json")
+
+    @cached_property
+    def audit_log(self) -> AuditLog:
+        return AuditLog(self.files, self.path / "audit")
 
     def delivery_log(self, agent_id: AgentId | str) -> DeliveryLog:
         """What happened to this agent's doorbell."""

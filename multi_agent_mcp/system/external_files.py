@@ -5,14 +5,16 @@ One that is there keeps its mode; a new one is private, like everything we make:
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.system.disk import make_directory, storage_errors, sync_directory, write_new
+from multi_agent_mcp.system.writing import make_directory, storage_errors, sync_directory, write_new
 
 NAME_CHARACTERS = 60
 """So many of a path are in a backup's name: a file system takes 255 bytes, and one character has up to four."""
@@ -32,12 +34,20 @@ class FileChange:
 
 
 def read_external(path: Path) -> bytes | None:
-    """The file's bytes, None when there is none. Raises `StorageError`."""
+    """The file's bytes, None when there is none. Raises `StorageError`, also for a pipe or a device, which is not
+    waited for."""
     with storage_errors(path, FileNotFoundError):
         try:
-            return path.read_bytes()
+            with open(path, "rb", opener=_without_waiting) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise OSError(errno.EINVAL, "not a regular file", str(path))
+                return file.read()
         except FileNotFoundError:
             return None
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def apply_change(change: FileChange, backups: Path) -> Path | None:

@@ -13,8 +13,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from multi_agent_mcp.system.disk import make_directory
 from multi_agent_mcp.system.file_status import modified_at
+from multi_agent_mcp.system.writing import make_directory
 
 if TYPE_CHECKING:
     from watchdog.observers.api import BaseObserver
@@ -23,15 +23,17 @@ logger = logging.getLogger(__name__)
 
 POLLING_SECONDS = 1.0
 LOOKS_AFTER_A_CHANGE = 3
-"""So often a directory that has changed is told of: a file that somebody is writing into it becomes whole without
+"""How often a changed directory is reported: a file that somebody is writing into it becomes whole without
 moving its time again."""
 INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 IGNORED = frozenset({".tmp", ".locks", ".share"})
+RELAY_STATE = Path(".share", "state.json")
+"""What is reported all the same: this machine's connection to the others."""
 
 
 class Watch:
     """Calls `changed(directory)` from a thread of its own whenever a `*.md` file was put into, written in or taken
-    out of one of the directories. Use as a context manager. `degraded` says that only polling was to be had, which
+    out of one of the directories. Use as a context manager. `degraded` says that only polling was available, which
     costs a stat(2) a second for each directory and misses what is written into an old file.
 
     Where the system tells less exactly than inotify what has happened, it is called for other files, too."""
@@ -53,7 +55,7 @@ class Watch:
         try:
             self._observer = self._start()
         except OSError as error:  # inotify instances or watches are used up
-            self.degraded = f"file events are not to be had ({error}); looking once a second instead"
+            self.degraded = f"no file events are available ({error}); looking once a second instead"
             logger.warning("%s", self.degraded)
             self._observer = _Polling(self._directories_to_poll, self._changed_path)
             self._observer.start()
@@ -123,7 +125,7 @@ class TreeWatch(Watch):
     def _noticed(self, path: Path) -> None:
         with suppress(ValueError):  # moved out of the tree
             inside = path.relative_to(self._directory)
-            if inside.parts and inside.parts[0] not in IGNORED:
+            if inside == RELAY_STATE or (inside.parts and inside.parts[0] not in IGNORED):
                 self._changed(inside)
             elif not _has_inotify():
                 self._look()
@@ -141,7 +143,8 @@ class TreeWatch(Watch):
     def _directories_to_poll(self) -> list[Path]:
         """Down to those of single agents and conversations, and the delivery logs, which grow in place."""
         found = chain.from_iterable(map(self._directory.glob, ("*/", "*/*/", ".doorbell/*")))
-        return [path for path in found if path.relative_to(self._directory).parts[0] not in IGNORED]
+        paths = [path for path in found if path.relative_to(self._directory).parts[0] not in IGNORED]
+        return [*paths, self._directory / RELAY_STATE]
 
     def _changed_path(self, path: Path) -> None:
         self._changed(path.relative_to(self._directory))

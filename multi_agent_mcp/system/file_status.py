@@ -1,4 +1,4 @@
-"""What a look at a file or a directory tells, and whether it may be remembered.
+"""The status of files and directories (stat(2)), and whether it may be cached.
 
 `hook` imports this, and a host waits for it at every tool call: nothing here takes long to import, pathlib included.
 """
@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 RACY_NS = 50_000_000
 
@@ -40,6 +42,16 @@ def is_settled(modified: int, looked_at: int) -> bool:
     return looked_at - modified > RACY_NS
 
 
-def careful(path: str, flags: int) -> int:
-    """An opener for `open`: no link is followed, no pipe waited for."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+def careful(path: str, flags: int, place: int | None = None) -> int:
+    """An opener for `open`: no link is followed, no pipe waited for. With `place`, the path is one from there."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place)
+
+
+@contextmanager
+def in_place(directory: str | os.PathLike[str]) -> Iterator[int]:
+    """The descriptor of a directory: the way there, a quarter of the cost of a look at a file, is gone only once."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

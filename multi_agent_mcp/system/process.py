@@ -1,12 +1,12 @@
-"""Whether a process is still the one that was meant: its id and the time it was started."""
+"""Recognises processes by id and start time, so that a reused id is not taken for the process that had it."""
 
 from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.domain.times import format_time, parse_time
 
 ROUNDING = timedelta(seconds=2)
-"""Some systems work the start out anew from the time since boot whenever they are asked, and round it."""
+"""Some systems work the start out again from the time since boot whenever they are asked, and round it."""
 QUARTER = timedelta(minutes=15)
 _LSTART = "%a %b %d %H:%M:%S %Y"
 _TIME_OF_DAY = re.compile(r":(?P<minutes>\d\d):(?P<seconds>\d\d)\b")
@@ -34,7 +34,7 @@ def started_at(pid: int) -> str | None:
     printed = " ".join(_ps("lstart=", pid).split())
     try:
         return format_time(datetime.strptime(f"{printed} +0000", f"{_LSTART} %z"))
-    except ValueError:  # no such process, or a ps of its own mind
+    except ValueError:  # no such process, or a ps(1) with another format
         return printed or None
 
 
@@ -52,6 +52,15 @@ def is_alive(pid: int, start: str | None) -> bool:
     """Whether the process with this id runs and is the same that had started at `start`."""
     current = started_at(pid)
     return current is not None and (start is None or _is_same(current, start))
+
+
+def end_of(pid: int) -> int | None:
+    """A descriptor that becomes readable when the process ends: pidfd_open(2). None where there is none to be had: on
+    other systems, on Linux before 5.3 and in some sandboxes."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            return os.pidfd_open(pid)
+    return None
 
 
 def _is_same(current: str, noted: str) -> bool:
@@ -76,8 +85,10 @@ def own_start() -> str | None:
 
 def start_detached(arguments: Sequence[str], log: Path) -> int:
     """Starts a program that goes on when this process ends, in a session of its own, and returns its id. What it prints
-    is added to `log`. It is nobody's child, so nobody has to wait for it."""
-    script = 'log=$1; shift; "$@" </dev/null >>"$log" 2>&1 & echo $!'
+    is added to `log`, private to the user, as all that it makes. It is nobody's child, so nobody has to wait for it."""
+    import subprocess  # here and below: what every command imports needs it rarely
+
+    script = 'umask 077; log=$1; shift; "$@" </dev/null >>"$log" 2>&1 & echo $!'
     done = subprocess.run(
         ["sh", "-c", script, "sh", str(log), *arguments],
         stdout=subprocess.PIPE,
@@ -114,7 +125,9 @@ def _parent_and_name(pid: int) -> tuple[int, str]:
 
 
 def _ps(wanted: str, pid: int) -> str:
-    """ps(1) prints times in the zone and the language of whoever asks, and two processes must read the same."""
+    """ps(1) prints times in the caller's zone and language, and two processes must read the same."""
+    import subprocess
+
     done = subprocess.run(
         ["ps", "-o", wanted, "-p", str(pid)],
         capture_output=True,

@@ -66,6 +66,18 @@ def test_a_report_goes_to_the_owner_when_no_admin_is_above() -> None:
     assert report_recipient("lone", team(OWNER, Agent(id="lone"))).id == "owner"
 
 
+def test_of_several_owners_the_one_above_hears_of_it_and_without_one_the_first() -> None:
+    """In whatever order a machine has come to know them."""
+    first = Agent(id="owner", role="owner", created_at="2026-11-21T10:00:00Z")
+    second = Agent(id="boss", role="owner", created_at="2026-11-22T10:00:00Z")
+    lead = Agent(id="lead", role="admin", parent_id="boss")
+    for agents in (team(first, second, ADMIN, lead), team(second, lead, first, ADMIN)):
+        assert report_recipient("lead", agents).id == "boss"
+        assert report_recipient("admin", agents).id == "owner"
+        assert report_recipient("boss", agents).id == "owner"
+        assert report_recipient("lone", agents | team(Agent(id="lone"))).id == "owner"
+
+
 def test_with_nobody_above_there_is_nobody_to_report_to() -> None:
     with pytest.raises(AgentNotFound):
         report_recipient("owner", TEAM)

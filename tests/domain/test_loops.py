@@ -8,17 +8,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.loops import Exchange, common_superior, loop_in
+from multi_agent_mcp.domain.loops import Exchange, Letter, common_superior, loop_in
 from multi_agent_mcp.domain.message import Message
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
-def exchange(*minutes: float) -> list[Message]:
-    return [
+def exchange(*minutes: float) -> list[Letter]:
+    messages = (
         Message(id=f"{number}", sender_id="ab"[number % 2], created_at=START + timedelta(minutes=minute))
         for number, minute in enumerate(minutes)
-    ]
+    )
+    return [Letter.of(message) for message in messages]
 
 
 @pytest.mark.parametrize(
@@ -43,11 +44,11 @@ def test_ten_messages_within_ten_minutes_without_a_task_changing_are_a_loop(
 
 
 def test_who_gets_no_answers_is_in_no_loop() -> None:
-    messages = [replace(message, sender_id="a") for message in exchange(*range(10))]
-    assert loop_in(messages, None) is None
-    assert loop_in([*messages[:7], *exchange(*range(10))[7:]], None) is None
-    answers = [replace(message, sender_id="b") for message in messages[7:]]
-    assert loop_in([*messages[:7], *answers], None) is not None
+    letters = [replace(letter, sender_id="a") for letter in exchange(*range(10))]
+    assert loop_in(letters, None) is None
+    assert loop_in([*letters[:7], *exchange(*range(10))[7:]], None) is None
+    answers = [replace(letter, sender_id="b") for letter in letters[7:]]
+    assert loop_in([*letters[:7], *answers], None) is not None
 
 
 def test_what_they_write_about_is_the_conversation_or_the_subject_however_often_it_was_answered() -> None:

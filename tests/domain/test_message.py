@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from multi_agent_mcp.domain.message import Message, page_order, reading_order
+from multi_agent_mcp.domain.entity import age
+from multi_agent_mcp.domain.message import Message, reading_order
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -20,7 +21,7 @@ def test_urgent_mail_is_read_first_and_otherwise_the_oldest() -> None:
 
 def test_priority_plays_no_part_in_a_page_of_history() -> None:
     mail = [message("b", 2, "urgent"), message("a", 1), message("c", 3)]
-    assert [item.id for item in sorted(mail, key=page_order, reverse=True)] == ["c", "b", "a"]
+    assert [item.id for item in sorted(mail, key=age, reverse=True)] == ["c", "b", "a"]
 
 
 def test_messages_of_the_same_moment_have_one_order() -> None:

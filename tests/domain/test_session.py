@@ -28,9 +28,9 @@ def test_an_ended_session_keeps_the_end_it_had() -> None:
 
 
 def test_a_session_holds_what_it_handed_out() -> None:
-    held = AgentSession(id="ses_0123456789ab").holding(("a", "b"))
-    assert held.unconfirmed == ("a", "b")
-    assert held.holding(()).unconfirmed == ()
+    leased = AgentSession(id="ses_0123456789ab").with_unconfirmed(("a", "b"))
+    assert leased.unconfirmed == ("a", "b")
+    assert leased.with_unconfirmed(()).unconfirmed == ()
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.task_change import Change
 from multi_agent_mcp.domain.timeline import OTHERS, Bar, Span, Timeline, bars_of
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

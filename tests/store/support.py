@@ -30,7 +30,7 @@ def message(number: int = 0, **fields: Any) -> Message:
     return Message(**{**known, **fields})
 
 
-def mail_folder(files: Files) -> Directory[Message]:
+def mail_directory(files: Files) -> Directory[Message]:
     return Directory(files, files.base / "ipc" / "worker-a", Message, receiver_id="worker-a")
 
 

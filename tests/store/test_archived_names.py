@@ -12,6 +12,7 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.store.codec.frontmatter import codec
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox, file_name
+from multi_agent_mcp.store.inbox_history import position
 from multi_agent_mcp.store.merged_inbox import MergedInbox
 from tests.store.support import NOON, mailbox, message, put
 
@@ -67,6 +68,28 @@ def test_an_index_is_not_believed_when_it_should_not_be(files: Files, month: Pat
     for inbox in (mailbox(files), mailbox(files)):
         assert {number for number in range(COUNT + 1) if inbox.find(message(number).id)} == expected
         assert [item.count() for item in inbox.months()] == [len(expected)]
+        assert [item.id for item in inbox.history()] == [
+            message(number).id for number in sorted(expected, reverse=True)
+        ]
+
+
+def test_the_names_before_a_second_are_the_same_with_and_without_an_index(files: Files, month: Path) -> None:
+    for name in ("note.md", "20261121.md", "0.md", "~.md", file_name(message(7)).replace(".md", ".1.md")):
+        put(month / name, "whoever reads this sets it aside")
+    settle(month, 60)
+    (directory,) = mailbox(files).months()
+    seconds = [
+        None,
+        "20260101_000000",
+        "20270101_000000",
+        *(file_name(message(number))[:15] for number in range(COUNT)),
+    ]
+    listed = [list(directory.newest_first(second)) for second in seconds]
+    assert listed[0] == sorted(directory.names(), reverse=True)
+    assert not index(files)
+    directory.count()
+    assert index(files)
+    assert [list(directory.newest_first(second)) for second in seconds] == listed
 
 
 def test_one_id_is_found_without_a_look_at_any_other_file(files: Files, month: Path) -> None:
@@ -90,7 +113,7 @@ def test_a_page_begins_below_a_message_and_looks_at_none_above_it(files: Files, 
     for number in range(10, COUNT):
         (month / file_name(message(number))).write_bytes(b"whoever reads this sets it aside")
     inbox = mailbox(files)
-    before = inbox.order(month / file_name(message(9)), message(9))
+    before = position(inbox.path, month / file_name(message(9)), message(9))
     assert [item.id for _, item in inbox.newest_first(before)] == [message(number).id for number in range(8, -1, -1)]
     assert len(list(month.iterdir())) == COUNT
 

@@ -1,38 +1,80 @@
-"""A collection: one idea of concurrency, and shelves that follow the content."""
+"""A collection: one idea of concurrency, and partitions that follow the content. The same holds for a plain one and for
+a shared one, whether this machine's locks decide or a hub."""
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.task_change import Change
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
+from multi_agent_mcp.hub.relay_client import relay_client_of
+from multi_agent_mcp.store.authority import ALONE, without_mark
 from multi_agent_mcp.store.collection import Collection
 from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.layout import Layout
+from multi_agent_mcp.store.shared_collection import SharedCollection
+from tests.hub.support import DESK, machines
 from tests.store.support import NOON, in_processes, put, written
 
 TASK = Task(id="tsk_0123456789ab", title="Build", status="in_progress", assignee_id="worker-a")
 
 
-def collection(files: Files, kind: type[Collection[Task]] = Collection[Task]) -> Collection[Task]:
-    return kind(
-        files,
-        files.base / "tasks",
-        Task,
-        partition=lambda task: task.assignee_id or "_unassigned",
-        missing=lambda task_id: TaskNotFound(task_id=task_id),
-    )
+LAYOUT = Layout(
+    entity_type=Task,
+    partition=lambda task: task.assignee_id or "_unassigned",
+    missing=lambda task_id: TaskNotFound(task_id=task_id),
+)
+
+
+class Way(NamedTuple):
+    """How a collection is kept: by nobody but itself, else shared under this kind, by the hub of a session's relay."""
+
+    kind: str | None = None
+    session: Path | None = None
+
+
+_numbers = itertools.count()
+
+
+def collection(files: Files, way: Way) -> Collection[Task]:
+    if way.kind is None:
+        return Collection(files, files.base / "tasks", LAYOUT)
+    authority = ALONE if way.session is None else relay_client_of(way.session)
+    assert authority is not None
+    return SharedCollection(files, files.base / "tasks", LAYOUT, authority, way.kind)
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with machines(tmp_path_factory.mktemp("hub")) as made:
+        yield made[DESK].path
+
+
+@pytest.fixture(params=["plain", "alone", "hub"])
+def way(request: pytest.FixtureRequest) -> Way:
+    if request.param == "plain":
+        return Way()
+    session = request.getfixturevalue("session") if request.param == "hub" else None
+    return Way(f"contract{next(_numbers)}", session)
 
 
 @pytest.fixture
-def tasks(files: Files) -> Collection[Task]:
-    return collection(files)
+def tasks(files: Files, way: Way) -> Collection[Task]:
+    return collection(files, way)
+
+
+def plain(task: Task | None) -> Task | None:
+    """Without the mark of the hub."""
+    return task and replace(task, extra=without_mark(task))
 
 
 def finish(by: str) -> Callable[[Task], Task]:
@@ -47,11 +89,11 @@ def paths(tasks: Collection[Task]) -> list[str]:
     return sorted(str(path.relative_to(tasks.base)) for path in tasks.base.rglob("*.md"))
 
 
-def test_an_added_entity_lies_on_its_shelf(tasks: Collection[Task]) -> None:
+def test_an_added_entity_lies_in_its_partition(tasks: Collection[Task]) -> None:
     tasks.add(TASK)
     assert paths(tasks) == [f"worker-a/{TASK.id}.md"]
-    assert tasks.get(TASK.id) == tasks.find(TASK.id) == TASK
-    assert tasks.all() == tasks.all("worker-a") == [TASK]
+    assert plain(tasks.get(TASK.id)) == plain(tasks.find(TASK.id)) == TASK
+    assert [*map(plain, tasks.all())] == [*map(plain, tasks.all("worker-a"))] == [TASK]
     assert tasks.all("worker-b") == []
 
 
@@ -80,7 +122,7 @@ def test_a_change_that_is_refused_changes_nothing(tasks: Collection[Task]) -> No
 def test_a_change_to_the_same_value_writes_nothing(tasks: Collection[Task]) -> None:
     tasks.add(TASK)
     before = written(tasks.base / "worker-a" / f"{TASK.id}.md")
-    assert tasks.update(TASK.id, lambda task: task) == TASK
+    assert plain(tasks.update(TASK.id, lambda task: task)) == TASK
     assert written(tasks.base / "worker-a" / f"{TASK.id}.md") == before
 
 
@@ -100,8 +142,8 @@ def test_of_many_threads_that_finish_one_task_exactly_one_wins(tasks: Collection
     assert tasks.get(TASK.id).status_changed_by == f"agent-{won.index(True)}"
 
 
-def _finish_all(base: Path, name: str, ids: list[str]) -> None:
-    tasks, won = collection(Files(base)), []
+def _finish_all(base: Path, way: Way, name: str, ids: list[str]) -> None:
+    tasks, won = collection(Files(base), way), []
     for task_id in ids:
         try:
             tasks.update(task_id, finish(name))
@@ -112,12 +154,12 @@ def _finish_all(base: Path, name: str, ids: list[str]) -> None:
 
 
 def test_of_several_processes_that_finish_the_same_tasks_exactly_one_wins_each(
-    files: Files, tasks: Collection[Task]
+    files: Files, way: Way, tasks: Collection[Task]
 ) -> None:
     ids = [f"tsk_{number:012x}" for number in range(25)]
     for task_id in ids:
         tasks.add(replace(TASK, id=task_id))
-    in_processes(_finish_all, *[(files.base, name, ids) for name in ("a", "b", "c")])
+    in_processes(_finish_all, *[(files.base, way, name, ids) for name in ("a", "b", "c")])
     won = [line for name in ("a", "b", "c") for line in (files.base / f"won-{name}").read_text().split()]
     assert sorted(won) == ids
 
@@ -130,7 +172,7 @@ def test_no_change_of_several_threads_is_lost(tasks: Collection[Task]) -> None:
     assert sorted(entry["n"] for entry in tasks.get(TASK.id).history) == list(range(40))
 
 
-def test_a_changed_shelf_moves_the_file(tasks: Collection[Task]) -> None:
+def test_a_changed_partition_moves_the_file(tasks: Collection[Task]) -> None:
     tasks.add(TASK)
     assert tasks.update(TASK.id, assign("worker-b")).assignee_id == "worker-b"
     assert paths(tasks) == [f"worker-b/{TASK.id}.md"]
@@ -140,36 +182,33 @@ def test_a_changed_shelf_moves_the_file(tasks: Collection[Task]) -> None:
     assert tasks.get(TASK.id).assignee_id is None
 
 
-def test_a_file_left_on_the_wrong_shelf_by_a_crash_follows_its_content(files: Files, tasks: Collection[Task]) -> None:
+def test_a_file_left_in_the_wrong_partition_by_a_crash_follows_its_content(
+    files: Files, tasks: Collection[Task]
+) -> None:
     tasks.add(TASK)
     files.move(tasks.base / "worker-a" / f"{TASK.id}.md", tasks.base / "worker-b" / f"{TASK.id}.md")
-    assert tasks.get(TASK.id) == TASK
+    assert plain(tasks.get(TASK.id)) == TASK
     tasks.update(TASK.id, lambda task: task)
     assert paths(tasks) == [f"worker-a/{TASK.id}.md"]
 
 
-class Restless(Collection[Task]):
-    """A collection whose task is given to somebody else right after its shelves were listed."""
-
-    mover: Collection[Task] | None = None
-
-    def partitions(self) -> list[str]:
-        shelves = super().partitions()
-        mover, self.mover = self.mover, None
-        if mover is not None:
-            mover.update(TASK.id, assign("worker-a"))
-        return shelves
-
-
-def test_a_task_that_is_handed_over_while_it_is_looked_for_is_found(files: Files) -> None:
-    mover = collection(files)
+def test_a_task_that_is_handed_over_while_it_is_looked_for_is_found(
+    files: Files, way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mover = collection(files, way)
     mover.add(TASK)
     mover.update(TASK.id, assign("worker-z"))
     (mover.base / "worker-a").rmdir()
-    restless = collection(files, Restless)
-    assert isinstance(restless, Restless)
-    restless.mover = mover
-    found = restless.find(TASK.id)
+    searching = collection(files, way)
+    listed = searching.partitions()
+
+    def handed_over_right_after() -> list[str]:
+        monkeypatch.undo()
+        mover.update(TASK.id, assign("worker-a"))
+        return listed
+
+    monkeypatch.setattr(searching.places, "names", handed_over_right_after)
+    found = searching.find(TASK.id)
     assert found is not None
     assert found.assignee_id == "worker-a"
 
@@ -178,7 +217,7 @@ def test_a_corrupt_file_hides_no_other(tasks: Collection[Task]) -> None:
     tasks.add(TASK)
     put(tasks.base / "worker-a" / "tsk_ffffffffffff.md", "no front matter")
     put(tasks.base / ".hidden" / "x.md", "not ours")
-    assert tasks.all() == [TASK]
+    assert [*map(plain, tasks.all())] == [TASK]
     assert tasks.partitions() == ["worker-a"]
     assert (tasks.base / "worker-a" / "quarantine" / "tsk_ffffffffffff.md").exists()
 

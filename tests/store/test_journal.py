@@ -25,6 +25,12 @@ def test_the_newest_line_comes_first(files: Files) -> None:
     assert len((files.base / "x.jsonl").read_bytes().splitlines()) == 3
 
 
+def test_text_that_no_encoding_has_is_kept_in_json_s_own_way(files: Files) -> None:
+    journal = Journal(files, files.base / "x.jsonl")
+    journal.append(n=1, text="a\ud800b")
+    assert [entry["text"] for entry in journal.newest_first()] == ["a\ud800b"]
+
+
 def test_lines_that_cannot_be_read_are_skipped(files: Files) -> None:
     journal = Journal(files, files.base / "x.jsonl")
     journal.append(n=1)
@@ -48,7 +54,7 @@ def test_a_journal_that_rotates_begins_anew_and_still_tells_what_was_before(
 
 def test_of_those_who_find_a_journal_full_at_once_one_rotates_it(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sender holds no lock when it notes that nobody can be rung. It was refused with a plain `FileNotFoundError`
-    when another one had just rotated the diary, and the diary just begun was moved over the full one."""
+    when another one had just rotated the journal, and the one just begun was moved over the full one."""
     monkeypatch.setattr(journal_module, "ROTATE_BYTES", 400)
     path = files.base / "x.jsonl"
     with ThreadPoolExecutor(8) as pool:

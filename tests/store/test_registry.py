@@ -1,4 +1,4 @@
-"""agents.json: no field of anybody's update is lost, and damage is mended from the copy."""
+"""agents.json: no field of anybody's update is lost, and damage is fixed from the copy."""
 
 from __future__ import annotations
 
@@ -115,6 +115,16 @@ def test_a_damaged_registry_is_restored_from_its_copy_and_kept_aside(registry: R
     assert registry.all() == {"worker-a": WORKER}
     assert raw(registry)["worker-a"]["parent_id"] == "admin"
     assert registry.path.with_name("agents.json.damaged").read_bytes() == damage
+
+
+def test_an_edit_in_place_is_waited_for(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.add(WORKER)
+    text = registry.path.read_text(encoding="utf-8")
+    registry.path.write_text(text[:20], encoding="utf-8")
+    monkeypatch.setattr("time.sleep", lambda _: registry.path.write_text(text + "\n", encoding="utf-8"))
+    registry.update("worker-a", name="Mine")
+    assert registry.get("worker-a").name == "Mine"
+    assert registry.damaged() == []
 
 
 def test_every_damaged_registry_is_kept(registry: Registry) -> None:

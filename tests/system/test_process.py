@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.system.process import is_alive, own_start, started_at
+from multi_agent_mcp.system.process import end_of, is_alive, own_start, started_at
 
 
 def test_this_process_is_alive_and_has_a_start() -> None:
@@ -32,6 +33,22 @@ def test_a_process_that_ended_is_dead_even_before_its_parent_has_noticed() -> No
     assert not is_alive(child.pid, start)
     child.wait()
     assert not is_alive(child.pid, start)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pidfd_open(2) is Linux's")
+def test_the_kernel_tells_when_a_process_ends_even_before_its_parent_has_noticed() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert child.stdin is not None
+    end = end_of(child.pid)
+    assert end is not None
+    try:
+        assert select.select([end], [], [], 0)[0] == []
+        child.stdin.close()
+        assert select.select([end], [], [], 30)[0] == [end]
+        child.wait()
+        assert end_of(child.pid) is None
+    finally:
+        os.close(end)
 
 
 def test_no_process_has_number_zero_or_less() -> None:

@@ -10,7 +10,7 @@ import math
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, Field, fields
 from datetime import date, datetime
 from functools import partial
 from types import NoneType, UnionType
@@ -71,7 +71,9 @@ def _quick(text: str) -> Document | None:
     end = text.find("\n---\n", 3)
     if end < 0 or not text.startswith("---\n") or (header := load_quickly(text[4:end])) is None:
         return None
-    return Document(header, _BLANK_LINE.sub("", text[end + 5 :], count=1))
+    begin = end + len("\n---\n")
+    body = text[begin + 1 :] if text.startswith("\n", begin) else _BLANK_LINE.sub("", text[begin:])
+    return Document(header, body)
 
 
 def _load(header_text: str) -> Mapping[str, Any]:
@@ -113,6 +115,9 @@ class Codec(Generic[E]):
         hints = get_type_hints(entity_type)
         specs = [spec for spec in fields(entity_type) if spec.name not in ("extra", self.body)]
         self._readers = {spec.name: _reader(hints[spec.name], spec.metadata.get(ITEM)) for spec in specs}
+        self._settle = getattr(entity_type, "__post_init__", None)
+        self._names = {spec.name for spec in fields(entity_type)}
+        self._defaults = {spec.name: _default(spec) for spec in fields(entity_type) if not _is_required(spec)}
 
     def encode(self, entity: E) -> bytes:
         values = ((name, getattr(entity, name)) for name in self._readers)
@@ -124,14 +129,33 @@ class Codec(Generic[E]):
     def decode(self, data: bytes, **fallback: Any) -> E:
         """Reads leniently: what is missing or makes no sense takes its value from `fallback`, else the default."""
         header, body = parse(data)
-        values: dict[str, Any] = {name: value for name, value in fallback.items() if name in self._readers}
-        for name, read in self._readers.items():
-            if name in header and (value := read(header[name])) is not None:
+        readers = self._readers
+        values = self._defaults | {name: value for name, value in fallback.items() if name in readers}
+        extra = {}
+        for name, said in header.items():
+            if (read := readers.get(name)) is None:
+                extra[name] = said
+            elif (value := said if read is _read_text and type(said) is str else read(said)) is not None:
                 values[name] = value
-        values["extra"] = {key: value for key, value in header.items() if key not in self._readers} or _NOTHING
+        values["extra"] = extra or _NOTHING
         if self.body:
             values[self.body] = body
-        return self.entity_type(**values)
+        if len(values) < len(self._names):
+            raise TypeError(f"{self.entity_type.__name__} without {', '.join(self._names - values.keys())}")
+        entity = object.__new__(self.entity_type)  # the constructor of a frozen class takes five times as long
+        entity.__dict__.update(values)
+        if self._settle is not None:
+            self._settle(entity)
+        return entity
+
+
+def _is_required(spec: Field[Any]) -> bool:
+    return spec.default is MISSING and spec.default_factory is MISSING
+
+
+def _default(spec: Field[Any]) -> Any:
+    """What a field holds that nothing is said of; one for all entities, as nobody changes it."""
+    return spec.default if spec.default_factory is MISSING else spec.default_factory()
 
 
 def as_text(entity: Entity) -> str:

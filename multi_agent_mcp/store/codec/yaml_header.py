@@ -1,9 +1,10 @@
-"""Headers in YAML 1.2's idea of a plain scalar: how they are loaded and dumped without delay."""
+"""YAML headers with the plain scalars of YAML 1.2, loaded and dumped quickly."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import chain
 from sys import intern
 from typing import Any
@@ -58,7 +59,8 @@ _WORDS = re.compile(
     r"|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
     re.IGNORECASE | re.ASCII,
 )
-_SIGNATURE = re.compile(r"v1:[0-9a-f]{64}|v2:[0-9a-f]{128}")
+_CODE = re.compile(r"v1:[0-9a-f]{64}|v2:[0-9a-f]{128}|[1-9][0-9]{0,17} [0-9a-f]{8}")
+"""A signature, or the mark of the hub."""
 _DEEPEST_QUICK = 3
 _LARGEST_QUICK = 10**15
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
@@ -73,7 +75,7 @@ def dump(header: Mapping[str, Any]) -> str:
     """
     if not header:
         return dump_slowly(header)
-    lines = (_quick_lines({key: value}) or [dump_slowly({key: value})] for key, value in header.items())
+    lines = (_quick_pair(key, value, 0) or [dump_slowly({key: value})] for key, value in header.items())
     return "\n".join(chain.from_iterable(lines))
 
 
@@ -99,7 +101,7 @@ def _quick_lines(value: Any, depth: int = 0) -> list[str] | None:
 
 
 def _quick_pair(key: Any, value: Any, depth: int) -> list[str] | None:
-    if not isinstance(key, str) or _WORDS.fullmatch(key) is None:
+    if not isinstance(key, str) or not _is_plain(key):
         return None
     if (word := _quick_word(value)) is not None:
         return [f"{key}: {word}"]
@@ -107,6 +109,11 @@ def _quick_pair(key: Any, value: Any, depth: int) -> list[str] | None:
         return None
     margin = "  " if isinstance(value, dict) else ""
     return [f"{key}:", *(f"{margin}{line}" for line in inner)]
+
+
+@lru_cache(maxsize=256)
+def _is_plain(key: str) -> bool:
+    return _WORDS.fullmatch(key) is not None
 
 
 def _quick_list_item(value: Any, depth: int) -> list[str] | None:
@@ -117,7 +124,7 @@ def _quick_list_item(value: Any, depth: int) -> list[str] | None:
 
 def _quick_word(value: Any) -> str | None:
     if isinstance(value, str):
-        if _WORDS.fullmatch(value) or _SIGNATURE.fullmatch(value):
+        if _WORDS.fullmatch(value) or _CODE.fullmatch(value):
             return value
         return f"'{value}'" if not value or _TIME.fullmatch(value) else None
     if type(value) is int:
@@ -130,7 +137,8 @@ def _quick_word(value: Any) -> str | None:
 _VALUE = (
     r"(?:(?P<null>null)|(?P<empty>\{\})|(?P<none>\[\])|(?P<number>0|-?[1-9][0-9]{0,17})"
     r"|(?!(?i:true|false|null)$)(?P<words>[^\W\d_][\w-]*(?: [\w-]+)*)"
-    r"|(?P<code>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|v1:[0-9a-f]{64}|v2:[0-9a-f]{128})"
+    r"|(?P<code>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|v1:[0-9a-f]{64}|v2:[0-9a-f]{128}"
+    r"|[1-9][0-9]{0,17} [0-9a-f]{8})"
     r"|'(?P<quoted>[\x20-&(-~]*)')"
 )
 _KEY = r"(?P<key>(?!(?i:true|false|null):)[A-Za-z][A-Za-z0-9_]{0,60}):"
@@ -138,8 +146,6 @@ _LINE = re.compile(rf"{_KEY}(?: {_VALUE})?")
 """A line that stands for itself, in any header; without a value it begins a mapping or a list."""
 _WORD = re.compile(_VALUE)
 """The same in a list."""
-_FLAT = re.compile(rf"^{_KEY} {_VALUE}$", re.MULTILINE)
-"""The same of the lines of a header that has nothing but values."""
 _LONGEST_QUICK = 16_000
 REPEATED_CHARACTERS = 20
 """Words of so many characters are names and kinds, which thousands of files repeat: each is kept in memory once."""
@@ -155,17 +161,22 @@ def load_quickly(header: str) -> dict[str, Any] | None:
     other header. Nearly all of the time it took to read a file was PyYAML's."""
     if len(header) > _LONGEST_QUICK:
         return None
-    header = header.strip("\n")
-    if len(flat := _FLAT.findall(header)) == header.count("\n") + 1:  # as nearly all mail is, in half of the time
-        return {key: _value(*groups) for key, *groups in flat}
-    lines = [(len(line) - len(line.lstrip(" ")), line.lstrip(" ")) for line in header.split("\n")]
+    plain, known, found = header.strip("\n").split("\n"), _KNOWN.get, {}
+    for line in plain:  # as nearly all mail is
+        pair = known(line) or _pair(line)
+        if pair is None:
+            break
+        found[pair[0]] = pair[1]
+    else:
+        return found
+    lines = [(len(line) - len(line.lstrip(" ")), line.lstrip(" ")) for line in plain]
     lines.append((-1, ""))
     lines.reverse()  # they are taken from the end
     try:
-        found = _mapping(lines, 0)
+        nested = _mapping(lines, 0)
     except _NotQuick:
         return None
-    return found if len(lines) == 1 else None
+    return nested if len(lines) == 1 else None
 
 
 class _NotQuick(Exception):
@@ -175,6 +186,24 @@ class _NotQuick(Exception):
 _Lines = list[tuple[int, str]]
 """What is still to be read, the next line last: how far each is indented, and what it says then."""
 
+_KNOWN: dict[str, tuple[str, Any]] = {}
+"""Lines that thousands of files repeat, as they were read; nobody changes what is in a header."""
+_KNOWN_MAX = 4096
+_NOTHINGS = frozenset({"null", "empty", "none"})
+
+
+def _pair(line: str) -> tuple[str, Any] | None:
+    """The key and the value of a line that stands for itself; None for another one."""
+    match = _LINE.fullmatch(line)
+    if match is None or match.lastgroup == "key":
+        return None
+    pair = match["key"], _value(match)
+    if match.lastgroup in _NOTHINGS or (match.lastgroup == "words" and " " not in pair[1]):
+        if len(_KNOWN) >= _KNOWN_MAX:
+            _KNOWN.clear()
+        _KNOWN[line] = pair
+    return pair
+
 
 def _mapping(lines: _Lines, margin: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
@@ -183,7 +212,7 @@ def _mapping(lines: _Lines, margin: int) -> dict[str, Any]:
         match = _LINE.fullmatch(line)
         if match is None:
             raise _NotQuick
-        found[match["key"]] = _value(*match.groups("")[1:]) if match.lastgroup != "key" else _inner(lines, margin)
+        found[match["key"]] = _value(match) if match.lastgroup != "key" else _inner(lines, margin)
     return found
 
 
@@ -202,7 +231,7 @@ def _list(lines: _Lines, margin: int) -> list[Any]:
     while lines[-1][0] == margin and lines[-1][1].startswith("- "):
         item = lines.pop()[1][2:]
         if (match := _WORD.fullmatch(item)) is not None:
-            found.append(_value(*match.groups("")))
+            found.append(_value(match))
         elif _LINE.fullmatch(item) is not None and margin <= 2 * _DEEPEST_QUICK:
             lines.append((margin + 2, item))
             found.append(_mapping(lines, margin + 2))
@@ -211,12 +240,12 @@ def _list(lines: _Lines, margin: int) -> list[Any]:
     return found
 
 
-def _value(null: str, empty: str, none: str, number: str, words: str, code: str, quoted: str) -> Any:
-    """By the group of `_VALUE` that has matched; a quoted text may be an empty one."""
-    if words:
-        return intern(words) if len(words) <= REPEATED_CHARACTERS and " " not in words else words
-    if number:
-        return int(number)
-    if null or empty or none:
-        return {} if empty else [] if none else None
-    return code or quoted
+def _value(match: re.Match[str]) -> Any:
+    """By the group of `_VALUE` that has matched."""
+    kind = match.lastgroup or ""
+    text: str = match[kind]
+    if kind == "words":
+        return intern(text) if len(text) <= REPEATED_CHARACTERS and " " not in text else text
+    if kind in ("code", "quoted"):
+        return text
+    return int(text) if kind == "number" else {"null": None, "empty": {}, "none": []}[kind]

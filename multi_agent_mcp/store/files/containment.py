@@ -8,11 +8,13 @@ import stat
 from pathlib import Path
 
 from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.system.file_status import careful
 
+PEEK_BYTES = 4096
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def read_file(path: Path) -> tuple[bytes, os.stat_result]:
+def read_file(path: Path | str) -> tuple[bytes, os.stat_result]:
     """A regular file's bytes and status. Raises OSError: ELOOP for a symbolic link, EINVAL for a pipe or a device
     (opening one would wait for its writer), `IsADirectoryError`."""
     descriptor = os.open(path, _READ)
@@ -21,6 +23,30 @@ def read_file(path: Path) -> tuple[bytes, os.stat_result]:
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         return file.read(), status
+
+
+def peek(path: str, place: int | None = None) -> tuple[bytes, os.stat_result | None]:
+    """A file as far as its header reaches, and a little more, with the status it had before; nothing of one that cannot
+    be read, and None of one that cannot be opened. With `place`, the path is one from the directory that has this
+    descriptor."""
+    try:
+        descriptor = careful(path, os.O_RDONLY, place)
+    except OSError:
+        return b"", None
+    try:
+        status = os.fstat(descriptor)
+        return _header(descriptor) if stat.S_ISREG(status.st_mode) else b"", status
+    except OSError:
+        return b"", None
+    finally:
+        os.close(descriptor)
+
+
+def _header(descriptor: int) -> bytes:
+    data = os.read(descriptor, PEEK_BYTES)
+    while b"\n---" not in data[-PEEK_BYTES - 4 :] and (more := os.read(descriptor, PEEK_BYTES)):
+        data += more
+    return data
 
 
 def is_own_directory(path: Path) -> bool:

@@ -17,19 +17,23 @@ import errno
 import logging
 import os
 import secrets
+import threading
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from multi_agent_mcp.store.files.containment import Containment, read_file
 from multi_agent_mcp.store.files.locks import Locks
-from multi_agent_mcp.system.disk import (
+from multi_agent_mcp.system.file_status import Signature, signature
+from multi_agent_mcp.system.inotify import Inotify
+from multi_agent_mcp.system.writing import (
     FILE_MODE,
     in_directory,
     make_private,
     storage_errors,
     sync_directory,
+    sync_file_system,
     sync_together,
     write_all,
     write_new,
@@ -50,18 +54,30 @@ class Files:
         self.scratch = base / ".tmp"
         self.containment = Containment(base)
         self.locks = Locks(base / ".locks", self.containment)
+        self.inotify = Inotify(self.scratch)
         self._in_bulk = False
+        self._this_thread = threading.local()
+
+    @contextmanager
+    def noting(self, note: Callable[[Signature], object]) -> Iterator[None]:
+        """Within, `note` gets each file that this thread makes or replaces, before it is in its place: whoever
+        sees it there can know who wrote it."""
+        self._this_thread.note = note
+        try:
+            yield
+        finally:
+            del self._this_thread.note
 
     @contextmanager
     def in_bulk(self) -> Iterator[None]:
-        """What is written within is durable when it ends, not before: for many files at once that can be had again. A
-        power cut may leave empty ones."""
+        """What is written within is durable when it ends, not before: for many files that can be fetched again.
+        A power cut may leave empty ones."""
         self._in_bulk = True
         try:
             yield
         finally:
             self._in_bulk = False
-            os.sync()
+            sync_file_system(self.base)
 
     def create(self, path: Path, data: bytes, *, sync: bool = True, modified: int | None = None) -> None:
         """Puts a new file in place, exclusively. Raises `FileExistsError`, never overwrites.
@@ -246,6 +262,8 @@ class Files:
             in_directory(self.scratch, lambda: write_new(path, data, durable=durable and not self._in_bulk))
             if modified is not None:
                 os.utime(path, ns=(modified, modified))
+            if (note := getattr(self._this_thread, "note", None)) is not None:
+                note(signature(path.stat()))
         except BaseException:
             path.unlink(missing_ok=True)
             raise

@@ -6,6 +6,7 @@ switch on `ORDER_CHECK`, which fails a thread that takes one out of order, or on
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -15,18 +16,20 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-from filelock import FileLock, Timeout
+from filelock import FileLock, Timeout, lock_descriptor, unlock_descriptor
 
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.files.containment import Containment
-from multi_agent_mcp.system.disk import FILE_MODE, make_directory, storage_errors
+from multi_agent_mcp.system.writing import FILE_MODE, make_directory, storage_errors
 
 LOCK_SECONDS = 10.0
 LOCK_POLL_SECONDS = 0.002
+NOT_BY_FLOCK = frozenset({errno.ENOENT, errno.ENOSYS})
+"""The lock's file is to be made, or its file system knows no flock(2): a `FileLock` does what there is to do."""
 
 WINDOWS = "windows"
 """What a team has open in tmux: `up`, `down` and the supervisor look and act under it. Taken before any other lock."""
@@ -63,11 +66,11 @@ ORDER = (
     Level("dashboard", "the dashboard while it is rewritten"),
     Level("agents", "agents.json, between read and replace"),
     Level("hub-users", "who may use the hub that runs here"),
-    Level("journal-{name}", "a journal while it begins anew"),
+    Level("journal-{name}", "a journal while it begins again"),
     Level("mutex:session", "this process's own session, in memory and in its file"),
     Level("mutex:directory", "the index of a directory"),
     Level("place-{stripe}", "a name, where the file system has no hard links"),
-    Level("mutex:quarantine", "which files set aside an agent was told of"),
+    Level("mutex:quarantine", "which quarantined files an agent was notified of"),
     Level("mutex:intents", "which intents this process is at"),
     Level("mutex:receipt", "what an answer hands out, and whether anybody waits for it"),
 )
@@ -167,24 +170,48 @@ class Locks:
             if not queue.acquire(timeout=LOCK_SECONDS):
                 raise StorageError("lock_timeout", name=name)
             try:
-                lock = self._acquired(name, deadline - time.monotonic())
+                release = self._acquired(name, deadline)
                 try:
                     yield
                 finally:
-                    lock.release()
+                    release()
             finally:
                 queue.release()
         finally:
             ORDER_CHECK.drop(name)
 
-    def _acquired(self, name: str, seconds: float) -> FileLock:
+    def _acquired(self, name: str, deadline: float) -> Callable[[], None]:
+        """Takes the lock; returns what gives it back."""
         with storage_errors(self.path / name):
+            self.containment.require(self.path)
+            try:
+                return partial(_give_back, self._flocked(name, deadline))
+            except OSError as error:
+                if error.errno not in NOT_BY_FLOCK:
+                    raise
             lock = self.lock(name)
             try:
-                lock.acquire(timeout=max(seconds, 0.0))
+                lock.acquire(timeout=max(deadline - time.monotonic(), 0.0))
             except Timeout as error:
                 raise StorageError("lock_timeout", name=name) from error
-        return lock
+            return lock.release
+
+    def _flocked(self, name: str, deadline: float) -> int:
+        """The descriptor of the lock's file, locked. A `FileLock` of the same file keeps this out, and is kept out by
+        it; what it does beyond flock(2), for those who fork or take a lock twice, takes twenty times as long."""
+        while True:
+            descriptor = os.open(self._file(name), os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+            locked = False
+            try:
+                locked = lock_descriptor(descriptor, blocking=False) and os.fstat(descriptor).st_nlink > 0
+            finally:
+                if not locked:
+                    os.close(descriptor)
+            if locked:
+                return descriptor
+            if time.monotonic() >= deadline:
+                raise StorageError("lock_timeout", name=name)
+            time.sleep(LOCK_POLL_SECONDS)
 
     def lock(self, name: str) -> FileLock:
         """The lock itself, for those who hold it beyond a `with`. Use it once."""
@@ -201,7 +228,7 @@ class Locks:
 
     def remove(self, name: str) -> None:
         """Removes the file of a lock, unless somebody holds it. Who has just opened it notices that it is gone, and
-        makes it anew."""
+        recreates it."""
         lock = self.lock(name)
         with suppress(Timeout, OSError):
             lock.acquire(timeout=0)
@@ -232,6 +259,14 @@ class Locks:
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}.lock"
+
+
+def _give_back(descriptor: int) -> None:
+    """A child that was forked meanwhile may have the descriptor, too: closing it would not give the lock back."""
+    try:
+        unlock_descriptor(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @cache

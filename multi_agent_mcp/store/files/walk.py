@@ -9,14 +9,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from multi_agent_mcp.system.disk import DIRECTORY_MODE, FILE_MODE, storage_errors
+from multi_agent_mcp.system.file_status import in_place
+from multi_agent_mcp.system.writing import DIRECTORY_MODE, FILE_MODE, storage_errors
 
 
 class Node(NamedTuple):
-    """A file or directory; `name` is its path in the session directory (`.` for that directory itself)."""
+    """A file or directory; `name` is its path in the session directory (`.` for that directory itself). `place` is the
+    descriptor of the directory it lies in, until the next one is asked for."""
 
     name: str
     status: os.stat_result
+    place: int | None = None
+
+    @property
+    def last(self) -> str:
+        """Its name in `place`."""
+        return self.name.rpartition("/")[2]
 
     @property
     def is_directory(self) -> bool:
@@ -60,12 +68,13 @@ def walk(base: Path) -> Iterator[Node]:
 
 
 def _nodes(base: Path, place: str) -> Iterator[Node]:
-    """What lies in one directory, in no order. One that its owner may not read is told of by its mode."""
+    """What lies in one directory, in no order. One that its owner may not read is found by its mode."""
     directory = f"{base}/{place}"
+    missing = FileNotFoundError, PermissionError
     try:
-        with storage_errors(Path(directory), FileNotFoundError, PermissionError), os.scandir(directory) as found:
+        with storage_errors(directory, *missing), in_place(directory) as descriptor, os.scandir(descriptor) as found:
             for item in found:
                 with suppress(FileNotFoundError):  # moved or deleted meanwhile
-                    yield Node(place + item.name, item.stat(follow_symlinks=False))
-    except (FileNotFoundError, PermissionError):
+                    yield Node(place + item.name, item.stat(follow_symlinks=False), descriptor)
+    except missing:
         return

@@ -144,24 +144,24 @@ def test_a_shelf_of_tasks_that_is_a_link_hides_no_other_task(services: Services,
 
 def test_a_log_is_where_we_wrote_it_whatever_its_file_says(services: Services, tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("a secret\n")
-    shelf = services.workspace.path / "executions" / "worker-a"
-    shelf.mkdir(parents=True)
+    partition = services.workspace.path / "executions" / "worker-a"
+    partition.mkdir(parents=True)
     header = f"id: exec_0123456789ab\nagent_id: worker-a\nlog_file_path: {tmp_path}/secret.txt\n"
-    (shelf / "exec_0123456789ab.md").write_text(f"---\n{header}---\n\n")
+    (partition / "exec_0123456789ab.md").write_text(f"---\n{header}---\n\n")
     execution = services.executions.get("worker-a", "exec_0123456789ab")
     assert services.executions.read_log(execution).lines == []
-    (shelf / "logs").mkdir()
-    (shelf / "logs" / "exec_0123456789ab.log").symlink_to(tmp_path / "secret.txt")
+    (partition / "logs").mkdir()
+    (partition / "logs" / "exec_0123456789ab.log").symlink_to(tmp_path / "secret.txt")
     with pytest.raises(StorageError):
         services.executions.read_log(execution)
 
 
 @pytest.mark.parametrize("name", ["../../x", "..", "a/b", ".hidden", "a\nb"])
 def test_an_assignee_that_is_no_name_moves_no_file_and_blocks_nobody(services: Services, name: str) -> None:
-    shelf = services.workspace.path / "tasks" / "worker-a"
-    shelf.mkdir(parents=True)
+    partition = services.workspace.path / "tasks" / "worker-a"
+    partition.mkdir(parents=True)
     header = f"id: tsk_0123456789ab\nassignee_id: {name!r}\nstatus: blocked\ninterrupt_id: ntf_0123456789ab\n"
-    (shelf / "tsk_0123456789ab.md").write_text(f"---\n{header}---\n\n")
+    (partition / "tsk_0123456789ab.md").write_text(f"---\n{header}---\n\n")
     before = set(services.workspace.root.parent.rglob("*.md"))
     services.derived_notices.repair("worker-a")
     services.workspace.tasks.update("tsk_0123456789ab", lambda task: task)
@@ -173,7 +173,7 @@ def test_no_path_is_made_of_a_name_that_is_none(services: Services, name: str) -
     attempts: list[Callable[[], object]] = [
         lambda: services.workspace.mailbox(name),
         lambda: services.workspace.notices(name),
-        lambda: services.workspace.tasks.directory(name) if len(name) < 65 else services.agents.get(name),
+        lambda: services.workspace.tasks.directory(name),
     ]
     for attempt in attempts:
         with pytest.raises((InvalidId, Refusal)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import subprocess
 import sys
@@ -60,6 +62,41 @@ def test_a_lock_holds_between_processes(files: Files) -> None:
     put(files.base / "counter", "0")
     in_processes(_count_up, (files.base, 50), (files.base, 50), (files.base, 50))
     assert (files.base / "counter").read_text() == "150"
+
+
+def test_a_lock_whose_file_is_removed_while_others_wait_still_holds(files: Files) -> None:
+    gone: list[bool] = []
+
+    def other() -> None:
+        with files.locks.held("agents"):
+            gone.append(files.locks.is_held("agents"))
+
+    with held_elsewhere(files, "agents"):
+        thread = threading.Thread(target=other)
+        thread.start()
+        (files.locks.path / "agents.lock").unlink()
+    thread.join()
+    assert gone == [True]
+
+
+def test_a_lock_keeps_others_out_where_the_file_system_knows_no_flock(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", refused)
+    monkeypatch.setattr(locks_module, "LOCK_SECONDS", 0.02)
+    with pytest.warns(UserWarning, match="flock not supported"):
+        _two_in_turn(files)
+
+
+def _two_in_turn(files: Files) -> None:
+    with files.locks.held("agents"):
+        pass
+    with held_elsewhere(files, "agents"), pytest.raises(StorageError) as refusal, files.locks.held("agents"):
+        pytest.fail("two held the lock")
+    assert refusal.value.key == "error.lock_timeout"
 
 
 def test_an_error_inside_a_lock_gives_the_lock_back(files: Files) -> None:

@@ -1,4 +1,4 @@
-"""What every write is made of: private directories, whole writes, durable names, and what the disk refuses in words."""
+"""The steps of every write: private directories, complete writes, durable names, and refusals of the disk as errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MANY = 16
 
 
 @contextmanager
-def storage_errors(path: Path, *answers: type[OSError]) -> Iterator[None]:
+def storage_errors(path: Path | str, *answers: type[OSError]) -> Iterator[None]:
     """Turns what the operating system refuses into a `StorageError`.
 
     `FileExistsError` and whatever is named in `answers` pass through: to their callers they are answers.
@@ -40,12 +40,12 @@ def storage_errors(path: Path, *answers: type[OSError]) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, (FileExistsError, *answers)):
             raise
-        raise StorageError(path=path.name, reason=error) from error
+        raise StorageError(path=Path(path).name, reason=error) from error
 
 
 def spelled(name: str) -> str:
     """A file's name as text that can be written down: a name need not be UTF-8."""
-    return name.encode(errors="backslashreplace").decode()
+    return name if name.isascii() else name.encode(errors="backslashreplace").decode()
 
 
 def make_private(descriptor: int) -> None:
@@ -119,6 +119,12 @@ def sync_together(paths: Collection[Path]) -> None:
         return
     for path in paths:
         _sync(path, os.O_RDONLY)
+
+
+def sync_file_system(path: Path) -> None:
+    """Returns when all that was written to the file system of `path` is on the disk, as far as the system can tell."""
+    if not _has_flushed_all(path):
+        os.sync()
 
 
 def _has_flushed_all(path: Path) -> bool:

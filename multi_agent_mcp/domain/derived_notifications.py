@@ -1,4 +1,4 @@
-"""Notifications that follow from a task or a delegation alone: whoever makes one makes the very same
+"""Notifications that follow from a task or a delegation alone: every process that derives one derives the same
 (docs/protocol.md, Notifications).
 
 Their ids come from the line of the task's history that caused them, so each cause is told once. They are returned
@@ -14,9 +14,9 @@ from hashlib import sha256
 from typing import Any
 
 from multi_agent_mcp.domain.conversation import Delegation
-from multi_agent_mcp.domain.history import new_value, old_value
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import BROUGHT_BY, FINAL, INTERRUPT_ACTIONS, Task
+from multi_agent_mcp.domain.task_history import new_value, old_value
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import InvalidStatusTransition
 

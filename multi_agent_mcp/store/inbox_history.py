@@ -1,0 +1,69 @@
+"""All of an inbox, read or not, newest first: its directory merged with its archive, both read only as far as asked."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import TypeVar
+
+from multi_agent_mcp.domain.entity import Readable
+from multi_agent_mcp.domain.times import stamp
+from multi_agent_mcp.store.archive import month_of
+from multi_agent_mcp.store.archived_names import STAMP_LENGTH, ArchivedNames
+from multi_agent_mcp.store.directory import Directory
+
+R = TypeVar("R", bound=Readable)
+
+Position = tuple[datetime, str, str]
+"""Where a file comes in this order, reversed: its time, its id, its path in the inbox."""
+
+
+def position(base: Path, path: Path, entity: Readable) -> Position:
+    return entity.created_at, entity.id, str(path.relative_to(base))
+
+
+def newest_first(
+    hot: Directory[R], months: Iterable[ArchivedNames[R]], before: Position | None = None
+) -> Iterator[tuple[Path, R]]:
+    """Every entity (below this position) with its path. A file that a crash has left in both places comes once."""
+    base, index = hot.path, hot.entries()
+    known = ((base / name, entry.entity or hot.load(name)) for name, entry in index.items())
+    order = sorted((position(base, path, entity) for path, entity in known if entity), reverse=True)
+    recent = (
+        (base / name, entity)
+        for at in order
+        if (before is None or at < before) and (entity := hot.load(name := at[2])) is not None
+    )
+    seen = {entry.signature[2] for entry in index.values()}
+    archived = (item for item in _archived(base, months, before) if _inode(item[0]) not in seen)
+    return heapq.merge(recent, archived, key=lambda item: position(base, *item), reverse=True)
+
+
+def _archived(base: Path, months: Iterable[ArchivedNames[R]], before: Position | None) -> Iterator[tuple[Path, R]]:
+    last = None if before is None else stamp(before[0])
+    for directory in months:
+        if before is not None and directory.path.name > month_of(before[0]):
+            continue
+        for _, same_second in groupby(directory.newest_first(last), key=lambda name: name[:STAMP_LENGTH]):
+            files = ((directory.path / name, name) for name in same_second)
+            loaded = ((path, directory.load(name)) for path, name in files if _is_regular(path))
+            found = [(path, entity) for path, entity in loaded if entity is not None]
+            for item in sorted(found, key=lambda item: position(base, *item), reverse=True):
+                if before is None or position(base, *item) < before:
+                    yield item
+
+
+def _inode(path: Path) -> int | None:
+    """None for a file that has been moved on."""
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
+
+
+def _is_regular(path: Path) -> bool:
+    """Whether it is a file, and no link to one."""
+    return path.is_file() and not path.is_symlink()

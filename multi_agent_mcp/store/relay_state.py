@@ -1,0 +1,55 @@
+"""What this machine's relay records for other processes (docs/protocol.md, Several machines)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.files.locks import RELAY
+from multi_agent_mcp.store.json_file import Record
+from multi_agent_mcp.system.writing import storage_errors
+
+SHARE = ".share"
+RELAY_SOCKET = f"{SHARE}/relay.sock"
+TOUCH_SECONDS, STALE_SECONDS = 5.0, 15.0
+"""A relay that has noted nothing for so long answers nobody, although its process may be there."""
+
+
+class RelayState:
+    """`.share/state.json`: `connected`, `since`, `replaced`, `queued`, `conflicts`, `machines` …, as the relay says."""
+
+    def __init__(self, files: Files) -> None:
+        self.locks = files.locks
+        self._path = files.base / SHARE / "state.json"
+        self._record = Record(files, self._path)
+        self._noted: Mapping[str, Any] = {}
+
+    def note(self, facts: Mapping[str, Any]) -> None:
+        """Written when something has changed; else the file only becomes younger, which wakes nobody who watches it."""
+        if facts != self._noted:
+            self._record.write(facts, durable=False)
+            self._noted = facts
+        elif time.time() - self.noted_at > TOUCH_SECONDS:
+            with storage_errors(self._path):
+                os.utime(self._path)
+
+    def read(self) -> dict[str, Any]:
+        """What was noted, and whether there is a `relay` that works. Without one nothing is known of the other
+        machines, so none is `up`, and this one is not `connected`."""
+        found = self._record.read()
+        state: dict[str, Any] = found if isinstance(found, dict) else {}
+        if self.locks.is_held(RELAY) and time.time() - self.noted_at < STALE_SECONDS:
+            return {**state, "relay": True}
+        machines = {name: {**facts, "up": False} for name, facts in state.get("machines", {}).items()}
+        return {**state, "relay": False, "connected": False, "machines": machines}
+
+    @property
+    def noted_at(self) -> float:
+        """When the relay last looked, in seconds since the epoch; 0: never."""
+        try:
+            return self._path.stat().st_mtime
+        except OSError:
+            return 0.0

@@ -1,0 +1,172 @@
+"""A collection whose entities several machines share: its authority decides which change comes first, and then the file
+is written (docs/protocol.md, Several machines)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from multi_agent_mcp.domain.entity import Identified
+from multi_agent_mcp.store.authority import (
+    HUB,
+    Authority,
+    Shared,
+    Superseded,
+    digest8,
+    marked,
+    revision_of,
+    without_mark,
+)
+from multi_agent_mcp.store.codec.frontmatter import codec
+from multi_agent_mcp.store.collection import Collection
+from multi_agent_mcp.store.conflicts import Conflicts
+from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.layout import Layout, Location, is_plain
+from multi_agent_mcp.store.partition import Partition
+
+E = TypeVar("E", bound=Identified)
+
+
+class SharedCollection(Collection[E]):
+    """The authority knows an entity as `{kind}.{id}`. Where there is one machine alone, it is a plain collection."""
+
+    def __init__(self, files: Files, base: Path, layout: Layout[E], authority: Authority, kind: str) -> None:
+        super().__init__(files, base, layout)
+        self.authority = authority
+        self.kind = kind
+        self.is_shared = authority.here is not None
+        self._codec = codec(layout.entity_type)
+
+    def add(self, entity: E) -> E:
+        if not self.is_shared:
+            return super().add(entity)
+        with self.files.locks.held(self._lock(entity.id)):  # else the relay, too, would write what the hub has taken
+            if self.places.locate(entity.id) is not None:
+                raise FileExistsError(entity.id)
+            try:
+                return self._create(self._agreed(None, entity))
+            except Superseded as earlier:  # an attempt that died between the hub and the file
+                return self._create(self._received(entity.id, earlier.current))
+
+    def remove(self, entity: E) -> None:
+        found = self.authority.current(self._key(entity)) if self.is_shared else None
+        if found is not None:
+            self.authority.swap(self._key(entity), found.revision, b"")
+        super().remove(entity)
+
+    def accept(
+        self, entity_id: str, shared: Shared, modified: int | None = None, *, was: int | None = None
+    ) -> E | None:
+        """Takes over what the hub says of an entity, unless the file is as new; empty data takes it away. Returns
+        what was written. `modified` is when it was changed, in nanoseconds since the epoch. A value that was
+        brought to a recreated hub `was` of this revision before: a file that is newer than that is brought there."""
+        with self.files.locks.held(self._lock(entity_id)):
+            located = self.places.locate(entity_id)
+            if located is not None:
+                entity, known = located.entity, revision_of(located.entity)
+                if known >= shared.revision:
+                    return None
+                if was is not None and known > was:
+                    self._share_all_of(entity)
+                    self._write(located, self._agreed(marked(entity, shared), entity, is_edited=True))
+                    return None
+            return self._take_over(entity_id, shared, located, modified)
+
+    def push(self, entity_id: str, first: int = 1) -> None:
+        """Brings a file that was made or edited by hand to the authority, and one of a revision before `first`, which
+        a hub had that is no more. Where it has a newer value, that stands."""
+        with self.files.locks.held(self._lock(entity_id)):
+            located = self.places.locate(entity_id)
+            if located is None:
+                return
+            if 0 < revision_of(located.entity) < first:
+                self._bring_back(located)
+            elif not self._is_as_marked(located.entity):
+                try:
+                    self._write(located, self._agreed(located.entity, located.entity, is_edited=True))
+                except Superseded as newer:
+                    self._take_over(entity_id, newer.current, located)
+
+    def restore(self, entity_id: str) -> None:
+        """Writes the authority's value again if a file has gone, or could not be read and was set aside."""
+        with self.files.locks.held(self._lock(entity_id)):
+            if is_plain(entity_id) and self.places.locate(entity_id) is None:
+                current = self.authority.current(f"{self.kind}.{entity_id}")
+                if current is not None:
+                    self._take_over(entity_id, current, None)
+
+    def shared_values(self) -> Iterator[tuple[str, bytes, int]]:
+        """Every entity as it travels: its key, its bytes, the revision that its file says it is."""
+        return ((self._key(entity), self._payload(entity), revision_of(entity)) for entity in self.all())
+
+    def _change(self, entity_id: str, change: Callable[[E], E]) -> tuple[Partition[E], E]:
+        while True:
+            located = self._located(entity_id)
+            try:
+                return self._write(located, self._agreed(located.entity, change(located.entity)))
+            except Superseded as newer:  # another machine was faster: its value first, then the change again
+                self._take_over(entity_id, newer.current, located)
+
+    def _agreed(self, before: E | None, after: E, *, is_edited: bool = False) -> E:
+        """The changed value as it may be written, with its revision, once the authority has taken it in place of
+        `before`. Raises `Superseded`."""
+        if not self.is_shared or (after == before and not is_edited):
+            return after
+        data = self._payload(after)
+        if before is None:
+            revision = self.authority.create(self._key(after), data)
+        else:
+            revision = self.authority.swap(self._key(after), revision_of(before), data)
+        return after if revision is None else marked(after, Shared(revision, data))
+
+    def _bring_back(self, located: Location[E]) -> None:
+        """Another machine may be faster: which of the two is newer is seen when its value is accepted."""
+        entity = located.entity
+        data = self._payload(entity)
+        self._share_all_of(entity)
+        with suppress(Superseded):
+            revision = self.authority.create(self._key(entity), data, revision_of(entity))
+            if revision is not None:
+                self._write(located, marked(entity, Shared(revision, data)))
+
+    def _share_all_of(self, entity: E) -> None:
+        """The parts of an entity outside its file that a recreated hub must get."""
+
+    def _take_over(
+        self, entity_id: str, shared: Shared, located: Location[E] | None, modified: int | None = None
+    ) -> E | None:
+        """Writes the authority's value and returns it, if there is one. An edit of the file that it does not know is
+        set aside."""
+        if located is not None and self._is_edited(located.entity, shared):
+            Conflicts(self.files).keep_file(located.directory.path / self.layout.name(entity_id))
+        if shared.data:
+            entity = self._received(entity_id, shared)
+            self._put(located, entity, modified)
+            return entity
+        if located is not None:
+            located.directory.remove(self.layout.name(entity_id), sync=True)
+            self.places.drop_own_directory(located.directory)
+        return None
+
+    def _received(self, entity_id: str, shared: Shared) -> E:
+        """The entity of a value of the hub."""
+        return self._adopted(marked(self._codec.decode(shared.data, id=entity_id), shared), entity_id)
+
+    def _is_edited(self, entity: E, shared: Shared) -> bool:
+        return not self._is_as_marked(entity) and self._payload(entity) != shared.data
+
+    def _is_as_marked(self, entity: E) -> bool:
+        """Whether it is what the hub has under its revision; else somebody has edited the file, or made it by hand."""
+        _, _, digest = str(entity.extra.get(HUB, "")).partition(" ")
+        return digest == digest8(self._payload(entity))
+
+    def _payload(self, entity: E) -> bytes:
+        """What travels: the file without its mark."""
+        shortened = self._shortened(entity)
+        return self._codec.encode(replace(shortened, extra=without_mark(shortened)))
+
+    def _key(self, entity: E) -> str:
+        return f"{self.kind}.{entity.id}"
