@@ -65,7 +65,7 @@ class Settings:
     language: str = DEFAULT_LANGUAGE
     limits: Limits = field(default_factory=Limits)
     notify_command: tuple[str, ...] | None = None
-    """See `parse_notify_command`. None: there is none; empty: what stands there cannot be run, as `doctor` says."""
+    """See `parse_notify_command`. None: there is none; empty: what is given there cannot be run, as `doctor` says."""
     console_answers: bool = True
     """Whether the console may press keys in agents' panes."""
 
@@ -97,13 +97,13 @@ def _pane(environ: Mapping[str, str]) -> TmuxPane | None:
     return TmuxPane(socket_path, pane_id) if socket_path and pane_id.startswith("%") else None
 
 
-def tmux_socket(environ: Mapping[str, str] = ENVIRON) -> str:
+def tmux_socket() -> str:
     """The socket of the tmux server that plain `tmux` talks to here, running or not: the one this terminal is in, else
     the default one of tmux(1)."""
-    inside = environ.get("TMUX", "").split(",")[0]
+    inside = ENVIRON.get("TMUX", "").split(",")[0]
     if inside:
         return inside
-    directories = (Path(environ.get("TMUX_TMPDIR") or TMUX_DIRECTORY), Path(TMUX_DIRECTORY))
+    directories = (Path(ENVIRON.get("TMUX_TMPDIR") or TMUX_DIRECTORY), Path(TMUX_DIRECTORY))
     directory = next(found for found in directories if found.is_dir())
     return str(directory.resolve() / f"tmux-{os.getuid()}" / "default")
 
@@ -196,6 +196,8 @@ def parse_console(given: Any) -> bool:
         return True
     if not isinstance(given, dict):
         raise InvalidArguments("bad_settings", reason=Reason("no_mapping_in", name="console"))
+    if unknown := sorted(map(str, given.keys() - {"answer"})):  # a typo must not leave on what was to be off
+        raise InvalidArguments("bad_settings", reason=Reason("unknown_key", name=f"console.{unknown[0]}"))
     answers = given.get("answer", True)
     if not isinstance(answers, bool):
         raise InvalidArguments("bad_settings", reason=Reason("no_bool", name="console.answer"))

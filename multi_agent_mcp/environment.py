@@ -1,5 +1,5 @@
-"""The environment, for its only readers: `config`; `hook`, which cannot wait for what `config` imports; `__main__`; and
-whoever speaks before a session is known."""
+"""Environment variables, for the only code that reads them: `config`; `hook`, which cannot wait for what `config`
+imports; `__main__`; and what prints before a session is known."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ PASSKEY = f"{PREFIX}PASSKEY"
 
 def take_passkey() -> str | None:
     """The passkey, once: it leaves the environment before anything is started that would inherit it (a tmux server
-    keeps the environment of whoever starts it, and hands it to every pane)."""
+    keeps the environment of the process that starts it, and hands it to every pane)."""
     return os.environ.pop(PASSKEY, None)
 
 
 def locale_language() -> str:
-    """The language of whoever has no session yet, by the locale of messages (locale(7)): `ja` or `en`."""
+    """The language while there is no session yet, by the locale of messages (locale(7)): `ja` or `en`."""
     names = ("LC_ALL", "LC_MESSAGES", "LANG")
     chosen = next((value for name in names if (value := ENVIRON.get(name))), "")
     return "ja" if chosen.lower().startswith("ja") else "en"

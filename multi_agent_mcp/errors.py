@@ -136,7 +136,7 @@ class HubUnreachable(StorageError):
 
 
 class HubReplaced(StorageError):
-    """The hub is not as new as what this machine has had of it: it was restored from an older copy."""
+    """The hub is older than what this machine has received from it: it was restored from an older copy."""
 
     code = "hub_replaced"
 

@@ -8,9 +8,10 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from multi_agent_mcp.bootstrap import SUPPLIED_BY, Services
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.service_container import SUPPLIED_BY, WiredServices
 
-WIRED = sorted(Services.__mro__[1].__annotations__)
+WIRED = sorted(WiredServices.__annotations__)
 
 
 def fits(value: object, wanted: Any) -> bool:
@@ -25,7 +26,7 @@ def fits(value: object, wanted: Any) -> bool:
 @pytest.mark.parametrize("name", WIRED)
 def test_a_service_is_made_of_what_its_parameters_ask_for(services: Services, name: str) -> None:
     service = getattr(services, name)
-    assert type(service).__name__ == Services.__mro__[1].__annotations__[name]
+    assert type(service).__name__ == WiredServices.__annotations__[name]
     assert getattr(services, name) is service
     wanted = get_type_hints(type(service).__init__, vars(sys.modules[type(service).__module__]))
     for parameter, annotation in wanted.items():

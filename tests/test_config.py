@@ -146,3 +146,13 @@ def test_a_notify_command_that_cannot_be_run_stops_no_session(
 ) -> None:
     settings = read_settings(settings_file(tmp_path, f"language: en\n{text}\n"))
     assert (settings.language, settings.notify_command) == ("en", command)
+
+
+@pytest.mark.parametrize("console", ["{answers: false}", "{Answer: false}", "{answer: no, x: 1}", "off", "{answer: 0}"])
+def test_a_typo_does_not_leave_the_console_s_answers_on(tmp_path: Path, console: str) -> None:
+    path = tmp_path / "session.yaml"
+    path.write_text(f"console: {console}\n", encoding="utf-8")
+    with pytest.raises(InvalidArguments, match="console"):
+        read_settings(path)
+    path.write_text("console: {answer: false}\n", encoding="utf-8")
+    assert read_settings(path).console_answers is False

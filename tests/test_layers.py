@@ -31,6 +31,7 @@ LAYERS = (
     ("store",),
     ("services", "notify", "host_config", "hub"),
     ("hooks",),
+    ("service_container",),
     ("bootstrap",),
     ("windows",),
     ("server", "web"),
@@ -82,14 +83,14 @@ FILE_CALLS = {
 """Calls that read or change files."""
 TOUCH_FILES = {
     "store": "the session's files",
-    "hub.share": "where the relay's socket is",
+    "hub.share_directory": "where the relay's socket is",
     "hub.server": "the hub's own directory, which the server it starts writes in, too",
     "system": "other programs' files, and what every write is made of",
     "config": "session.yaml, before there is a session",
     "texts": "the catalogue in the package",
     "notify.tmux.profiles": "profiles of hosts in the package and beside the sessions",
     "hooks.state_file": "the hook's own state: `hook` cannot wait for what `store` imports",
-    "notify.tmux.windows": "the directory of tmux's socket",
+    "notify.tmux.team_panes": "the directory of tmux's socket",
     "cli.timeline": "the picture, where its user wants it",
     "cli.demo": "the demo's own temporary directories",
 }
@@ -237,7 +238,7 @@ def test_the_doors_do_not_reach_through_the_services_into_the_store() -> None:
         for module in modules()
         if layer(module) in DOORS
         for node in ast.walk(modules()[module])
-        if isinstance(node, ast.Attribute) and node.attr == "workspace"
+        if isinstance(node, ast.Attribute) and node.attr in {"workspace", "registry"}
     }
     assert wrong == set()
     assert {(module, name) for module, name in edges() if layer(module) in DOORS and layer(name) == "store"} == set()
@@ -291,7 +292,7 @@ def test_a_command_waits_for_no_library_that_only_others_need() -> None:
         "asyncio",
     }
     assert heavy & (loaded | loaded_by("--help")) == set()
-    assert {f"{NAME}.cli.{other}" for other in ("tasks", "team", "doctor", "serve")} & loaded == set()
+    assert {f"{NAME}.cli.{other}" for other in ("tasks", "up_down", "doctor", "serve")} & loaded == set()
     assert f"{NAME}.bootstrap" not in loaded
 
 

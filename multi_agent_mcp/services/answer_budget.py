@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from multi_agent_mcp.config import Limits
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.texts import Texts
 
 RESERVE = 2_600  # of every answer, for what stands beside the list: hints, notification, a chat notification
 ENVELOPE_CHARACTERS = 4_000  # a message's subject and metadata, so that any message fits into an answer
@@ -58,11 +60,11 @@ def clipped(text: str | None, characters: int = TEXT_CHARACTERS) -> str | None:
 
 
 class AnswerBudget:
-    """What fits beside everything else into an answer of at most so many `characters`."""
+    """What fits beside everything else into an answer of at most `limits.answer_characters`."""
 
-    def __init__(self, characters: int, how_to_continue: str) -> None:
-        self.characters = characters - RESERVE
-        self._how_to_continue = how_to_continue
+    def __init__(self, limits: Limits, texts: Texts) -> None:
+        self.characters = limits.answer_characters - RESERVE
+        self._how_to_continue = texts("more.list")
 
     def fitting(
         self, answer: dict[str, Any], key: str, items: Sequence[Any], how_to_continue: str | None = None

@@ -11,12 +11,11 @@ from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.dialog import Dialog
-from multi_agent_mcp.domain.entity import plain_value
-from multi_agent_mcp.domain.message import page_order
+from multi_agent_mcp.domain.entity import age, plain_value
 from multi_agent_mcp.domain.stuck import DIALOG, LOGIN, PaneLook
-from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.services.doctor.finding import PROBLEM, Finding
 from multi_agent_mcp.services.mail.tracking import DeliveryTracking
+from multi_agent_mcp.services.overview.machines import AWAY, CONNECTED, CUT_OFF, NO_RELAY, REPLACED, SHUT_OUT, Machines
 from multi_agent_mcp.services.overview.pane_looks import LookAtPane, PaneLooks
 from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
 from multi_agent_mcp.services.tasks.changes import TaskChanges
@@ -27,6 +26,7 @@ KINDS = (
     "dialog",
     "login",
     "ended",
+    "tmux",
     "machine",
     "stuck",
     "request",
@@ -37,6 +37,12 @@ KINDS = (
     "doctor",
 )
 """What may wait, the worst first."""
+HELPS = {
+    CUT_OFF: "multi-agent-mcp machines",
+    SHUT_OUT: "multi-agent-mcp machines",
+    NO_RELAY: "multi-agent-mcp relay --start",
+    REPLACED: "multi-agent-mcp share --reseed",
+}
 MAIL_MAX = 50
 UNDELIVERED_AFTER = timedelta(seconds=30)
 TOLD_BY_OTHERS = frozenset({"stuck", "panes", "waiting"})
@@ -46,8 +52,8 @@ TOLD_BY_OTHERS = frozenset({"stuck", "panes", "waiting"})
 @dataclass(frozen=True, kw_only=True)
 class Item:
     """One thing that waits. `agent_id` is whom it concerns, `id` the task or message; `since` is None where nobody
-    knows. `text` says what it is, `command` what helps; `dialog` is the question with its choices, where a profile
-    describes them."""
+    knows. `text` says what it is, `command` what helps, on which `machine` if not here; `dialog` is the question with
+    its choices, where a profile describes them."""
 
     kind: str
     agent_id: str | None
@@ -55,28 +61,40 @@ class Item:
     since: datetime | None = None
     text: str
     command: str
+    machine: str | None = None
     dialog: Dialog | None = None
 
     def as_answer(self) -> dict[str, Any]:
         """As JSON knows it."""
-        known = {name: plain_value(value) for name, value in vars(self).items() if name != "dialog"}
-        return known | {"dialog": self.dialog.as_answer() if self.dialog else None}
+        known = {name: plain_value(value) for name, value in vars(self).items() if name not in ("dialog", "machine")}
+        place = {"machine": self.machine} if self.machine is not None else {}
+        return known | place | {"dialog": self.dialog.as_answer() if self.dialog else None}
 
 
 @dataclass(frozen=True)
 class Panes:
-    """What agents' panes show. `ended`: the agents whose panes were kept although their program has ended; `dialogs`:
-    the questions whose choices a profile describes."""
+    """What agents' panes show. `ended`: the agents whose panes were kept although their program has ended; `unseen`:
+    those whose tmux does not answer; `dialogs`: the questions whose choices a profile describes; `since`: from when on
+    hosts have been seen to wait for a human."""
 
+    at: datetime | None = None
     looks: Mapping[str, PaneLook] = field(default_factory=dict)
     ended: Collection[str] = ()
+    unseen: Collection[str] = ()
     dialogs: Mapping[str, Dialog | None] = field(default_factory=dict)
+    since: Mapping[str, datetime | None] = field(default_factory=dict)
+
+    def waits_since(self, agent_id: str, look: PaneLook, dialog: Dialog | None) -> datetime | None:
+        """Since when a pane that shows this now has been seen to show it; None when it shows something else here."""
+        was = self.looks.get(agent_id)
+        is_same = was is not None and was.state == look.state and self.dialogs.get(agent_id) == dialog
+        return (self.since.get(agent_id) or self.at) if is_same else None
 
 
 @dataclass(eq=False)
 class Attention:
     """Looks what waits for one person; changes nothing. `look_at`, `screen` and `dialog` look into an agent's
-    pane at this moment; `machines` is what is known of the team's machines, by name."""
+    pane at this moment."""
 
     workspace: Workspace
     stuck_agents: StuckAgents
@@ -86,36 +104,49 @@ class Attention:
     look_at: LookAtPane
     screen: Callable[[Agent], str]
     dialog: Callable[[Agent], Dialog | None]
-    machines: Callable[[], Mapping[str, Any]]
+    machines: Machines
     people: Texts
     clock: Callable[[], datetime]
 
-    def look(self) -> Panes:
-        """What stands in the panes at this moment."""
-        looks = self.pane_looks.now(self.look_at)
+    def look(self, before: Panes | None = None) -> Panes:
+        """What stands in the panes at this moment; `before` is what this process saw a moment ago."""
+        at, looks = self.clock(), self.pane_looks.now(self.look_at)
         seen = {agent.id: agent for agent in self._others() if agent.pane_id is not None}
-        ended = {name for name in seen.keys() - looks.keys() if self.screen(seen[name]) == "pane_dead"}
+        screens = {name: self.screen(seen[name]) for name in sorted(seen.keys() - looks.keys())}
+        ended, unseen = (
+            [name for name, screen in screens.items() if screen == reason] for reason in ("pane_dead", "tmux_timeout")
+        )
         asking = [name for name, look in looks.items() if look.state == DIALOG]
-        return Panes(looks, ended, {name: self.dialog(seen[name]) for name in asking})
+        dialogs = {name: self.dialog(seen[name]) for name in asking}
+        return Panes(at, looks, ended, unseen, dialogs, self._since(before, looks, dialogs))
 
-    def recorded(self) -> Panes:
-        """What the supervisor saw last; calls no tmux."""
-        return Panes(self.pane_looks.recorded())
+    def _since(
+        self, before: Panes | None, looks: Mapping[str, PaneLook], dialogs: Mapping[str, Dialog | None]
+    ) -> dict[str, datetime | None]:
+        """From when on each host has waited for a human, as this process saw it, else the supervisor."""
+        waiting = {name: look for name, look in looks.items() if look.state in (DIALOG, LOGIN)}
+        if before is not None and before.at is not None:
+            return {name: before.waits_since(name, look, dialogs.get(name)) for name, look in waiting.items()}
+        recorded = self.pane_looks.recorded()
+        known = {name: was for name, was in recorded.items() if name in waiting and was.state == waiting[name].state}
+        return {name: was.since for name, was in known.items()}
 
     def of(self, person: Agent, findings: Iterable[Finding] = (), panes: Panes | None = None) -> list[Item]:
         """What waits for this person, the worst first, of one kind the oldest; `findings` are those of `doctor`,
         `panes` what the panes show (None: looks now)."""
         panes = self.look() if panes is None else panes
-        asking = {item.agent_id: item for item in self._asking(panes)}
+        asking = {item.agent_id: item for item in (*self._asking(panes), *self._asked_elsewhere())}
+        known = {*asking, *panes.ended, *panes.unseen}
         requests = list(self._requests(person))
         waiting = [
             *asking.values(),
             *self._ended(panes.ended),
+            *self._silent(panes.unseen),
             *self._away(),
-            *self._stuck(panes.looks, asking.keys() | set(panes.ended)),
+            *self._stuck(panes.looks, known),
             *requests,
             *self._blocked(),
-            *self._undelivered(asking.keys()),
+            *self._undelivered(known),
             *self._mail(person, {item.id for item in requests}),
             *(self._finding(finding) for finding in findings if _is_news(finding)),
         ]
@@ -123,46 +154,78 @@ class Attention:
 
     def _asking(self, panes: Panes) -> Iterator[Item]:
         """Hosts that wait for a human in their panes."""
-        recorded = self.pane_looks.recorded()
         for agent_id, look in panes.looks.items():
             if look.state not in (DIALOG, LOGIN):
                 continue
-            before = recorded.get(agent_id)
             dialog = panes.dialogs.get(agent_id)
             words = " ".join(dialog.text.split()) if dialog else ""
             yield Item(
                 kind=look.state,
                 agent_id=agent_id,
-                since=before.since if before is not None and before.state == look.state else None,
+                since=panes.since.get(agent_id),
                 text=self.people(f"attention.{'asks' if dialog else look.state}", host=look.host, question=words),
                 command=f"multi-agent-mcp answer {agent_id}" if dialog else self._attach(agent_id),
                 dialog=dialog,
             )
+
+    def _asked_elsewhere(self) -> Iterator[Item]:
+        """The same on other machines, where it is answered, too."""
+        seen = self.machines.look()
+        for row in seen.machines if seen is not None else ():
+            for asked in row.asking:
+                key = f"up.dialog:{asked.topic}"
+                is_read = asked.topic not in (None, LOGIN)
+                yield Item(
+                    kind=LOGIN if asked.topic == LOGIN else DIALOG,
+                    agent_id=asked.agent_id,
+                    since=asked.since,
+                    text=self.people(key if key in self.people else "up.dialog"),
+                    command=f"multi-agent-mcp answer {asked.agent_id}" if is_read else "multi-agent-mcp attention",
+                    machine=row.name,
+                )
 
     def _ended(self, ended: Iterable[str]) -> Iterator[Item]:
         for agent_id in ended:
             text = self.people("attention.ended")
             yield Item(kind="ended", agent_id=agent_id, text=text, command=f"multi-agent-mcp up {agent_id}")
 
-    def _away(self) -> Iterator[Item]:
-        """Other machines of the team that do not answer."""
-        for name, facts in self.machines().items():
-            if not facts.get("up"):
-                yield Item(
-                    kind="machine",
-                    agent_id=None,
-                    id=name,
-                    since=parse_time(facts.get("since")),
-                    text=self.people("attention.machine", machine=name),
-                    command="multi-agent-mcp machines",
-                )
+    def _silent(self, unseen: Iterable[str]) -> Iterator[Item]:
+        """The tmux servers that do not answer: what stands in their panes nobody can see."""
+        agents = self.workspace.registry.active()
+        servers: dict[tuple[str | None, int | None], list[str]] = {}
+        for name in unseen:
+            servers.setdefault((agents[name].socket_path, agents[name].tmux_pid), []).append(name)
+        for (socket, pid), names in servers.items():
+            text = self.people("attention.tmux", agents=", ".join(names), socket=socket)
+            command = f"kill -CONT {pid}" if pid else f"tmux -S {socket} ls"
+            yield Item(kind="tmux", agent_id=names[0] if len(names) == 1 else None, text=text, command=command)
 
-    def _stuck(self, looks: Mapping[str, PaneLook], asking: Iterable[str | None]) -> Iterator[Item]:
+    def _away(self) -> Iterator[Item]:
+        """That this machine is cut off from the others, and which of them do not answer."""
+        seen = self.machines.look()
+        if seen is None:
+            return
+        if seen.exchange != CONNECTED:
+            text = self.people(f"attention.{seen.exchange}")
+            yield Item(
+                kind="machine", agent_id=None, id=seen.here, since=seen.since, text=text, command=HELPS[seen.exchange]
+            )
+        for row in seen.machines:
+            if row.state == AWAY:
+                text = self.people("attention.machine", machine=row.name)
+                command = HELPS[CUT_OFF]
+                yield Item(kind="machine", agent_id=None, id=row.name, since=row.since, text=text, command=command)
+
+    def _stuck(self, looks: Mapping[str, PaneLook], known: Collection[str | None]) -> Iterator[Item]:
         for agent_id, found in self.stuck_agents.find(looks).items():
-            if agent_id not in asking:
-                text = self.stuck_agents.sentence(found)
+            if agent_id not in known:
                 yield Item(
-                    kind="stuck", agent_id=agent_id, since=found.since, text=text, command=self._attach(agent_id)
+                    kind="stuck",
+                    agent_id=agent_id,
+                    since=found.since,
+                    text=self.stuck_agents.sentence(found),
+                    command=self._attach(agent_id),
+                    machine=self.workspace.elsewhere(self.workspace.registry.active()[agent_id]),
                 )
 
     def _requests(self, person: Agent) -> Iterator[Item]:
@@ -188,14 +251,14 @@ class Attention:
                     command=f"multi-agent-mcp task show {task.id}",
                 )
 
-    def _undelivered(self, asking: Iterable[str | None]) -> Iterator[Item]:
-        """One for each agent that was not told of its mail, and the reason. Of an agent that asks something that is the
-        reason."""
+    def _undelivered(self, known: Collection[str | None]) -> Iterator[Item]:
+        """One for each agent whose mail was not announced, and the reason; but for those of whom it is known already:
+        they ask something, have ended, or cannot be seen."""
         border = self.clock() - UNDELIVERED_AFTER
         for agent in self._others():
             unread = [message for _, message in self.workspace.mailbox(agent.id).unread()]
             waits = [message for message in unread if message.created_at < border]
-            if not waits or agent.id in asking:
+            if not waits or agent.id in known:
                 continue
             oldest = min(waits, key=lambda message: message.created_at)
             (progress,) = self.tracking.progress([oldest])
@@ -213,8 +276,8 @@ class Attention:
         """The oldest unread mail, but for that which only asks for the decision about a request, and how much more."""
         mailbox = self.workspace.mailbox(person.id)
         unread = mailbox.unread()
-        for name, message in heapq.nsmallest(MAIL_MAX, unread, key=lambda item: page_order(item[1])):
-            if str(message.metadata.get("task_id")) in requested:  # a hand may have written anything
+        for name, message in heapq.nsmallest(MAIL_MAX, unread, key=lambda item: age(item[1])):
+            if str(message.metadata.get("task_id")) in requested:  # written by hand, it may be anything
                 continue
             talks = message.message_type == "conversation"
             whole = message if message.subject else mailbox.hot.load(name) or message  # the index has no long contents

@@ -50,7 +50,7 @@ class RecentAttention:
     def _look(self) -> Panes:
         with self._looking:
             if not self._is_recent(self._looked_at, LOOK_EVERY):
-                self._panes, self._looked_at = self._attention.look(), self._clock()
+                self._panes, self._looked_at = self._attention.look(self._panes), self._clock()
             return self._panes
 
     def _examine_once(self) -> None:

@@ -46,6 +46,9 @@ class Draft:
         require_choice("priority", self.priority, MESSAGE_PRIORITIES)
 
 
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+
+
 def require_text(name: str, value: str | None) -> None:
     """Raises `InvalidArguments` for text that no UTF-8 file can hold."""
     try:
@@ -69,7 +72,7 @@ def require_words(name: str, value: str) -> None:
 def as_json(name: str, value: Any) -> str:
     """The value as JSON text, as it will be shown; raises `InvalidArguments` for what JSON or UTF-8 cannot hold."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text = _JSON.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArguments("not_json", name=name) from error
     require_text(name, text)

@@ -261,7 +261,7 @@ def resume(root: str, count: str) -> None:
         services = context(Path(root))
         me = services.agents.get(("admin", "owner")[number % 2])
         try:
-            return [services.stopping.resume(me, "worker-a").id]
+            return [services.interrupting.resume(me, "worker-a").id]
         except Refusal as refusal:
             return [refusal.code]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,8 +17,8 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.store.workspace import UNASSIGNED
+from tests.programs import ran
 
-REPOSITORY = Path(__file__).parents[2]
 UNKNOWN = "tsk_000000000000"
 
 
@@ -130,18 +129,6 @@ def agent(services: Services, agent_id: str) -> Agent:
 
 def forked(job: str, *arguments: str | Path) -> list[str]:
     """Runs a job of `tests.services.forks` in a process of its own; the words it printed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.services.forks", job, *map(str, arguments)],
-        cwd=REPOSITORY,
-        env={
-            name: value
-            for name, value in os.environ.items()
-            if name in ("PATH", "HOME", "PYTHONPATH", "MULTI_AGENT_MCP_CHECK_LOCKS")
-        },
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-        timeout=120,
-    )
+    done = ran(sys.executable, "-m", "tests.services.forks", job, *map(str, arguments))
     assert done.returncode == 0, done.stderr
     return done.stdout.split()

@@ -7,27 +7,34 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from multi_agent_mcp.config import Limits
 from multi_agent_mcp.services.answer_budget import RESERVE, AnswerBudget, clipped, first_fitting, json_size
+from multi_agent_mcp.texts import catalogue
 
-TEXTS = st.text(max_size=300)
+WORDS = st.text(max_size=300)
+TEXTS = catalogue("en")
 
 
-@given(st.lists(TEXTS, max_size=30), st.integers(min_value=0, max_value=4_000))
+def budget_of(room: int) -> AnswerBudget:
+    return AnswerBudget(Limits(answer_characters=RESERVE + room), TEXTS)
+
+
+@given(st.lists(WORDS, max_size=30), st.integers(min_value=0, max_value=4_000))
 def test_an_answer_is_never_larger_than_its_budget_and_says_what_is_missing(items: list[str], room: int) -> None:
-    budget = AnswerBudget(RESERVE + room, "go on")
+    budget = budget_of(room)
     answer = budget.fitting({}, "items", items)
     kept = answer["items"]
     assert json_size(kept) <= max(room, len("[]"))
     assert kept == items[: len(kept)]
     assert ("truncated" in answer) is (len(kept) < len(items))
     if "truncated" in answer:
-        assert (answer["total_count"], answer["how_to_continue"]) == (len(items), "go on")
+        assert (answer["total_count"], answer["how_to_continue"]) == (len(items), TEXTS("more.list"))
 
 
-@given(st.lists(st.lists(TEXTS, max_size=10), min_size=1, max_size=5))
+@given(st.lists(st.lists(WORDS, max_size=10), min_size=1, max_size=5))
 def test_of_each_list_the_newest_are_kept(lists: list[list[str]]) -> None:
     holders = [{"words": words} for words in lists]
-    AnswerBudget(RESERVE + 1_000, "go on").newest_of_each(holders, "words")
+    budget_of(1_000).newest_of_each(holders, "words")
     for holder, words in zip(holders, lists, strict=True):
         kept = holder["words"]
         assert kept == words[len(words) - len(kept) :]

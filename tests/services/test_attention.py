@@ -10,7 +10,6 @@ import pytest
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.dialog import Choice, Dialog
-from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.services.attention import Attention, Item
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, Finding
 from multi_agent_mcp.services.recent_attention import RecentAttention
@@ -18,7 +17,7 @@ from multi_agent_mcp.services.tasks.creation import NewTask
 from tests.conftest import Clock
 from tests.services import tasks_support as support
 from tests.services.support import by_hand, read, send
-from tests.services.tasks_support import moved, new, running
+from tests.services.tasks_support import moved, running
 
 
 class Panes:
@@ -27,7 +26,6 @@ class Panes:
     def __init__(self, services: Services) -> None:
         self.shows: tuple[str, str] | str | None = None
         self.dialog: Dialog | None = None
-        self.machines: dict[str, dict[str, object]] = {}
         self.attention = Attention(
             services.workspace,
             services.stuck_agents,
@@ -37,7 +35,7 @@ class Panes:
             self.look_at,
             self.screen,
             lambda _: self.dialog,
-            lambda: self.machines,
+            services.machines,
             services.people,
             services.clock,
         )
@@ -129,28 +127,50 @@ def test_an_agent_that_asks_something_is_not_told_of_again_as_stuck_or_unreachab
     assert "stuck" in kinds(waiting(services, panes))
 
 
-def test_what_the_supervisor_saw_last_counts_where_nobody_looks(services: Services, panes: Panes, clock: Clock) -> None:
+def test_how_long_it_has_asked_is_known_from_what_the_supervisor_saw(
+    services: Services, panes: Panes, clock: Clock
+) -> None:
     panes.shows = ("claude", "dialog")
     services.pane_looks.refresh(panes.look_at)
     clock.advance(timedelta(minutes=1).total_seconds())
-    panes.shows = None
-    (item,) = panes.attention.of(services.agents.owner(), panes=panes.attention.recorded())
+    (item,) = waiting(services, panes)
     assert (item.kind, item.since) == ("dialog", clock.now - timedelta(minutes=1))
-    assert new(services).id not in [item.id for item in waiting(services, panes)]
+
+
+def test_how_long_a_question_has_stood_is_known_to_who_has_seen_it(
+    services: Services, panes: Panes, clock: Clock
+) -> None:
+    recent = RecentAttention(panes.attention, list, services.clock)
+    panes.shows, panes.dialog = ("claude", "dialog"), Dialog("permission", "one?", (Choice("1", "Yes"),))
+
+    def age() -> float | None:
+        clock.advance(10)
+        item = next(item for item in recent.of(services.agents.owner()) if item.kind == "dialog")
+        return None if item.since is None else (clock.now - item.since).total_seconds()
+
+    assert [age(), age(), age()] == [None, 10, 20]
+    panes.dialog = Dialog("permission", "another?", (Choice("1", "Yes"),))
+    assert [age(), age()] == [None, 10]
+
+
+def test_a_tmux_that_does_not_answer_is_said_once_for_all_of_its_panes(
+    services: Services, panes: Panes, clock: Clock
+) -> None:
+    services.workspace.registry.update("worker-a", tmux_pid=77)
+    services.workspace.registry.update("worker-b", pane_id="%8", socket_path="/nowhere/s", tmux_pid=77)
+    sent = send(services, "admin", "worker-a", "hello")
+    services.workspace.delivery_log("worker-a").add("deferred", clock.now, [sent.message_id], reason="tmux_timeout")
+    clock.advance(60)
+    panes.attention.screen = lambda _: "tmux_timeout"
+    (item,) = waiting(services, panes)
+    assert (item.kind, item.agent_id, item.command) == ("tmux", None, "kill -CONT 77")
+    assert "worker-a, worker-b" in item.text
 
 
 def test_mail_without_a_subject_is_known_by_its_words_however_long(services: Services, panes: Panes) -> None:
     send(services, "admin", "owner", "which colour? " * 50)
     (item,) = waiting(services, panes)
     assert item.text.startswith("which colour? which")
-
-
-def test_a_machine_that_is_away_is_named_with_the_time_until_it_is_back(services: Services, panes: Panes) -> None:
-    panes.machines = {"here": {"up": True}, "attic": {"up": False, "since": "2026-11-22T10:00:00Z"}}
-    (item,) = waiting(services, panes)
-    assert (item.kind, item.id, item.since) == ("machine", "attic", parse_time("2026-11-22T10:00:00Z"))
-    panes.machines["attic"]["up"] = True
-    assert waiting(services, panes) == []
 
 
 def test_an_agent_whose_program_has_ended_is_not_told_of_again_as_stuck(
@@ -196,7 +216,6 @@ def test_a_question_that_a_profile_describes_comes_with_its_words_and_choices(se
     assert (item.kind, item.command) == ("dialog", "multi-agent-mcp answer worker-a")
     assert item.text.endswith("rm -r build Do you want to proceed?")
     assert [choice["label"] for choice in item.as_answer()["dialog"]["choices"]] == ["Yes", "No"]
-    assert panes.attention.of(services.agents.owner(), panes=panes.attention.recorded()) == []
 
 
 def test_of_much_mail_the_oldest_is_shown_and_the_rest_is_counted(

@@ -106,14 +106,14 @@ def test_an_intent_nobody_knows_or_can_read_stays_and_blocks_nobody(services: Se
 
 
 def test_a_broadcast_whose_first_copy_was_read_meanwhile_is_completed_without_a_second_one(services: Services) -> None:
-    letters = services.messages.compose(services.agents.get("admin"), Draft(content="hear"))
-    written(services, "send", letters.facts)
-    services.outbox.store(letters.messages[:1], None)
-    box = services.workspace.mailbox(letters.messages[0].receiver_id)
+    prepared = services.messages.compose(services.agents.get("admin"), Draft(content="hear"))
+    written(services, "send", prepared.facts)
+    services.outbox.store(prepared.messages[:1], None)
+    box = services.workspace.mailbox(prepared.messages[0].receiver_id)
     box.mark_read([name for name, _ in box.unread()], services.clock())
     box.archive_read(keep=0, above=0)
     assert services.operations.finish() == 1
-    copies = [len(list(services.workspace.mailbox(message.receiver_id).history())) for message in letters.messages]
+    copies = [len(list(services.workspace.mailbox(message.receiver_id).history())) for message in prepared.messages]
     assert copies == [1, 1, 1]
 
 
@@ -140,12 +140,12 @@ def test_a_batch_the_disk_refuses_leaves_nothing(services: Services, admin: Agen
 
 def test_a_change_the_disk_refuses_halfway_is_finished_once_it_allows_it(services: Services, owner: Agent) -> None:
     task = running(services)
-    shelf = services.workspace.path / "tasks" / "worker-b"
-    shelf.write_text("in the way", encoding="utf-8")
+    partition = services.workspace.path / "tasks" / "worker-b"
+    partition.write_text("in the way", encoding="utf-8")
     with pytest.raises(StorageError):
         services.task_changes.assign(owner, task.id, "worker-b")
     assert len(intents(services)) == 1
-    shelf.unlink()
+    partition.unlink()
     assert services.operations.finish() == 1
     assert [found.id for found in services.workspace.tasks.all("worker-b")] == [task.id]
     assert [notice.task_id for notice in notices(services, "worker-a")] == [task.id]
@@ -160,8 +160,8 @@ def test_an_approval_that_was_cut_off_reaches_the_requester_once(services: Servi
 
 
 def test_doctor_names_what_was_cut_off_and_its_repair_carries_it_out(services: Services) -> None:
-    letters = services.messages.compose(services.agents.get("admin"), Draft(content="hear"))
-    intent = written(services, "send", letters.facts)
+    prepared = services.messages.compose(services.agents.get("admin"), Draft(content="hear"))
+    intent = written(services, "send", prepared.facts)
     doctor = services.doctor(lambda _: None)
     (finding,) = [item for item in doctor.examine() if item.check == "undertakings"]
     assert (finding.level, finding.subject) == ("problem", intent.id)
@@ -196,10 +196,10 @@ def test_words_that_the_disk_refuses_are_said_once_when_they_are_said_again(serv
 
 
 def test_a_broadcast_that_an_earlier_version_left_is_finished(services: Services, admin: Agent) -> None:
-    letters = services.messages.compose(admin, Draft(content="to all"))
-    whole = {"messages": [as_text(message) for message in letters.missing], "conversation_id": None}
+    prepared = services.messages.compose(admin, Draft(content="to all"))
+    whole = {"messages": [as_text(message) for message in prepared.missing], "conversation_id": None}
     written(services, "send", whole)
     assert services.operations.finish() == 1
-    for message in letters.messages:
+    for message in prepared.messages:
         ((_, stored),) = services.workspace.mailbox(message.receiver_id).unread()
         assert (stored.id, services.signatures.verifies(stored, message.receiver_id)) == (message.id, True)

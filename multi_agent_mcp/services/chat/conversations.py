@@ -1,4 +1,4 @@
-"""Conversations between two agents: every message is mail, with a copy in the conversation's folder
+"""Conversations between two agents: every message is mail, with a copy in the conversation's directory
 (docs/protocol.md, Conversations)."""
 
 from __future__ import annotations
@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from heapq import nlargest
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.conversation import Conversation
+from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.ids import entity_id, new_id
-from multi_agent_mcp.domain.message import Message, page_order
+from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import ConversationNotFound, InvalidArguments, InvalidId, Refusal
 from multi_agent_mcp.services.answer_budget import SPOKEN_CHARACTERS
@@ -21,7 +23,7 @@ from multi_agent_mcp.services.mail.sending import Messages, Sent
 from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_text, require_words
-from multi_agent_mcp.store.archived_names import OUR_NAME, STAMP_LENGTH
+from multi_agent_mcp.store.archived_names import STAMP_LENGTH, are_ours
 from multi_agent_mcp.store.codec.frontmatter import as_text, from_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
@@ -63,7 +65,7 @@ class Conversations:
         """Makes a conversation and sends its first message. When the message cannot be stored there is none.
 
         With the `conversation_id` of one whose first message was never sent, because its starter was killed, that one
-        begins anew.
+        begins again.
         """
         if initiator.id == target.id:
             raise InvalidArguments("to_oneself")
@@ -78,10 +80,10 @@ class Conversations:
             purpose=purpose,
             started_at=self.clock(),
         )
-        letters = self._letters(initiator, conversation, Draft(content=first_words))
-        facts = {"conversation": as_text(conversation), "letters": letters.facts}
+        prepared = self._prepared(initiator, conversation, Draft(content=first_words))
+        facts = {"conversation": as_text(conversation), "letters": prepared.facts}
         stored = self.operations.run(BEGIN_CONVERSATION, facts)
-        return conversation, self.messages.announced(letters, stored)
+        return conversation, self.messages.announced(prepared, stored)
 
     def kinds(self) -> Mapping[Kind, Apply]:
         return {BEGIN_CONVERSATION: self.apply_start, SAY: self.apply_message, END_CONVERSATION: self.apply_end}
@@ -130,9 +132,9 @@ class Conversations:
         if draft.receiver_id not in (None, other):
             raise InvalidArguments("conversation_with", conversation_id=conversation.id, agent_id=other)
         metadata = {key: value for key, value in draft.metadata.items() if key != ENDED}
-        letters = self._letters(sender, conversation, replace(draft, metadata=metadata))
-        facts = {"conversation_id": conversation.id, "sender_id": sender.id, "letters": letters.facts}
-        return self.messages.announced(letters, self.operations.run(SAY, facts))
+        prepared = self._prepared(sender, conversation, replace(draft, metadata=metadata))
+        facts = {"conversation_id": conversation.id, "sender_id": sender.id, "letters": prepared.facts}
+        return self.messages.announced(prepared, self.operations.run(SAY, facts))
 
     def apply_message(self, intent: Intent) -> list[Message]:
         """Applies an intent: a message. It is stored last: should the disk refuse it, nothing was said."""
@@ -146,12 +148,12 @@ class Conversations:
         now = self.clock()
         ended = conversation.end(actor.id, now)
         require_text("final_message", final_words)
-        letters = self._last_letters(actor, ended, final_words)
-        mail = letters.facts if letters is not None else None
+        prepared = self._last_message(actor, ended, final_words)
+        mail = prepared.facts if prepared is not None else None
         facts = {"conversation_id": ended.id, "by": actor.id, "at": format_time(now), "letters": mail}
         _, stored = self.operations.run(END_CONVERSATION, facts)
-        if letters is not None:
-            self.messages.announced(letters, stored)
+        if prepared is not None:
+            self.messages.announced(prepared, stored)
         return ended
 
     def apply_end(self, intent: Intent) -> tuple[Conversation, list[Message]]:
@@ -165,20 +167,20 @@ class Conversations:
 
     def messages_of(self, conversation_id: str) -> list[Message]:
         """The messages of a conversation, oldest first."""
-        folder = self.workspace.conversation_messages(conversation_id)
-        return sorted((message for _, message in folder.open_entities()), key=page_order)
+        directory = self.workspace.conversation_messages(conversation_id)
+        return sorted((message for _, message in directory.open_entities()), key=age)
 
     def newest(self, conversation_id: str, limit: int) -> tuple[list[Message], int]:
         """The newest `limit` messages of a conversation, oldest first, and how many there are. The others are not read,
         unless somebody has put a file there under a name of its own."""
         directory = self.workspace.conversation_messages(conversation_id)
-        names = sorted(directory.names())
-        if not all(map(OUR_NAME.fullmatch, names)):
+        names = directory.names()
+        if not are_ours(names):
             everything = self.messages_of(conversation_id)
             return everything[-limit:], len(everything)
-        first = names[-limit][:STAMP_LENGTH] if len(names) > limit else ""
-        loaded = (directory.load(name) for name in names if name[:STAMP_LENGTH] >= first)
-        found = sorted((message for message in loaded if message is not None), key=page_order)
+        first = min(nlargest(limit, names), default="")[:STAMP_LENGTH]
+        loaded = (directory.load(name) for name in names if name >= first)
+        found = sorted((message for message in loaded if message is not None), key=age)
         return found[-limit:], len(names)
 
     def spoken(self, conversation: Conversation, message: Message) -> dict[str, Any]:
@@ -198,7 +200,7 @@ class Conversations:
 
     def all(self) -> list[Conversation]:
         """Every conversation, oldest first."""
-        return sorted(self.workspace.conversations.all(), key=_oldest_first)
+        return sorted(self.workspace.conversations.all(), key=age)
 
     def page(self, *, offset: int, limit: int) -> tuple[list[Conversation], int]:
         """Conversations, newest first, and how many there are."""
@@ -207,13 +209,11 @@ class Conversations:
 
     def of_task(self, task_id: str) -> list[Conversation]:
         """The conversations that belong to a task, oldest first."""
-        return sorted(
-            (item for item in self.workspace.conversations.all() if item.task_id == task_id), key=_oldest_first
-        )
+        return sorted((item for item in self.workspace.conversations.all() if item.task_id == task_id), key=age)
 
     def of_agent(self, agent_id: str) -> list[Conversation]:
         """The conversations an agent takes part in, oldest first."""
-        return sorted((item for item in self.workspace.conversations.all() if item.has(agent_id)), key=_oldest_first)
+        return sorted((item for item in self.workspace.conversations.all() if item.has(agent_id)), key=age)
 
     def mark_seen(self, reader: Agent, messages: Iterable[Message]) -> None:
         """The reader has read these messages; conversations whose target it is become active."""
@@ -229,9 +229,9 @@ class Conversations:
 
     def _remove_copies(self, conversation: Conversation) -> None:
         """Deletes the copies of messages that never became mail."""
-        folder = self.workspace.conversation_messages(conversation.id)
-        for name, _ in folder.open_entities():
-            folder.remove(name)
+        directory = self.workspace.conversation_messages(conversation.id)
+        for name, _ in directory.open_entities():
+            directory.remove(name)
 
     def _belongs_to(self, conversation: Conversation, message: Message) -> bool:
         """Whether this is a signed message of one participant to the other in this conversation."""
@@ -245,8 +245,8 @@ class Conversations:
     def _seen(self, conversation_id: str, agent_id: str) -> None:
         self.workspace.conversations.update(conversation_id, lambda found: found.seen_by(agent_id))
 
-    def _letters(self, sender: Agent, conversation: Conversation, draft: Draft) -> PreparedMessages:
-        """Mail to the other participant, and the copy in the conversation's folder."""
+    def _prepared(self, sender: Agent, conversation: Conversation, draft: Draft) -> PreparedMessages:
+        """Mail to the other participant, and the copy in the conversation's directory."""
         addressed = replace(
             draft,
             receiver_id=conversation.other(sender.id),
@@ -256,9 +256,9 @@ class Conversations:
         )
         return self.messages.compose(sender, addressed, conversation.id)
 
-    def _last_letters(self, actor: Agent, ended: Conversation, final_words: str | None) -> PreparedMessages | None:
+    def _last_message(self, actor: Agent, ended: Conversation, final_words: str | None) -> PreparedMessages | None:
         if final_words:
-            return self._letters(actor, ended, Draft(content=final_words, metadata={ENDED: True}))
+            return self._prepared(actor, ended, Draft(content=final_words, metadata={ENDED: True}))
         if ended.other(actor.id) not in self.agents.all():
             return None
         return self.messages.compose(actor, self._end_notice(actor, ended))
@@ -282,7 +282,3 @@ def require_purpose(purpose: str | None) -> None:
     require_text("purpose", purpose)
     if len(purpose or "") > PURPOSE_CHARACTERS:
         raise InvalidArguments("too_long", name="purpose", limit=PURPOSE_CHARACTERS)
-
-
-def _oldest_first(conversation: Conversation) -> tuple[datetime, str]:
-    return conversation.started_at, conversation.id

@@ -10,6 +10,7 @@ from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
+from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.ids import entity_id, new_id
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.times import format_time
@@ -131,7 +132,7 @@ class Delegations:
             )
 
     def _oldest_first(self, agent_id: str) -> list[Delegation]:
-        return sorted(self.workspace.delegations.all(agent_id), key=lambda item: (item.created_at, item.id))
+        return sorted(self.workspace.delegations.all(agent_id), key=age)
 
     def _unheard(self, agent_id: str) -> list[Delegation]:
         """Delegations whose target has got no message yet: without a conversation, or with one whose starter was killed

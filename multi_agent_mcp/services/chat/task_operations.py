@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
-from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.task_change import Change
 from multi_agent_mcp.errors import InvalidArguments, Unauthorized
 from multi_agent_mcp.services.chat.conversations import Conversations
 from multi_agent_mcp.services.tasks.changes import TaskChanges

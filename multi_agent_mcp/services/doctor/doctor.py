@@ -35,8 +35,8 @@ CHECKS: dict[str, Check] = {
     "events": processes.events,
     "machines": machines.machines,
 }
-VERIFY: dict[str, Check] = {"signatures": integrity.signatures}
-"""Reads every message, so it runs only when asked for."""
+VERIFY: dict[str, Check] = {"signatures": integrity.signatures, "histories": integrity.histories}
+"""Reads every message and every task, so it runs only when asked for."""
 
 
 class Doctor:
@@ -64,10 +64,10 @@ class Doctor:
         """Repairs what can be repaired automatically. Returns those findings, also where the repair failed."""
         repaired = []
         for finding in findings:
-            if finding.mend is None:
+            if finding.fix is None:
                 continue
             try:
-                finding.mend()
+                finding.fix()
             except (Refusal, OSError) as error:
                 texts = self.context.texts
                 why = texts.sentence(error) if isinstance(error, Refusal) else error

@@ -38,7 +38,7 @@ def untracked(items: Iterable[T], _name: str, _total: int | None) -> Iterable[T]
 
 @dataclass(frozen=True)
 class Finding:
-    """`level`: a `problem` makes `doctor` exit with 1, a `note` does not. `repair` says what helps; with `mend`
+    """`level`: a `problem` makes `doctor` exit with 1, a `note` does not. `repair` says what helps; with `fix`
     `doctor --repair` does it, and loses nothing that can be read."""
 
     check: str
@@ -46,11 +46,11 @@ class Finding:
     subject: str
     finding: str
     repair: str = ""
-    mend: Callable[[], object] | None = field(default=None, compare=False, repr=False)
+    fix: Callable[[], object] | None = field(default=None, compare=False, repr=False)
 
     def as_answer(self) -> dict[str, Any]:
         answer = {name: getattr(self, name) for name in ("check", "level", "subject", "finding", "repair")}
-        return {**answer, "repairable": self.mend is not None}
+        return {**answer, "repairable": self.fix is not None}
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class CheckContext:
     """The services that checks use, and the words for what they find. `probe` says why an agent's pane cannot be rung,
     or None; `look_at` which host is there; `hosts` are the names of the profiles by which a pane can be looked at,
     `profiles_left_out` the files of others that cannot be used, and why; `notify_command` is that of `Settings`.
-    `track` is told of what there may be very much of; the walk through the session's directory adds to `usage`."""
+    `track` gets what there may be very many of; the walk through the session's directory adds to `usage`."""
 
     workspace: Workspace
     agents: Agents
@@ -79,9 +79,9 @@ class CheckContext:
     usage: Usage = field(default_factory=Usage)
 
     def found(
-        self, check: str, level: str, subject: str, key: str, mend: Callable[[], object] | None = None, /, **values: Any
+        self, check: str, level: str, subject: str, key: str, fix: Callable[[], object] | None = None, /, **values: Any
     ) -> Finding:
         """The finding in words: the texts `finding.{key}` and `repair.{key}`, filled with `values`."""
         repair = f"repair.{key}"
         words = self.texts(repair, **values) if repair in self.texts else ""
-        return Finding(check, level, subject, self.texts(f"finding.{key}", **values), words, mend)
+        return Finding(check, level, subject, self.texts(f"finding.{key}", **values), words, fix)

@@ -24,8 +24,8 @@ def operations(context: CheckContext) -> Iterator[Finding]:
     intents = context.workspace.intents
     for path in intents.unreadable():
         reason = Reason("no_intent")
-        mend = partial(Quarantine(intents.files, intents.path).set_aside, path, reason)
-        yield context.found("undertakings", PROBLEM, f".intents/{path.name}", "no_intent", mend, reason=reason)
+        fix = partial(Quarantine(intents.files, intents.path).set_aside, path, reason)
+        yield context.found("undertakings", PROBLEM, f".intents/{path.name}", "no_intent", fix, reason=reason)
 
 
 def unreadable(context: CheckContext) -> Iterator[Finding]:
@@ -62,11 +62,11 @@ def notifications(context: CheckContext) -> Iterator[Finding]:
     """Tasks whose notifications were not written, because the writer was killed before it."""
     for task in context.workspace.tasks.open():
         for notice in context.derived.missing(task):
-            mend = partial(context.derived.ensure, task)
+            fix = partial(context.derived.ensure, task)
             facts = {"agent_id": notice.target_agent_id, "action": notice.action}
             # The next reader writes what is missing; until then nothing stops an agent that should stop.
             level = PROBLEM if notice.interrupts else NOTE
-            yield context.found("notifications", level, task.id, "not_told", mend, **facts)
+            yield context.found("notifications", level, task.id, "not_told", fix, **facts)
 
 
 def signatures(context: CheckContext) -> Iterator[Finding]:
@@ -79,6 +79,16 @@ def signatures(context: CheckContext) -> Iterator[Finding]:
     total = context.usage.files("ipc", "ipc/archive", "conversations")
     for path, message, mailbox_of in context.track(found, "messages", total):
         yield from _judged(context, path, message, mailbox_of)
+
+
+def histories(context: CheckContext) -> Iterator[Finding]:
+    """Tasks whose older history is not all there: a file that was cut off, or edited by hand."""
+    for agent_id in context.workspace.tasks.partitions():
+        for task in context.workspace.tasks.all(agent_id):
+            if missing := len(task.history) - sum(1 for _ in task.history):
+                path = context.workspace.tasks.history_path(task.id).relative_to(context.workspace.path)
+                facts = {"missing": missing, "earlier": task.history.earlier, "task_id": task.id}
+                yield context.found("histories", PROBLEM, str(path), "history_cut", **facts)
 
 
 def _directories(context: CheckContext) -> Iterator[tuple[Directory[Message], str | None]]:

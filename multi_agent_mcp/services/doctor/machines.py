@@ -2,64 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import Any
 
+from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import HubUnreachable
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
-from multi_agent_mcp.store.authority import Authority, revision_of
-from multi_agent_mcp.store.files.locks import RELAY
+from multi_agent_mcp.services.overview.machines import (
+    AWAY,
+    CONNECTED,
+    CUT_OFF,
+    NO_RELAY,
+    REPLACED,
+    SHUT_OUT,
+    MachineRow,
+    Machines,
+)
+from multi_agent_mcp.store.authority import Authority, is_marked, revision_of
 
 CLOCK_SECONDS = 2.0
 BEHIND = 1000
+FINDINGS = {CUT_OFF: "hub_away", SHUT_OUT: "shut_out", REPLACED: "hub_replaced"}
 SAMPLE = 20
 
 
 def machines(context: CheckContext) -> Iterator[Finding]:
     """How the exchange with the other machines stands; nothing for a session of one machine alone."""
-    authority = context.workspace.authority
-    if authority.here is None:
+    seen = Machines(context.workspace, context.agents).look()
+    if seen is None:
         return
     found = partial(context.found, "machines")
-    if not context.workspace.locks.is_held(RELAY):
-        yield found(PROBLEM, authority.here, "no_relay")
+    if seen.exchange == NO_RELAY:
+        yield found(PROBLEM, seen.here, "no_relay")
         return
-    state = context.workspace.relay_state()
-    if state.get("replaced"):
-        yield found(PROBLEM, authority.here, "hub_replaced")
-    elif not state.get("connected"):
-        yield found(PROBLEM, authority.here, "hub_away", since=state.get("since"))
-    if state.get("queued"):
-        yield found(NOTE, authority.here, "queued", count=state["queued"])
-    if state.get("conflicts"):
-        yield found(NOTE, authority.here, "conflicts", count=state["conflicts"])
-    if not state.get("serves"):
-        yield found(NOTE, authority.here, "sync_unknown", version=state.get("version") or "-")
-    yield from _others(context, state)
-    yield from _sample(context, authority)
+    if seen.exchange != CONNECTED:
+        yield found(PROBLEM, seen.here, FINDINGS[seen.exchange], since=_moment(seen.since))
+    if seen.queued:
+        yield found(NOTE, seen.here, "queued", count=seen.queued)
+    if seen.edits:
+        yield found(NOTE, seen.here, "conflicts", count=len(seen.edits))
+    if not seen.serves:
+        yield found(NOTE, seen.here, "sync_unknown", version=seen.version or "-")
+    for row in seen.machines:
+        yield from _machine(row, found)
+    yield from _sample(context, context.workspace.authority)
 
 
-def _others(context: CheckContext, state: dict[str, Any]) -> Iterator[Finding]:
-    for name, facts in state.get("machines", {}).items():
-        if not facts.get("up"):
-            yield context.found("machines", NOTE, name, "machine_away", since=facts.get("since"))
-        if abs(facts.get("clock_offset", 0)) > CLOCK_SECONDS:
-            yield context.found("machines", NOTE, name, "clock", seconds=facts["clock_offset"])
-        if facts.get("behind", 0) > BEHIND:
-            yield context.found("machines", NOTE, name, "behind", count=facts["behind"])
+def _machine(row: MachineRow, found: Callable[..., Finding]) -> Iterator[Finding]:
+    if row.state == AWAY:
+        yield found(NOTE, row.name, "machine_away", since=_moment(row.since))
+    if abs(row.clock_offset or 0) > CLOCK_SECONDS:
+        yield found(NOTE, row.name, "clock", seconds=row.clock_offset)
+    if (row.behind or 0) > BEHIND:
+        yield found(NOTE, row.name, "behind", count=row.behind)
+
+
+def _moment(moment: datetime | None) -> str:
+    return "-" if moment is None else format_time(moment)
 
 
 def _sample(context: CheckContext, authority: Authority) -> Iterator[Finding]:
     """Some open tasks, beside what the hub has of this revision."""
-    shared = context.workspace.tasks.shared
     try:
         for task in islice(context.workspace.tasks.open(), SAMPLE):
             current = authority.current(f"tsk.{task.id}")
             if current is None:
                 yield context.found("machines", PROBLEM, task.id, "not_on_hub")
-            elif shared is not None and current.revision == revision_of(task) and not shared.is_marked(task, current):
+            elif current.revision == revision_of(task) and not is_marked(task, current):
                 yield context.found("machines", PROBLEM, task.id, "other_than_hub")
     except HubUnreachable:
         return  # said already

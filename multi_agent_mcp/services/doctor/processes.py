@@ -77,8 +77,8 @@ def waits(context: CheckContext) -> Iterator[Finding]:
         if wait.admin_id in agents:
             yield context.found("waiting", NOTE, agent.id, "waits", **facts)
         else:
-            mend = partial(context.owner_waits.release, agent.id)
-            yield context.found("waiting", PROBLEM, agent.id, "waits_for_nobody", mend, **facts)
+            fix = partial(context.owner_waits.release, agent.id)
+            yield context.found("waiting", PROBLEM, agent.id, "waits_for_nobody", fix, **facts)
 
 
 def events(context: CheckContext) -> Iterator[Finding]:

@@ -10,20 +10,19 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from multi_agent_mcp.services.doctor.tree import is_leftover
-from multi_agent_mcp.store.directory import beginning
+from multi_agent_mcp.store.files.containment import peek
 from multi_agent_mcp.store.files.walk import Node, walk
-from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.store.workspace import CONVERSATION, Workspace
 
 _SAYS_SO = {
-    "ipc": re.compile(rb"^read_at:[ \t]*['\"]?\d", re.MULTILINE),
-    "tasks": re.compile(rb"^status:[ \t]*['\"]?(done|cancelled)\b", re.MULTILINE),
-    "sessions": re.compile(rb"^ended_at:[ \t]*['\"]?\d", re.MULTILINE),
-    "executions": re.compile(rb"^completed_at:[ \t]*['\"]?\d", re.MULTILINE),
+    "ipc": re.compile(rb"\nread_at:[ \t]*['\"]?\d"),
+    "tasks": re.compile(rb"\nstatus:[ \t]*['\"]?(done|cancelled)\b"),
+    "sessions": re.compile(rb"\nended_at:[ \t]*['\"]?\d"),
+    "executions": re.compile(rb"\ncompleted_at:[ \t]*['\"]?\d"),
 }
 """How a file's own header says that it is over, whatever directory somebody has put it into."""
 LOCK_AGE = timedelta(days=30)
 """Lock files are small and soon made again: only those of agents that have long gone are worth it."""
-CONVERSATION = "conversation.md"
 
 _MAY_BE_OVER = re.compile(
     r"""
@@ -93,22 +92,22 @@ class _Search:
         open_tasks = workspace.tasks.open()
         self.needed = {name for task in open_tasks for name in (task.parent_task_id, *task.dependencies)}
         self.talked_of = {
-            str(message.metadata.get("conversation_id"))  # a hand may have written anything
+            str(message.metadata.get("conversation_id"))  # written by hand, it may be anything
             for agent_id in workspace.registry.all()
             for _, message in workspace.mailbox(agent_id).unread()
         }
         """Conversations that unread mail belongs to."""
-        self.conditions: dict[str, Callable[[Node, PurePath], bool]] = {
-            "ipc": lambda node, _: self._says_so("ipc", node),
-            "notifications": lambda node, _: self._says_so("ipc", node),
-            "tasks": lambda node, path: path.name.partition(".")[0] not in self.needed and self._says_so("tasks", node),
-            "histories": lambda _, path: workspace.tasks.find(path.stem) is None,
-            "sessions": lambda node, _: self._says_so("sessions", node),
-            "executions": lambda node, _: self._says_so("executions", node),
-            "logs": lambda _, path: not self._is_running(path.parts[1], f"{path.stem}.md"),
-            "delegations": lambda _, path: self._is_carried_out(path.parts[1], path.name),
-            "conversations": lambda _, path: self._has_ended(path.parts[1]),
-            "locks": lambda node, _: node.status.st_mtime < self.oldest_lock,
+        self.conditions: dict[str, Callable[[Node], bool]] = {
+            "ipc": lambda node: self._says_so("ipc", node),
+            "notifications": lambda node: self._says_so("ipc", node),
+            "tasks": lambda node: node.last.partition(".")[0] not in self.needed and self._says_so("tasks", node),
+            "histories": lambda node: workspace.tasks.find(PurePath(node.name).stem) is None,
+            "sessions": lambda node: self._says_so("sessions", node),
+            "executions": lambda node: self._says_so("executions", node),
+            "logs": lambda node: not self._is_running(_owner(node), f"{PurePath(node.name).stem}.md"),
+            "delegations": lambda node: self._is_carried_out(_owner(node), node.last),
+            "conversations": lambda node: self._has_ended(_owner(node)),
+            "locks": lambda node: node.status.st_mtime < self.oldest_lock,
         }
         """Kind → whether such a file, which is old, is over; those of other kinds are."""
         self._has_ended = lru_cache(maxsize=64)(self._ended_long_ago)
@@ -143,11 +142,12 @@ class _Search:
         if node.status.st_mtime >= self.oldest:
             return False
         condition = self.conditions.get(kind)
-        return condition is None or condition(node, PurePath(node.name))
+        return condition is None or condition(node)
 
     def _says_so(self, kind: str, node: Node) -> bool:
         """Whether the file's header says that it is over. What cannot be read stays: nobody has seen what it says."""
-        return _SAYS_SO[kind].search(beginning(f"{self.workspace.path}/{node.name}").partition(b"\n---")[0]) is not None
+        data, _ = peek(node.last, node.place)
+        return _SAYS_SO[kind].search(data, 0, max(data.find(b"\n---"), 0) or len(data)) is not None
 
     def _is_running(self, agent_id: str, name: str) -> bool:
         executions = self.workspace.executions.directory(agent_id)
@@ -164,3 +164,8 @@ class _Search:
         if conversation_id in self.talked_of:
             return False
         return ended_at is not None and ended_at.timestamp() < self.oldest
+
+
+def _owner(node: Node) -> str:
+    """The directory right below that of the kind: an agent's, a conversation's."""
+    return node.name.split("/")[1]

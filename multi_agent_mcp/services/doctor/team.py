@@ -40,8 +40,8 @@ def keys(context: CheckContext) -> Iterator[Finding]:
         if not is_passkey_of(agent, key):
             yield context.found("keys", PROBLEM, agent_id, "other_key", file=name)
         elif agent.public_key != (own := public_key(key)):
-            mend = partial(context.agents.registry.update, agent_id, public_key=own)
-            yield context.found("keys", PROBLEM, agent_id, "other_public_key", mend)
+            fix = partial(context.agents.registry.update, agent_id, public_key=own)
+            yield context.found("keys", PROBLEM, agent_id, "other_public_key", fix)
 
 
 def hierarchy(context: CheckContext) -> Iterator[Finding]:
@@ -96,7 +96,7 @@ def notify_command(context: CheckContext) -> Iterator[Finding]:
 
 
 def _kind(agent: Agent, reason: str) -> str:
-    """Which words tell how to mend it."""
+    """Which words tell how to fix it."""
     if reason != "unknown_host":
         return "pane"
     return "pane_plain" if agent.host == "plain" else "pane_unknown_host"

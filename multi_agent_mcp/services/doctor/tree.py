@@ -1,5 +1,4 @@
-"""What the walk through the session directory tells: links, modes, quarantined files, what was left over, and what
-takes how much room."""
+"""Findings from one walk through the session directory: links, modes, quarantined files, leftovers, disk usage."""
 
 from __future__ import annotations
 
@@ -13,7 +12,8 @@ from pathlib import Path
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
 from multi_agent_mcp.store.files.walk import Node, walk
 from multi_agent_mcp.store.quarantine import DIRECTORY, REASON_SUFFIX, reason_in
-from multi_agent_mcp.system.disk import DIRECTORY_MODE, FILE_MODE
+from multi_agent_mcp.store.relay_state import RELAY_SOCKET
+from multi_agent_mcp.system.writing import DIRECTORY_MODE, FILE_MODE
 
 KINDS = frozenset(
     {"ipc", "notifications", "tasks", "sessions", "executions", "conversations", "delegations", "owner_wait", "secrets"}
@@ -50,8 +50,8 @@ def tree(context: CheckContext) -> Iterator[Finding]:
     yield from sorted(found, key=lambda finding: finding.subject)
     for wanted in filter(open_to_others.get, (DIRECTORY_MODE, FILE_MODE)):
         kind = "open_files" if wanted == FILE_MODE else "open_directories"
-        mend = partial(_close_all, context.workspace.path, wanted)
-        yield context.found("modes", NOTE, ".", kind, mend, count=open_to_others[wanted], wanted=f"{wanted:o}")
+        fix = partial(_close_all, context.workspace.path, wanted)
+        yield context.found("modes", NOTE, ".", kind, fix, count=open_to_others[wanted], wanted=f"{wanted:o}")
 
 
 def _link(context: CheckContext, node: Node) -> Iterator[Finding]:
@@ -59,7 +59,7 @@ def _link(context: CheckContext, node: Node) -> Iterator[Finding]:
     if node.is_link:
         target = (context.workspace.path / node.name).readlink()
         yield context.found("links", PROBLEM, node.name, "link", target=target)
-    elif not node.is_directory and not node.is_file:
+    elif not node.is_directory and not node.is_file and node.name != RELAY_SOCKET:
         yield context.found("links", PROBLEM, node.name, "no_file")
 
 
@@ -70,11 +70,11 @@ def _mode(context: CheckContext, node: Node) -> Iterator[Finding]:
         return
     wanted = node.wanted_mode
     facts = {"mode": f"{node.mode:04o}", "wanted": f"{wanted:o}", "name": node.name}
-    mend = partial(_chmod, context.workspace.path / node.name, wanted)
+    fix = partial(_chmod, context.workspace.path / node.name, wanted)
     if node.mode & 0o077 and _is_secret(node):
-        yield context.found("modes", PROBLEM, node.name, "open_to_others", mend, **facts)
+        yield context.found("modes", PROBLEM, node.name, "open_to_others", fix, **facts)
     if node.mode & wanted != wanted:
-        yield context.found("unreadable", PROBLEM, node.name, "closed_to_owner", mend, **facts)
+        yield context.found("unreadable", PROBLEM, node.name, "closed_to_owner", fix, **facts)
 
 
 def _quarantined(context: CheckContext, node: Node) -> Iterator[Finding]:

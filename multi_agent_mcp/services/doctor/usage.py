@@ -1,4 +1,4 @@
-"""What takes how much of the disk."""
+"""Disk usage of a session, by kind of file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outbox: prepared messages are put into their mailboxes, all of them or none."""
+"""The outbox: puts prepared messages into their mailboxes, all of them or none."""
 
 from __future__ import annotations
 

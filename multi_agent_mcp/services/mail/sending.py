@@ -14,6 +14,7 @@ from multi_agent_mcp.domain.ids import new_message_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.mail.outbox import Outbox, PreparedMessages
+from multi_agent_mcp.services.mail.remote_delivery import Parcel, remote_delivery
 from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft
@@ -61,12 +62,12 @@ class Messages:
 
         Raises as `compose`, and `StorageError`: then nothing was written.
         """
-        letters = self.compose(sender, draft)
-        if letters.single:
-            stored = self.outbox.store(letters.missing, None)
+        prepared = self.compose(sender, draft)
+        if prepared.single:
+            stored = self.outbox.store(prepared.missing, None)
         else:
-            stored = self.operations.run(SEND, letters.facts)
-        return self.announced(letters, stored)
+            stored = self.operations.run(SEND, prepared.facts)
+        return self.announced(prepared, stored)
 
     def kinds(self) -> Mapping[Kind, Apply]:
         return {SEND: self.outbox.apply}
@@ -85,26 +86,15 @@ class Messages:
             missing = messages if is_new else [message for message in messages if self._is_missing(message)]
         return PreparedMessages(messages, self.outbox.signatures.sign_all(missing, sender.id), conversation_id)
 
-    def announced(self, letters: PreparedMessages, stored: Sequence[Message]) -> Sent:
+    def announced(self, prepared: PreparedMessages, stored: Sequence[Message]) -> Sent:
         """Rings for what was stored; returns the delivery of every message, also of those stored earlier."""
-        delivery = {**self.outbox.announce(stored), **self._travelling(stored)}
+        parcels = (Parcel(item.receiver_id, item.id, self._mailbox(item).path / file_name(item)) for item in stored)
+        delivery = {**self.outbox.announce(stored), **remote_delivery(self.workspace, parcels)}
         self.after_sending(stored)
-        for message in letters.messages:
+        for message in prepared.messages:
             delivery.setdefault(message.receiver_id, Delivery("stored", "already_sent"))
-        first = letters.messages[0]
+        first = prepared.messages[0]
         return Sent(first.metadata.get("broadcast_id", first.id), delivery)
-
-    def _travelling(self, stored: Sequence[Message]) -> dict[str, Delivery]:
-        """What becomes of messages to agents of other machines: stored there, or queued here until the hub is back.
-        Those of this machine travel, too, but nobody waits for that."""
-        if self.workspace.authority.here is None:
-            return {}
-        agents = self.agents.registry.all()
-        away = [item.receiver_id for item in stored if not self.workspace.is_here(agents[item.receiver_id])]
-        paths = [self._mailbox(message).path / file_name(message) for message in stored]
-        is_there = self.workspace.authority.queue(paths, wait=bool(away))
-        outcome = Delivery("stored", "other_machine") if is_there else Delivery("queued", "hub_unreachable")
-        return dict.fromkeys(away, outcome)
 
     def _receivers(self, sender: Agent, draft: Draft) -> list[str]:
         if draft.receiver_id is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -34,7 +34,7 @@ class DeliveryTracking:
         mine = [item for item in copies if item.sender_id == sender.id]
         if not mine:
             raise Unauthorized("not_sender", message_id=item_id)
-        receivers = {_receiver(item): _progress(item, self.steps(item)) for item in mine}
+        receivers = dict(zip(map(_receiver, mine), self.progress(mine), strict=True))
         answer: dict[str, Any] = {"message_id": item_id, "receivers": receivers}
         if len(mine) == 1 and mine[0].id == item_id:
             answer |= {"receiver_id": _receiver(mine[0]), **receivers[_receiver(mine[0])]}
@@ -43,17 +43,29 @@ class DeliveryTracking:
     def trace(self, item_id: str) -> list[dict[str, Any]]:
         """Every copy of a message or broadcast, or a notification: where it lies and each step it took. Empty for an
         unknown id."""
+        found = self._found(item_id)
         return [
             {
                 "id": item.id,
                 "sender_id": item.sender_id,
                 "receiver_id": _receiver(item),
                 **_kind(item),
+                **self._machines(item, progress["steps"]),
                 "path": str(path.relative_to(self.workspace.path)),
-                **_progress(item, self.steps(item)),
+                **progress,
             }
-            for path, item in self._found(item_id)
+            for (path, item), progress in zip(found, self.progress([item for _, item in found]), strict=True)
         ]
+
+    def _machines(self, item: Message | Notification, steps: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        """From which machine it went to which; nothing while there is one alone. Where it came from is known where it
+        arrived, else it is the home that its sender has now."""
+        if self.workspace.authority.here is None:
+            return {}
+        known = self.agents.registry.all()
+        sender, receiver = known.get(item.sender_id or ""), known.get(_receiver(item))
+        came = next((step["machine"] for step in steps if step["state"] == "arrived"), None)
+        return {"from_machine": came or (sender and sender.machine), "to_machine": receiver and receiver.machine}
 
     def _found(self, item_id: str) -> Sequence[tuple[Path, Message | Notification]]:
         return self._copies(item_id) or self._notifications(item_id)
@@ -80,14 +92,30 @@ class DeliveryTracking:
         ]
 
     def progress(self, items: Iterable[Message | Notification]) -> list[dict[str, Any]]:
-        """The state each message or notification has reached, its steps, and the reason why it went no further; each
-        receiver's delivery log is read once."""
-        steps_to = cache(lambda agent_id: self.workspace.delivery_log(agent_id).steps())
-        return [_progress(item, steps_to(_receiver(item)).get(item.id, [])) for item in items]
+        """The state each message or notification has reached, its steps, and the reason why it went no further."""
+        steps_of = delivery_steps(self.workspace)
+        return [_progress(item, steps_of(_receiver(item), item.id)) for item in items]
+
+    def waits(self, item: Message | Notification) -> str | None:
+        """Why it is still queued here, for an agent of another machine; None: it is not."""
+        (progress,) = self.progress([item])
+        return progress.get("reason") if progress["state"] == "queued" else None
 
     def steps(self, item: Message | Notification) -> Sequence[Mapping[str, Any]]:
-        """What the delivery log says about a message or notification, oldest first."""
-        return self.workspace.delivery_log(_receiver(item)).steps().get(item.id, [])
+        """What the logs say about a message or notification, oldest first."""
+        return delivery_steps(self.workspace)(_receiver(item), item.id)
+
+
+def delivery_steps(workspace: Workspace) -> Callable[[str, str], list[Mapping[str, Any]]]:
+    """What the logs say about a message or notification to an agent, by its id, oldest first. Each log is read once, if
+    at all."""
+    rings_of = cache(lambda agent_id: workspace.delivery_log(agent_id).steps())
+    travels = cache(lambda: workspace.travel_log.steps() if workspace.authority.here is not None else {})
+
+    def steps(agent_id: str, item_id: str) -> list[Mapping[str, Any]]:
+        return [*sorted(travels().get(item_id, ()), key=_at), *rings_of(agent_id).get(item_id, ())]
+
+    return steps
 
 
 def _receiver(item: Message | Notification) -> str:
@@ -106,8 +134,17 @@ def _progress(item: Message | Notification, rung: Sequence[Mapping[str, Any]]) -
     steps: list[Mapping[str, Any]] = [{"state": "stored", "at": format_time(item.created_at)}, *rung]
     if item.read_at is not None:
         steps.append({"state": "read", "at": format_time(item.read_at)})
-    reached = [step for step in steps if step["state"] != "deferred"]
-    answer: dict[str, Any] = {"state": reached[-1]["state"], "steps": steps}
-    if reached[-1]["state"] != "read" and (reason := steps[-1].get("reason")):
-        answer["reason"] = reason
+    state = next(step["state"] for step in reversed(steps) if step["state"] in ("stored", "rung", "submitted", "read"))
+    answer: dict[str, Any] = {"state": state, "steps": steps}
+    if state == "stored" and (travel := [step for step in steps if step["state"] in ("queued", "on_hub")]):
+        if all(step["state"] == "queued" for step in travel):
+            answer["state"] = "queued"
+        else:
+            answer["reason"] = "other_machine"
+    if state != "read" and (reason := steps[-1].get("reason")):
+        answer.setdefault("reason", reason)
     return answer
+
+
+def _at(step: Mapping[str, Any]) -> str:
+    return str(step.get("at"))

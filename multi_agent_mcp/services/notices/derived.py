@@ -1,4 +1,4 @@
-"""Derived notifications: a change and what must be told of it cannot come apart (docs/protocol.md, Notifications).
+"""Derived notifications: a change and its notifications cannot come apart (docs/protocol.md, Notifications).
 
 They follow from the files of tasks and delegations alone. If the writer of such a file was killed before it had written
 its notifications, the next reader writes the very same ones; what has been dealt with is marked read.
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from multi_agent_mcp.domain.agent import Agent, report_recipient
 from multi_agent_mcp.domain.conversation import Delegation
-from multi_agent_mcp.domain.derived import (
+from multi_agent_mcp.domain.derived_notifications import (
     DELEGATION,
     TASK_ASSIGNED,
     TASK_BLOCKED,
@@ -31,6 +31,7 @@ from multi_agent_mcp.domain.derived import (
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.stuck import AGENT_STUCK
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, Task
+from multi_agent_mcp.domain.task_history import old_value
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.services.notices.interrupts import PAUSING, Interrupts
 from multi_agent_mcp.services.notices.writing import NoticeWriter
@@ -108,7 +109,7 @@ class DerivedNotices:
         self._check(agent_id, tasks, still_open)
         for _, delegation in delegations.open_entities():
             self.ensure_delegation(delegation)
-        self.settle(agent_id)  # not by what was read: since then a task may have been handed over anew
+        self.settle(agent_id)  # not by what was read: since then a task may have been handed over again
         self._looked_at[agent_id] = seen
 
     def _check(self, agent_id: str, tasks: Iterable[Task], still_open: Mapping[str, Task]) -> None:
@@ -139,16 +140,28 @@ class DerivedNotices:
             self.writer.put_all((notice, _text_of(notice)) for notice in notices.values())
             self._written.update(notices)
         except Refusal as refusal:
-            logger.warning("not everybody who must be told of a task is told yet: %s", refusal)
+            logger.warning("not everybody who must be notified of a task has been: %s", refusal)
 
     def follow_up(self, *tasks: Task) -> None:
-        """Tells of tasks that have changed, and those who waited for them to be done; settles what was told of them
+        """Tells of tasks that have changed, and those who waited for them to be done; settles the notifications of them
         before."""
         done = {task.id for task in tasks if task.status == "done"}
         self.tell([*tasks, *(self._waiting_for(done) if done else ())])
         concerned = {name for task in tasks for name in (task.assignee_id or "", *self._superiors_to_tell(task))}
         for agent_id in concerned & self.workspace.registry.active().keys():
             self.settle(agent_id, about={task.id: task for task in tasks})
+
+    def settle_former(self, task: Task) -> None:
+        """Settles a task's notifications for those who had it before: somebody may have given it away far from here."""
+        former = [old_value(line, "assignee_id") for _, line in task.history.at_hand()]
+        for agent_id in self.workspace.registry.active().keys() & set(map(str, former)):
+            self.settle(agent_id, about={task.id: task})
+
+    def is_news(self, notice: Notification) -> bool:
+        """Whether a notification that has just come applies; settles it, and what it puts an end to."""
+        if notice.action in PAUSING or not self.applies(notice):
+            self.settle(notice.target_agent_id)
+        return self.applies(notice)
 
     def settle(self, agent_id: str, *, taken_up: str | None = None, about: Mapping[str, Task] | None = None) -> None:
         """Marks read those of an agent's notifications that do not apply any more, and what told it of the task that it
@@ -167,7 +180,7 @@ class DerivedNotices:
         return [notice for _, notice in self.workspace.notices(agent_id).unread() if self.applies(notice)]
 
     def applies(self, notice: Notification, known: Mapping[str, Task] = NO_TASKS) -> bool:
-        """Whether a notification is still to be shown: not when what it tells of is over, or has come anew since. Its
+        """Whether a notification is still to be shown: not when its cause is over, or has happened again since. Its
         task is looked up, unless it is `known`."""
         agents = self.workspace.registry.all()
         if notice.target_agent_id not in agents or (notice.sender_id or notice.target_agent_id) not in agents:
@@ -278,7 +291,7 @@ def _text_of(notice: Notification) -> str:
 
 
 def _interrupt_applies(notice: Notification, task: Task) -> bool:
-    """Not when its task has been reopened, finished, or interrupted anew since."""
+    """Not when its task has been reopened, finished, or interrupted again since."""
     if notice.action == "pause":
         return not task.final and not was_reopened(task, notice.created_at)
     if notice.action not in INTERRUPT_ACTIONS.values():

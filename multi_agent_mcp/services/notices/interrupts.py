@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from multi_agent_mcp.domain.derived import derived_id
+from multi_agent_mcp.domain.derived_notifications import derived_id
 from multi_agent_mcp.domain.ids import new_id
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.services.notices.writing import NoticeWriter

@@ -1,4 +1,4 @@
-"""Telling agents that go round in circles (docs/protocol.md, Loops)."""
+"""Notifies agents that only answer each other (docs/protocol.md, Loops)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from multi_agent_mcp.domain.entity import EPOCH
 from multi_agent_mcp.domain.loops import (
     LOOP_ANSWERS,
     LOOP_MESSAGES,
     LOOP_MESSAGES_ASKED_FOR,
     LOOP_WINDOW,
     Exchange,
+    Letter,
     Loop,
     common_superior,
     loop_in,
@@ -23,6 +23,7 @@ from multi_agent_mcp.domain.loops import (
 )
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import Refusal, StorageError
+from multi_agent_mcp.services.notices.recent_mail import RecentMail
 from multi_agent_mcp.services.notices.writing import NoticeWriter
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.store.workspace import Workspace
@@ -44,22 +45,28 @@ class Loops:
     writer: NoticeWriter
     clock: Callable[[], datetime]
     _sent: dict[Exchange, deque[datetime]] = field(default_factory=dict, init=False)
+    _recent_mail: RecentMail = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._recent_mail = RecentMail(self.workspace)
 
     def after_sending(self, messages: Sequence[Message]) -> None:
         """Tells both and their superior, once, if a message that was just stored is part of a loop. Never raises."""
         for message in messages:
             try:
-                exchange = Exchange.of(message)
-                alone = "broadcast_id" not in message.metadata
-                if alone and self._has_sent_its_share(message) and not any(map(self._is_person, exchange.agents)):
-                    self._examine(exchange, message.sender_id)
+                letter = Letter.of(message)
+                if (
+                    letter.alone
+                    and self._has_sent_its_share(letter.exchange, letter.created_at)
+                    and not any(map(self._is_person, letter.exchange.agents))
+                ):
+                    self._examine(letter.exchange, letter.sender_id)
             except Refusal as refusal:
                 logger.warning("whether %s goes round in circles is not known: %s", message.sender_id, refusal)
 
-    def _has_sent_its_share(self, message: Message) -> bool:
-        exchange = Exchange.of(message)
+    def _has_sent_its_share(self, exchange: Exchange, at: datetime) -> bool:
         mine = self._sent.pop(exchange, None) or deque(maxlen=OWN_SHARE)
-        mine.append(message.created_at)
+        mine.append(at)
         self._sent[exchange] = mine
         while len(self._sent) > REMEMBERED:
             del self._sent[next(iter(self._sent))]  # the one that has rested longest
@@ -67,27 +74,20 @@ class Loops:
 
     def _examine(self, exchange: Exchange, sender_id: str) -> None:
         recently = self.clock() - LOOP_WINDOW
-        if len(self._messages(exchange, recently, (sender_id,))) < LOOP_ANSWERS:
+        if len(self._recent_mail.since(recently, exchange, (sender_id,))) < LOOP_ANSWERS:
             self._rest(exchange, OWN_SHARE)  # who is not answered need not look into a full mailbox
             return
-        lacking = LOOP_MESSAGES - len(self._messages(exchange, recently, exchange.agents))
+        lacking = LOOP_MESSAGES - len(self._recent_mail.since(recently, exchange, exchange.agents))
         self._rest(exchange, OWN_SHARE if lacking <= 0 else (lacking + 1) // 2)  # earlier there cannot be enough
         if lacking <= 0:
             enough = LOOP_MESSAGES_ASKED_FOR if self._was_delegated(exchange) else LOOP_MESSAGES
-            loop = loop_in(self._messages(exchange, EPOCH, exchange.agents), self._changed_at(exchange), enough)
+            loop = loop_in(self._recent_mail.episode(recently, exchange), self._changed_at(exchange), enough)
             if loop is not None:
                 self._tell(exchange, loop, enough)
 
     def _rest(self, exchange: Exchange, messages: int) -> None:
         """The next look is that many messages away."""
         self._sent[exchange] = deque(list(self._sent.get(exchange, ()))[messages:], OWN_SHARE)
-
-    def _messages(self, exchange: Exchange, since: datetime, receivers: Sequence[str]) -> list[Message]:
-        """What they have written to each other of this and what lies in these mailboxes, oldest first."""
-        found = (message for agent_id in receivers for message in self.workspace.mailbox(agent_id).since(since))
-        mine = (message for message in found if Exchange.of(message) == exchange)
-        alone = (message for message in mine if "broadcast_id" not in message.metadata)
-        return sorted(alone, key=lambda message: (message.created_at, message.id))
 
     def _changed_at(self, exchange: Exchange) -> datetime | None:
         """When a task of either was changed last."""

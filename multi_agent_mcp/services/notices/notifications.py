@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.ids import new_id
-from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.notification import CHAT_NOTICE, Notification
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import ContentTooLarge, Refusal
 from multi_agent_mcp.services.answer_budget import NOTICE_CHARACTERS, clipped
@@ -51,12 +52,13 @@ class Notifications:
         """Writes what a killed process left out and settles what is over; then says what waits for this agent in a
         session of this purpose. A few stat(2) while nothing changes."""
         self.derived.repair(agent_id)
-        mine = [notice for _, notice in self._unread(agent_id, purpose)]
-        if not mine:
-            return NOTHING
-        chats = [notice for notice in mine if notice.type == "chat_session_notification" and purpose == "task"]
-        newest = max(chats, key=_age) if chats else None
-        return Pending(any(notice.interrupts for notice in mine), True, newest)
+        with self.workspace.tasks.read_once():
+            unread = [notice for _, notice in self.workspace.notices(agent_id).unread() if notice.meant_for(purpose)]
+            first = next(filter(self.derived.applies, unread), None)  # an interrupt, if there is one that applies
+            if first is None:
+                return NOTHING
+            chats = (notice for notice in reversed(unread) if notice.type == CHAT_NOTICE and purpose == "task")
+            return Pending(first.interrupts, True, next(filter(self.derived.applies, chats), None))
 
     def repair(self, agent_id: str) -> None:
         """Writes what a killed process left out and settles what is over. Never raises: the next reader tries again."""
@@ -68,7 +70,7 @@ class Notifications:
     def waiting(self, agent_id: str) -> list[Notification]:
         """What an agent has not read yet and still applies, oldest first, for its sessions of either purpose. Writes
         nothing."""
-        return sorted(self.derived.waiting(agent_id), key=_age)
+        return sorted(self.derived.waiting(agent_id), key=age)
 
     def read(
         self,
@@ -84,7 +86,7 @@ class Notifications:
         inbox = self.workspace.notices(agent_id)
         with self.workspace.locks.held(inbox.lock):
             mine = self._unread(agent_id, purpose, fresh=True)
-            mine.sort(key=lambda item: _age(item[1]), reverse=True)
+            mine.sort(key=lambda item: age(item[1]), reverse=True)
             answer = [as_answer(notice) for _, notice in mine]
             del mine[fits(answer) :]
             if mark_as_read and mine:
@@ -106,7 +108,7 @@ class Notifications:
             id=new_id("ntf"),
             target_agent_id=agent_id,
             target_purpose="task",
-            type="interrupt" if interrupting else "chat_session_notification",
+            type="interrupt" if interrupting else CHAT_NOTICE,
             action="check_chat",
             task_id=task_id,
             conversation_id=conversation_id,
@@ -139,7 +141,3 @@ def as_answer(notice: Notification) -> dict[str, Any]:
         "created_at": format_time(notice.created_at),
     }
     return answer | {"reason": clipped(notice.reason, NOTICE_CHARACTERS)} if notice.reason else answer
-
-
-def _age(notice: Notification) -> tuple[datetime, str]:
-    return notice.created_at, notice.id

@@ -7,7 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.store.inbox import deliver_all
+from multi_agent_mcp.services.mail.remote_delivery import Parcel, remote_delivery
+from multi_agent_mcp.store.inbox import deliver_all, file_name
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
@@ -18,7 +19,7 @@ class NoticeWriter:
 
     workspace: Workspace
     texts: Texts
-    announce: Callable[[Notification], None]
+    ring: Callable[[Notification], None]
     """Rings the target's doorbell for a notification that is safely stored. Never raises."""
 
     def put(self, notice: Notification, text: str | None = None) -> Notification:
@@ -33,7 +34,7 @@ class NoticeWriter:
         worded = [self._addressed(self.worded(notice, text)) for notice, text in notices]
         lacking = [notice for notice in worded if not self.is_there(notice)]
         for notice in self._delivered(lacking):
-            self.announce(notice)
+            self._ring(notice)
 
     def put_new(self, notice: Notification, text: str) -> bool:
         """The same; returns whether it was written."""
@@ -47,14 +48,19 @@ class NoticeWriter:
         with self.workspace.locks.held(inbox.lock):
             written = inbox.find(notice.id) is None and self._deliver(notice)
         if written:
-            self.announce(notice)
+            self._ring(notice)
         return written
 
     def _write(self, notice: Notification) -> bool:
         if self.is_there(notice) or not self._deliver(notice):
             return False
-        self.announce(notice)
+        self._ring(notice)
         return True
+
+    def _ring(self, notice: Notification) -> None:
+        path = self.workspace.notices(notice.target_agent_id).path / file_name(notice)
+        remote_delivery(self.workspace, [Parcel(notice.target_agent_id, notice.id, path)])
+        self.ring(notice)
 
     def _delivered(self, notices: Sequence[Notification]) -> Sequence[Notification]:
         """Those of the notifications that were written."""

@@ -6,16 +6,15 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from heapq import nsmallest
+from itertools import islice
 from typing import Any
 
-from multi_agent_mcp.domain.entity import fields_of
+from multi_agent_mcp.domain.entity import age, fields_of
 from multi_agent_mcp.domain.sanitize import one_line
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.services.overview.snapshot import AgentRow, Snapshots
-from multi_agent_mcp.services.tasks.board import status_order
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts, catalogue
 
@@ -42,12 +41,12 @@ class Dashboard:
             tasks = self.workspace.tasks.open()
             counts = self.snapshots.counts(tasks)
             finished = self.workspace.tasks.closed(limit=FINISHED_SHOWN)
-        shown = tasks if open_shown is None else nsmallest(open_shown, tasks, key=status_order)
+            shown = tasks if open_shown is None else [*islice(self.workspace.tasks.open_in_order(), open_shown)]
         return {
             "updated_at": format_time(self.clock()),
             "counts": counts | {"total": sum(counts.values())},
             "agents": [_agent(row) for row in self.snapshots.agents(tasks)],
-            "tasks": [_task(task) for task in (*sorted(shown, key=_age), *finished)],
+            "tasks": [_task(task) for task in (*sorted(shown, key=age), *finished)],
             "tasks_left_out": len(tasks) - len(shown),
         }
 
@@ -66,10 +65,6 @@ class Dashboard:
         with self.workspace.locks.held("dashboard"):
             text = as_markdown(self.data(open_shown=OPEN_SHOWN), self.texts)
             self.workspace.files.replace(self.workspace.dashboard_path, text.encode(), durable=False)
-
-
-def _age(task: Task) -> tuple[datetime, str]:
-    return task.created_at, task.id
 
 
 def _agent(row: AgentRow) -> dict[str, Any]:

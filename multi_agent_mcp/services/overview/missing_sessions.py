@@ -13,7 +13,7 @@ from typing import Any
 
 from multi_agent_mcp.domain.agent import PURPOSES, Agent
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.session import DIED, AgentSession
 from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
 from multi_agent_mcp.services.chat.delegations import Delegations
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
@@ -78,24 +78,16 @@ class Window:
         return is_recent(self.opened_at, now, min(FIRST_PAUSE * doublings, LONGEST_PAUSE))
 
 
+@dataclass(eq=False)
 class MissingSessions:
     """Knows which agent sessions are missing, and remembers the windows opened for them."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        agents: Agents,
-        sessions: Sessions,
-        task_changes: TaskChanges,
-        delegations: Delegations,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self.workspace = workspace
-        self.agents = agents
-        self.sessions = sessions
-        self.task_changes = task_changes
-        self.delegations = delegations
-        self.clock = clock
+    workspace: Workspace
+    agents: Agents
+    sessions: Sessions
+    task_changes: TaskChanges
+    delegations: Delegations
+    clock: Callable[[], datetime]
 
     def needed(self) -> list[Slot]:
         """Slots with work and without a living session, of agents that have a command."""
@@ -111,9 +103,10 @@ class MissingSessions:
         return slots
 
     def finished(self, slot: Slot, window: Window) -> bool:
-        """Whether a session of this slot began in this window and has logged out since, with none living now."""
+        """Whether a session of this slot began in this window and has logged out since, with none living now. The host
+        of a server that has died may be at work still."""
         mine = self._sessions(slot, window.earlier)
-        return bool(mine) and all(session.ended_at is not None for session in mine)
+        return all(session.ended_at is not None for session in mine) and any(item.state != DIED for item in mine)
 
     def windows(self) -> dict[Slot, Window]:
         """What was opened and not closed yet."""
@@ -181,7 +174,7 @@ class MissingSessions:
             return None  # derived; a damaged record is as good as none
 
     def _has_task_work(self, agent: Agent) -> bool:
-        return bool(self.task_changes.in_progress(agent.id) or self.task_changes.startable(agent.id))
+        return bool(self.task_changes.current(agent.id) or self.task_changes.startable(agent.id))
 
     def _has_chat_work(self, agent: Agent) -> bool:
         unread: list[Message] = [message for _, message in self.workspace.mailbox(agent.id).unread()]

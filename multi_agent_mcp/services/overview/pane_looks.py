@@ -1,15 +1,17 @@
 """What agents' panes show, looked at by the supervisor and remembered for those that cannot look (`watch`, the
-console, a supervisor that is started anew)."""
+console, a supervisor that is restarted)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.stuck import PaneLook
+from multi_agent_mcp.domain.dialog import Asked, Dialog
+from multi_agent_mcp.domain.stuck import DIALOG, LOGIN, PaneLook
 from multi_agent_mcp.domain.times import format_time, is_recent, json_values, parse_time
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.store.workspace import Workspace
@@ -43,12 +45,34 @@ class PaneLooks:
                 looks[agent.id] = self._continued(agent.id, *seen, before.get(agent.id))
         return looks
 
-    def refresh(self, look_at: LookAtPane) -> None:
-        """Looks again, if the last look was not a moment ago."""
+    def refresh(self, look_at: LookAtPane, dialog: Callable[[Agent], Dialog | None] = lambda _: None) -> None:
+        """Looks again, if the last look was not a moment ago; `dialog` reads what is asked in a pane."""
         if not self._is_newer_than(LOOK_EVERY):
-            panes = {agent_id: asdict(look, dict_factory=json_values) for agent_id, look in self.now(look_at).items()}
-            record = {"at": format_time(self.clock()), "panes": panes}
+            looks = self.now(look_at)
+            panes = {agent_id: asdict(look, dict_factory=json_values) for agent_id, look in looks.items()}
+            asked = [asdict(item, dict_factory=json_values) for item in self._asking(looks, dialog)]
+            record = {"at": format_time(self.clock()), "panes": panes, "asked": asked}
             self.workspace.pane_looks.write(record, durable=False)
+
+    def asked(self) -> tuple[Asked, ...]:
+        """Who was seen last to wait for a human, unless that was long ago."""
+        return tuple(self._last_asked()) if self._is_newer_than(GOOD_FOR) else ()
+
+    def _asking(self, looks: Mapping[str, PaneLook], dialog: Callable[[Agent], Dialog | None]) -> Iterator[Asked]:
+        """One that is asked the same as before goes on from then."""
+        before = {(item.agent_id, item.topic): item for item in self._last_asked()}
+        agents = self.workspace.registry.active()
+        for agent_id, look in looks.items():
+            if look.state in (DIALOG, LOGIN):
+                shown = dialog(agents[agent_id]) if look.asks else None
+                topic = LOGIN if look.asks_for_login else shown.topic if shown is not None else None
+                yield before.get((agent_id, topic)) or Asked(agent_id, topic, self.clock())
+
+    def _last_asked(self) -> Iterator[Asked]:
+        found = self._read().get("asked")
+        for facts in found if isinstance(found, list) else ():
+            with suppress(ValueError, LookupError, TypeError, AttributeError):  # a damaged one
+                yield Asked.parse(facts)
 
     def _continued(self, agent_id: str, host: str, state: str, before: PaneLook | None) -> PaneLook:
         """A look goes on from the one before while neither the host nor what counts about it has changed."""

@@ -1,4 +1,4 @@
-"""The state of a session for people who look on: agents, open tasks, the newest messages."""
+"""The state of a session for views: agents, open tasks, the newest messages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import takewhile
+from operator import attrgetter
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent, in_tree_order
@@ -14,7 +16,7 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.stuck import Stuck
-from multi_agent_mcp.domain.task import TASK_STATUSES, Task
+from multi_agent_mcp.domain.task import TASK_STATUSES, Task, work_order
 from multi_agent_mcp.domain.times import format_time, json_values
 from multi_agent_mcp.services.mail.search import MailSearch
 from multi_agent_mcp.services.mail.tracking import DeliveryTracking
@@ -22,7 +24,6 @@ from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
-from multi_agent_mcp.services.tasks.board import status_order, work_order
 from multi_agent_mcp.store.workspace import Workspace
 
 SUBJECT_CHARACTERS = 120
@@ -131,7 +132,7 @@ class Snapshots:
 
     def take(self, *, messages: int = 20) -> Snapshot:
         """A snapshot with the newest `messages`. Cheap while little has changed, because directories keep indexes."""
-        tasks = sorted(self.workspace.tasks.open(), key=status_order)
+        tasks = list(self.workspace.tasks.open_in_order())
         return Snapshot(
             session=self.workspace.session,
             at=self.clock(),
@@ -158,13 +159,13 @@ class Snapshots:
         ]
 
     def _agent(self, agent: Agent, depth: int, task: Task | None, stuck: Stuck | None) -> AgentRow:
-        notices = self.workspace.notices(agent.id).unread()
+        notices = (notice for _, notice in self.workspace.notices(agent.id).unread())
         return AgentRow(
             agent=agent,
             depth=depth,
             running=tuple(self.sessions.running(agent.id)),
             unread=len(self.workspace.mailbox(agent.id).unread()),
-            interrupts=sum(notice.interrupts and self.derived.applies(notice) for _, notice in notices),
+            interrupts=sum(map(self.derived.applies, takewhile(attrgetter("interrupts"), notices))),
             pause=self.derived.pause_of(agent.id),
             task=task,
             wait=self.owner_waits.of(agent.id) if agent.role == "owner" else None,

@@ -1,6 +1,6 @@
 """Which agents are stuck, and telling their superiors (docs/protocol.md, Stuck agents).
 
-Everything is derived from files, what panes show from the supervisor's record: whoever looks finds the same.
+Everything is derived from files, what panes show from the supervisor's record: every process finds the same.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
-from functools import cache
 from itertools import islice
 from typing import TypeVar
 
@@ -16,9 +15,10 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, Talk, Timeline, bars_of
+from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, PaneAnswer, Talk, Timeline, bars_of
 from multi_agent_mcp.domain.times import parse_time, stamp
 from multi_agent_mcp.services.mail.search import MailSearch
+from multi_agent_mcp.services.mail.tracking import delivery_steps
 from multi_agent_mcp.services.sessions.agent_sessions import is_running
 from multi_agent_mcp.store.merged_inbox import MergedInbox
 from multi_agent_mcp.store.workspace import Workspace
@@ -56,6 +56,7 @@ class Timelines:
             marks=tuple(self._marks(tasks, since, until)),
             lives=_overlapping(map(self._life, self._sessions(start, finished)), since, until),
             talks=_overlapping(map(_talk, self.workspace.conversations.all()), since, until),
+            answers=tuple(self._answers(since, until)),
             left_out=older + max(unparsed, 0),
         )
         return replace(_framed(found, start, end), lanes=tuple(self._lanes(found)))
@@ -72,16 +73,18 @@ class Timelines:
                 priority=message.priority,
                 subject=message.subject,
                 sent_at=message.created_at,
+                on_hub_at=steps.get("on_hub"),
+                came_at=steps.get("arrived"),
                 rung_at=steps.get("rung"),
                 submitted_at=steps.get("submitted"),
                 read_at=message.read_at,
             )
 
     def _steps(self) -> Callable[[str, str], Mapping[str, datetime | None]]:
-        """When an agent was rung about a message or notification; each delivery log is read once, if at all."""
-        steps_to = cache(lambda agent_id: self.workspace.delivery_log(agent_id).steps())
+        """When a message or notification to an agent took which step."""
+        steps_of = delivery_steps(self.workspace)
         return lambda agent_id, item_id: {
-            str(step["state"]): parse_time(step.get("at")) for step in steps_to(agent_id).get(item_id, ())
+            str(step["state"]): parse_time(step.get("at")) for step in steps_of(agent_id, item_id)
         }
 
     def _marks(self, tasks: Iterable[Task], since: datetime, until: datetime) -> Iterator[Mark]:
@@ -105,6 +108,20 @@ class Timelines:
                     reason=notice.reason,
                 )
 
+    def _answers(self, since: datetime, until: datetime) -> Iterator[PaneAnswer]:
+        """What hosts asked in their panes and people answered from elsewhere, by the audit log."""
+        for at, line in islice(self.workspace.audit_log.newest_first("answer", since, until), NOTICES_MAX):
+            dialog = line.get("dialog")
+            yield PaneAnswer(
+                agent_id=str(line.get("agent_id", "")),
+                by=str(line.get("by", "")),
+                at=at,
+                question=str(dialog.get("text", "")) if isinstance(dialog, Mapping) else "",
+                choice=str(line.get("choice", "")),
+                label=str(line.get("label") or ""),
+                state=str(line.get("state", "")),
+            )
+
     def _life(self, session: AgentSession) -> Life:
         """A session whose process died without ending it counts as ended with its last call."""
         is_alive = is_running(session, self.workspace.authority)
@@ -114,6 +131,7 @@ class Timelines:
             purpose=session.purpose,
             start=session.created_at,
             end=None if is_alive else session.ended_at or session.last_activity_at,
+            machine=session.machine,
         )
 
     def _sessions(self, start: datetime | None, limit: int) -> list[AgentSession]:
@@ -126,7 +144,7 @@ class Timelines:
         known = self.workspace.registry.all()
         shown = {key: agent for key, agent in known.items() if not agent.removed or key in seen}
         for agent, depth in in_tree_order(shown):
-            yield Lane(agent_id=agent.id, role=agent.role, depth=depth)
+            yield Lane(agent_id=agent.id, role=agent.role, depth=depth, machine=agent.machine)
         if not seen <= shown.keys():
             yield Lane(agent_id=OTHERS)
 
@@ -153,6 +171,7 @@ def _moments(found: Timeline) -> Iterator[datetime]:
         yield from (span.start for span in bar.spans)
     for mark in found.marks:
         yield from filter(None, (mark.at, mark.read_at))
+    yield from (answer.at for answer in found.answers)
 
 
 def _extents(found: Timeline) -> Iterator[tuple[datetime, datetime | None]]:
@@ -166,6 +185,7 @@ def _participants(found: Timeline) -> set[str]:
         *(agent_id for arrow in found.arrows for agent_id in (arrow.sender_id, arrow.receiver_id)),
         *(bar.agent_id for bar in found.bars),
         *(mark.agent_id for mark in found.marks),
+        *(agent_id for answer in found.answers for agent_id in (answer.agent_id, answer.by)),
         *(life.agent_id for life in found.lives),
     }
 

@@ -1,1 +1,1 @@
-"""Tasks: creating, changing, approving, handing over."""
+"""Search: words in mail, tasks, conversations and logs, by a derived index."""

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
+from sqlite3 import Connection
 from typing import Any
 
 from multi_agent_mcp.domain.conversation import Conversation
@@ -18,7 +20,7 @@ from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.search.sources import LOGS, TOPS, Source, Sources
 from multi_agent_mcp.store.search_index import Hit, SearchIndex, folded
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.disk import spelled
+from multi_agent_mcp.system.writing import spelled
 
 FILTERS = {"from": "sender_id", "to": "receiver_id", "task": "task_id", "after": "since", "before": "until"}
 TIMES = ("after", "before")
@@ -119,14 +121,16 @@ class Search:
         Raises `InvalidArguments` for a query that asks for nothing, `StorageError` where no index can be kept.
         """
         query.require_something()
-        with self.index.opened() as database:
-            self.index.refresh(database, told)
-            facts = [f"{name}={value}" for name, value in query.facts.items()]
-            hits = self.index.find(database, query.folded_words, facts, query.since, query.until)
-            return self._confirmed(hits, query, limit)
+        return self.index.use(partial(self._find, query=query, limit=limit, told=told))
+
+    def _find(self, database: Connection, query: SearchQuery, limit: int, told: Callable[[], None]) -> Results:
+        self.index.refresh(database, told)
+        facts = [f"{name}={value}" for name, value in query.facts.items()]
+        hits = self.index.find(database, query.folded_words, facts, query.since, query.until)
+        return self._confirmed(hits, query, limit)
 
     def _confirmed(self, hits: Iterable[Hit], query: SearchQuery, limit: int) -> Results:
-        """What of the hits stands in the files, each thing once."""
+        """The hits that the files still contain, each item once."""
         found: dict[tuple[str, ...], Found] = {}
         for hit in hits:
             source = next(self.sources.read(hit.path, hit.start), None)
@@ -138,7 +142,7 @@ class Search:
         return Results([*found.values()], more=False)
 
     def rebuild(self) -> None:
-        """Forgets the index; the next search makes it anew."""
+        """Forgets the index; the next search recreates it."""
         self.index.delete()
 
     def _found(self, hit: Hit, source: Source, query: SearchQuery) -> Found:

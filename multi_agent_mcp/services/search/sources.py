@@ -1,4 +1,4 @@
-"""What of a session can be found by its words: mail, tasks, conversations, the logs of executions."""
+"""What a search covers: mail, tasks, conversations, the logs of executions."""
 
 from __future__ import annotations
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 
+from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.ids import new_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.session import AgentSession
-from multi_agent_mcp.domain.task import Task, priority_rank
+from multi_agent_mcp.domain.session import DIED, AgentSession
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import InvalidSession, Refusal
 from multi_agent_mcp.services.sessions.executions import Executions
@@ -67,7 +68,7 @@ class Sessions:
     def all(self, *, ended: bool) -> list[AgentSession]:
         """The sessions of every agent, oldest first; with `ended` also those that have ended."""
         found = self.workspace.sessions.all() if ended else self.workspace.sessions.open()
-        return sorted(found, key=lambda item: (item.created_at, item.id))
+        return sorted(found, key=age)
 
     def running(self, agent_id: str) -> list[AgentSession]:
         """Sessions whose process runs. An expired one is among them: the process still rings the agent, and its next
@@ -98,14 +99,26 @@ class Sessions:
         recovered = 0
         with self.workspace.locks.held(f"recover-{agent_id}"):
             for session in self.workspace.sessions.open(agent_id):
-                if session.ended_at is None and self.is_here(session) and not self.is_running(session):
+                if self._has_died(session):
                     recovered += self.requeue(session.agent_id, session.unconfirmed)
                     self.executions.finish_session(session, "session_died")
-                    self.workspace.sessions.update(session.id, lambda found: found.holding(()).end(self.clock()))
+                    self.workspace.sessions.update(
+                        session.id, lambda found: found.with_unconfirmed(()).end(self.clock(), DIED)
+                    )
             self.executions.finish_orphans(agent_id)
         for collection in (self.workspace.tasks, self.workspace.sessions, self.workspace.executions):
             collection.tidy(agent_id)
         return recovered
+
+    def recover_dead(self) -> None:
+        """The same for each agent of this machine that has a session of a dead process: other machines see that it is
+        over by its file alone."""
+        for agent in self.workspace.registry.active().values():
+            if self.workspace.is_here(agent) and any(map(self._has_died, self.workspace.sessions.open(agent.id))):
+                self.recover(agent.id)
+
+    def _has_died(self, session: AgentSession) -> bool:
+        return session.ended_at is None and self.is_here(session) and not self.is_running(session)
 
     def is_running(self, session: AgentSession) -> bool:
         """Whether its process runs and has not ended it. Another machine is not asked for its processes: there it runs
@@ -131,7 +144,7 @@ class Sessions:
     def _choose_purpose(self, agent_id: str, live: list[AgentSession]) -> str:
         has_task_session = any(session.purpose == "task" for session in live)
         has_chat_session = any(session.purpose == "chat" for session in live)
-        if not has_task_session and self._tasks_in_progress(agent_id):
+        if not has_task_session and self.workspace.tasks.in_progress(agent_id):
             return "task"
         if not has_chat_session and self._chat_work_waits(agent_id):
             return "chat"
@@ -144,14 +157,9 @@ class Sessions:
             return True
         return any(message.message_type == "conversation" for _, message in self.workspace.mailbox(agent_id).unread())
 
-    def _tasks_in_progress(self, agent_id: str) -> list[Task]:
-        """Mine, highest priority first, then oldest."""
-        mine = [task for task in self.workspace.tasks.open(agent_id) if task.status == "in_progress"]
-        return sorted(mine, key=lambda task: (-priority_rank(task.priority), task.created_at, task.id))
-
     def _task_in_progress(self, agent_id: str, live: list[AgentSession]) -> Task | None:
         taken = {session.task_id for session in live}
-        tasks = self._tasks_in_progress(agent_id)
+        tasks = self.workspace.tasks.in_progress(agent_id)
         return next((task for task in tasks if task.id not in taken), tasks[0] if tasks else None)
 
 
@@ -189,13 +197,13 @@ class LiveSession:
             raise InvalidSession("session_token")
 
     def touch(self) -> None:
-        """A call begins: it confirms what earlier answers have written out, and the hour starts anew."""
+        """A call begins: it confirms what earlier answers have written out, and the hour starts again."""
         self.requeue(_drained(self._to_requeue))
         with self._mutex:
             now = self._sessions.clock()
             confirmed = _drained(self._written_out)
             left = _without(self.record.unconfirmed, confirmed)
-            self.record = self.record.touch(now).holding(left)
+            self.record = self.record.touch(now).with_unconfirmed(left)
             if confirmed or not is_recent(self._written.last_activity_at, now, self._sessions.activity_written_every):
                 self._write(sync=False)
 
@@ -206,7 +214,7 @@ class LiveSession:
             if self._refuses_leases:
                 raise InvalidSession
             before = self.record
-            self.record = before.holding((*before.unconfirmed, *files))
+            self.record = before.with_unconfirmed((*before.unconfirmed, *files))
             try:
                 self._write(sync=True)
             except BaseException:
@@ -233,7 +241,7 @@ class LiveSession:
         try:
             self._sessions.requeue(self.record.agent_id, files)
             with self._mutex:  # only now, so that a death meanwhile requeues them as well
-                self.record = self.record.holding(_without(self.record.unconfirmed, files))
+                self.record = self.record.with_unconfirmed(_without(self.record.unconfirmed, files))
                 self._write(sync=False)
         except Refusal as refusal:
             logger.warning("what was not delivered is not unread again yet: %s", refusal)
@@ -246,7 +254,7 @@ class LiveSession:
                 return
             self._ending = self._refuses_leases = True
             left = _without(self.record.unconfirmed, _drained(self._written_out) if confirm else ())
-            self.record = self.record.holding(())  # the file names them until they are unread again
+            self.record = self.record.with_unconfirmed(())  # the file names them until they are unread again
         self._sessions.requeue(self.record.agent_id, left)
         self._sessions.executions.finish_session(self.record, "session_ended")
         with self._mutex:

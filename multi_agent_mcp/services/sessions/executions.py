@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.ids import entity_id, new_id
 from multi_agent_mcp.domain.sanitize import one_line
@@ -96,7 +97,7 @@ class Executions:
 
     def all(self, agent_id: str | None = None) -> list[Execution]:
         """Every execution (of one agent), oldest first."""
-        return sorted(self.workspace.executions.all(agent_id), key=_age)
+        return sorted(self.workspace.executions.all(agent_id), key=age)
 
     def history(
         self, agent_id: str, *, task_id: str | None = None, status: str | None = None, limit: int = 10
@@ -111,12 +112,12 @@ class Executions:
         ]
         closed = executions.closed(agent_id, label=status, group=group, limit=limit)
         total = len(running) + executions.count(agent_id, label=status, group=group)
-        return sorted(running + closed, key=_age, reverse=True)[:limit], total
+        return sorted(running + closed, key=age, reverse=True)[:limit], total
 
     def page(self, agent_id: str | None, *, offset: int, limit: int) -> tuple[list[Execution], int]:
         """Executions of one agent or of all, running ones first, then the newest, and how many there are."""
         executions, end = self.workspace.executions, offset + limit
-        running = sorted(executions.open(agent_id), key=_age, reverse=True)
+        running = sorted(executions.open(agent_id), key=age, reverse=True)
         found = running + executions.closed(agent_id, limit=end)
         return found[offset:end], len(running) + executions.closed_counts(agent_id).total()
 
@@ -125,7 +126,7 @@ class Executions:
         executions = self.workspace.executions
         found = [item for item in executions.open() if item.task_id == task_id]
         found += executions.closed(group=task_id, limit=limit)
-        return sorted(found, key=lambda item: item.started_at, reverse=True)[:limit]
+        return sorted(found, key=age, reverse=True)[:limit]
 
     def get(self, agent_id: str | None, execution_id: object) -> Execution:
         """Raises `InvalidId`, `ExecutionNotFound`, and `Unauthorized` for another agent's (None: anybody's)."""
@@ -147,7 +148,3 @@ class Executions:
 
     def log_path(self, execution: Execution) -> Path:
         return self.workspace.execution_log(execution).absolute()
-
-
-def _age(execution: Execution) -> tuple[datetime, str]:
-    return execution.started_at, execution.id

@@ -23,7 +23,7 @@ from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.store.files.locks import Mutex
 
 HANDED_OUT_SECONDS = 60.0
-"""Whoever has handed something out is nearly done, unless its host reads nothing."""
+"""An answer that hands something out is nearly written, unless its host reads nothing."""
 
 
 class Lease(Protocol):

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, Task, priority_rank
+from multi_agent_mcp.domain.entity import age
+from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, Task, work_order
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.store.workspace import Workspace
-
-STATUS_ORDER = ("in_progress", "blocked", "todo", "backlog", "done", "cancelled")
 
 
 @dataclass(frozen=True)
@@ -33,14 +31,13 @@ class Board:
 
     def all(self) -> list[Task]:
         """Every task, oldest first."""
-        return sorted(self.tasks.all(), key=lambda task: (task.created_at, task.id))
+        return sorted(self.tasks.all(), key=age)
 
     def of(self, agent_id: str, status: str | None, limit: int) -> tuple[list[Task], int]:
         """An agent's tasks, open ones first, and how many there are."""
         if status is not None:
             require_choice("status", status, TASK_STATUSES)
         tasks = [task for task in self.tasks.open(agent_id) if status in (None, task.status)]
-        tasks.sort(key=status_order)
         counts = self.tasks.closed_counts(agent_id)
         total = len(tasks) + (counts.total() if status is None else counts[status])
         if len(tasks) < limit and total > len(tasks):
@@ -54,7 +51,7 @@ class Board:
         order of work, finished ones the most recent first. Raises `InvalidArguments`."""
         if status is not None:
             require_choice("status", status, TASK_STATUSES)
-        tasks = sorted(self.tasks.open(assignee_id), key=work_order)
+        tasks = list(self.tasks.open_in_order(assignee_id))
         closed = self.tasks.closed_counts(assignee_id)
         columns = []
         for name in TASK_STATUSES if status is None else (status,):
@@ -100,17 +97,6 @@ def open_subtasks(tasks: Iterable[Task], parent_id: str) -> list[Task]:
         parents = [task.id for task in level]
         found += reversed(level)
     return [task for task in reversed(found) if task.status in ("todo", "in_progress")]
-
-
-def work_order(task: Task) -> tuple[int, datetime, str]:
-    """Highest priority first, then oldest."""
-    return -priority_rank(task.priority), task.created_at, task.id
-
-
-def status_order(task: Task) -> tuple[int, int, datetime, str]:
-    """Running tasks first, finished ones last; those of one status in the order of work."""
-    rank = STATUS_ORDER.index(task.status) if task.status in STATUS_ORDER else len(STATUS_ORDER)  # written by hand
-    return rank, *work_order(task)
 
 
 def summary_of(task: Task) -> dict[str, Any]:

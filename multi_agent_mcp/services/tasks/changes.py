@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
-from multi_agent_mcp.domain.change import Change
-from multi_agent_mcp.domain.history import old_value
 from multi_agent_mcp.domain.ids import entity_id, new_id
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task
+from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task, work_order
+from multi_agent_mcp.domain.task_change import Change
+from multi_agent_mcp.domain.task_history import old_value
 from multi_agent_mcp.errors import InvalidStatusTransition, Refusal, Unauthorized
 from multi_agent_mcp.services.mail.sending import Messages
 from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.operations import Apply, Kind, Operations
-from multi_agent_mcp.services.tasks.board import open_subtasks, work_order
+from multi_agent_mcp.services.tasks.board import open_subtasks
 from multi_agent_mcp.services.tasks.creation import require_sound
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_choice, require_text, words_or_none
@@ -117,11 +117,7 @@ class TaskChanges:
 
     def current(self, agent_id: str) -> Task | None:
         """The task an agent works on: of those in progress the first in the order of work."""
-        return next(iter(self.in_progress(agent_id)), None)
-
-    def in_progress(self, agent_id: str) -> list[Task]:
-        mine = [task for task in self.workspace.tasks.open(agent_id) if task.status == "in_progress"]
-        return sorted(mine, key=work_order)
+        return next(iter(self.workspace.tasks.in_progress(agent_id)), None)
 
     def startable(self, agent_id: str) -> list[Task]:
         """The agent's tasks that could be started now, in the order of work."""
@@ -174,11 +170,13 @@ class TaskChanges:
         if not is_superior(actor.id, requester, self.agents.all()):
             raise Unauthorized("not_superior", agent_id=requester)
         change = Change(by=actor.id, at=self.clock(), reason=reason, requester_id=requester)
-        letters = self.messages.compose(actor, self._decision(task.decided(change, approve=approve), requester, reason))
-        facts = {"task_id": task.id, "approve": approve, "change": change.facts, "letters": letters.facts}
+        prepared = self.messages.compose(
+            actor, self._decision(task.decided(change, approve=approve), requester, reason)
+        )
+        facts = {"task_id": task.id, "approve": approve, "change": change.facts, "letters": prepared.facts}
         decided: Task
         decided, stored = self.operations.run(DECIDE_REQUEST, facts)
-        self.messages.announced(letters, stored)
+        self.messages.announced(prepared, stored)
         return decided
 
     def apply_decision(self, intent: Intent) -> tuple[Task, list[Message]]:

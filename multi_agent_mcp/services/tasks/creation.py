@@ -9,11 +9,11 @@ from datetime import datetime
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.ids import entity_id, new_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, Task, require_no_cycle
+from multi_agent_mcp.domain.task_change import Change
 from multi_agent_mcp.errors import InvalidArguments, Refusal, TaskNotFound, Unauthorized
 from multi_agent_mcp.services.mail.sending import Messages, Sent
 from multi_agent_mcp.services.notices.derived import DerivedNotices
@@ -116,19 +116,19 @@ class TaskCreation:
         if assignee.id == sender.id:
             raise InvalidArguments("to_oneself")
         task = self._task(sender, NewTask(title=title, description=content, priority=priority, assignee_id=assignee.id))
-        letters = self.messages.compose(sender, self._assignment(task))
+        prepared = self.messages.compose(sender, self._assignment(task))
         waits = sender.role == "owner" and assignee.role == "admin"
         wait = OwnerWait(
             owner_id=sender.id,
             admin_id=assignee.id,
             task_id=task.id,
-            message_id=letters.messages[0].id,
+            message_id=prepared.messages[0].id,
             since=self.clock(),
         )
-        brought = task.brought_by(letters.messages[0].id)
-        facts = {"tasks": [as_text(brought)], "letters": letters.facts, "wait": as_text(wait) if waits else None}
+        brought = task.brought_by(prepared.messages[0].id)
+        facts = {"tasks": [as_text(brought)], "letters": prepared.facts, "wait": as_text(wait) if waits else None}
         stored = self.operations.run(SEND_TASK, facts)
-        return SentTask(brought, self.messages.announced(letters, stored), waits)
+        return SentTask(brought, self.messages.announced(prepared, stored), waits)
 
     def request(self, requester: Agent, new: NewTask) -> tuple[Task, list[str]]:
         """`request_task`: a task for oneself that waits for approval; the nearest superior gets mail. An agent without
@@ -144,9 +144,9 @@ class TaskCreation:
         if not approvers:
             self.workspace.tasks.add(task)
             return task, approvers
-        letters = self.messages.compose(requester, self._request(task, approvers[0]))
-        stored = self.operations.run(REQUEST_TASK, {"tasks": [as_text(task)], "letters": letters.facts})
-        self.messages.announced(letters, stored)
+        prepared = self.messages.compose(requester, self._request(task, approvers[0]))
+        stored = self.operations.run(REQUEST_TASK, {"tasks": [as_text(task)], "letters": prepared.facts})
+        self.messages.announced(prepared, stored)
         return task, approvers
 
     def _assignment(self, task: Task) -> Draft:

@@ -19,7 +19,7 @@ from multi_agent_mcp.texts import Texts
 
 @dataclass(eq=False)
 class TaskReports:
-    """Sends reports to whoever an agent reports to."""
+    """Sends reports to an agent's superior."""
 
     workspace: Workspace
     agents: Agents

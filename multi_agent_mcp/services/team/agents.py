@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.config import session_names
-from multi_agent_mcp.domain.agent import Agent, is_superior, superiors
+from multi_agent_mcp.domain.agent import Agent, is_superior, owners, superiors
 from multi_agent_mcp.domain.ids import AgentId, session_name
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.signature import public_key
@@ -27,6 +27,7 @@ from multi_agent_mcp.errors import (
     StorageError,
     Unauthorized,
 )
+from multi_agent_mcp.store.registry import SHARED
 from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
@@ -53,6 +54,11 @@ class Agents:
         """Raises `InvalidId` or `AgentNotFound`."""
         return self.registry.get(parse_agent_id(agent_id))
 
+    def name_of(self, agent_id: str) -> str:
+        """What people call an agent, also one that was removed; empty for a stranger."""
+        agent = self.registry.all().get(agent_id)
+        return "" if agent is None else agent.name
+
     def participant(self, agent_id: str) -> Agent:
         """As `get`, but an agent of another session under this root is told apart: it exists and does not belong
         here (`AgentNotAssignedToProject`; docs/protocol.md, Chat-session operations)."""
@@ -66,16 +72,17 @@ class Agents:
             raise
 
     def owner(self) -> Agent:
-        """The human who owns the team (the first one, should there be several). Raises `AgentNotFound`."""
-        for agent in self.all().values():
-            if agent.role == "owner":
-                return agent
-        raise AgentNotFound("no_owner")
+        """The human who owns the team; of several one who is at home here, else the first. Raises `AgentNotFound`."""
+        found = owners(self.all())
+        if not found:
+            raise AgentNotFound("no_owner")
+        return next(filter(self.workspace.is_here, found), found[0])
 
     def add(self, agent: Agent) -> Agent:
         """Registers an agent: its key, its mailbox, its record. Raises `AlreadyExists`."""
         parse_agent_id(agent.id)
         self.registry.require_free(agent.id)
+        self.workspace.authority.require()  # else its key and its mailbox would stay, although it was refused
         key = self.workspace.key(agent.id).ensure()  # a second `init` keeps keys
         self.workspace.make_inboxes(agent.id)
         fresh = replace(
@@ -92,7 +99,7 @@ class Agents:
         """`register_agent_to_ipc`: adds an agent unless it is known; an admin cannot make owners. Raises
         `AlreadyExists` for an id that differs from a known one in case only.
 
-        Without a parent the newcomer stands below whoever registers it.
+        Without a parent the new agent is placed below the one that registers it.
         """
         if agent.role == "owner" and by.role != "owner":
             raise Unauthorized("role_raise", role=agent.role)
@@ -108,8 +115,11 @@ class Agents:
             return self.get(agent.id), False
 
     def change(self, agent_id: str, **changed: Any) -> Agent:
-        """Sets these fields of an agent; an empty text takes a value away. Raises `InvalidId` or `AgentNotFound`."""
+        """Sets these fields of an agent; an empty text takes a value away. Raises `InvalidId` or `AgentNotFound`, and
+        `Unauthorized` for its pane, host or command if its home is another machine."""
         agent = self.get(agent_id)
+        if changed.keys() - set(SHARED):
+            self.require_here(agent)
         wanted = {key: None if value == "" else value for key, value in changed.items()}
         if wanted.get("name", agent.name) is None:
             wanted["name"] = agent.id
@@ -121,7 +131,7 @@ class Agents:
 
     def take_home(self, agent_id: str) -> Agent:
         """Makes this machine an agent's home: the key it signs with from now on. What it signed elsewhere stays its
-        own."""
+        own. Done twice, it does nothing."""
         agent = self.registry.get(agent_id)
         key = self.workspace.key(agent_id).ensure()
         public = public_key(key)
@@ -136,12 +146,6 @@ class Agents:
             changed["former_public_keys"] = list(dict.fromkeys(former))
         return self.registry.update(agent_id, machine=self.workspace.authority.here, **changed)
 
-    def settle_at(self, machine: str) -> None:
-        """Makes this machine the home of everybody who has none: the session begins to be shared."""
-        for agent in self.registry.all().values():
-            if agent.machine is None:
-                self.registry.update(agent.id, machine=machine, machines=[machine])
-
     def at_home(self) -> Mapping[str, Agent]:
         """The agents of this machine."""
         return {agent_id: agent for agent_id, agent in self.all().items() if self.workspace.is_here(agent)}
@@ -154,14 +158,26 @@ class Agents:
                 found.setdefault(agent.machine, []).append(agent.id)
         return found
 
+    def here(self, agent_id: str) -> Agent:
+        """As `get`, of this machine. Raises as `require_here`, too."""
+        agent = self.get(agent_id)
+        self.require_here(agent)
+        return agent
+
+    def elsewhere(self, agent: Agent) -> str | None:
+        """See `Workspace.elsewhere`."""
+        return self.workspace.elsewhere(agent)
+
     def require_here(self, agent: Agent) -> None:
         """Raises `Unauthorized` for an agent of another machine: its key is there, so nobody here can sign for it."""
         if not self.workspace.is_here(agent):
             raise Unauthorized("other_home", agent_id=agent.id, machine=agent.machine)
 
     def move(self, agent_id: str, machine: str) -> Agent:
-        """Another machine is the agent's home from now on; its relay takes it in."""
+        """Another machine is the agent's home from now on, whose relay takes it in; or this one."""
         agent = self.get(agent_id)
+        if machine == self.workspace.authority.here:
+            return self.take_home(agent_id)
         return self.registry.update(agent_id, machine=machine, machines=self._homes(agent))
 
     def _homes(self, agent: Agent) -> list[str]:

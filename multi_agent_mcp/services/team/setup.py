@@ -45,6 +45,17 @@ class Team:
     notify_command: tuple[str, ...] | None = None
     console: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What it says for session.yaml."""
+        said = {
+            "language": self.language,
+            "limits": dict(self.limits),
+            "notify_command": self.notify_command and list(self.notify_command),
+            "console": dict(self.console),
+        }
+        return {key: value for key, value in said.items() if value}
+
 
 def read_team(path: Path) -> Team:
     """Parses a team.yaml (docs/protocol.md, Team file). Raises `InvalidArguments` or `InvalidId` with one sentence."""
@@ -141,16 +152,9 @@ def create_session(root: Path, session: str, team: Team, language: str | None) -
     """
     workspace = Workspace(root, session_name(session))
     workspace.make()
-    settings: dict[str, Any] = {
-        "id": session,
-        "language": language or team.language or DEFAULT_LANGUAGE,
-        "created_at": format_time(now()),
-        "limits": dict(team.limits),
-    }
-    if team.notify_command is not None:
-        settings["notify_command"] = list(team.notify_command)
-    if team.console:
-        settings["console"] = dict(team.console)
+    first = {"id": session, "language": DEFAULT_LANGUAGE, "created_at": format_time(now()), "limits": {}}
+    chosen = {"language": language} if language else {}
+    settings = {**first, **team.settings, **chosen}
     text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
     workspace.registry.create()
     with suppress(FileExistsError):  # a second init. Last, because with this file there is a session.

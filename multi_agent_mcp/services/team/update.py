@@ -1,11 +1,9 @@
-"""A second `init`: what of a changed team.yaml it takes over, and what it leaves as it is
-(docs/protocol.md, Commands)."""
+"""A second `init`: which changes of team.yaml it applies, and which it leaves (docs/protocol.md, Commands)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
 
 import yaml
 
@@ -60,14 +58,9 @@ def update_session(agents: Agents, team: Team, language: str | None) -> TeamUpda
 def _update_settings(workspace: Workspace, team: Team, language: str | None) -> tuple[list[str], list[str]]:
     """The settings that were taken over, and those that were not because a person has put comments into the file, which
     writing it would lose."""
-    wanted: dict[str, Any] = {
-        "language": language or team.language,
-        "limits": dict(team.limits) or None,
-        "notify_command": None if team.notify_command is None else list(team.notify_command),
-        "console": dict(team.console) or None,
-    }
+    wanted = {**team.settings, **({"language": language} if language else {})}
     settings = load_yaml(workspace.settings_path)
-    differing = {key: value for key, value in wanted.items() if value is not None and settings.get(key) != value}
+    differing = {key: value for key, value in wanted.items() if settings.get(key) != value}
     if not differing:
         return [], []
     if b"#" in (workspace.files.read(workspace.settings_path) or b""):

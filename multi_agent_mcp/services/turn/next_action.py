@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.outcomes import completed
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.task_change import Change
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.services.answer_budget import clipped, first_fitting
 from multi_agent_mcp.services.chat.conversations import is_conversational
@@ -61,8 +61,8 @@ class NextAction:
         return self._action("exit" if session.record.task_id is not None else "wait")
 
     def begin(self, session: LiveSession, task_id: str) -> None:
-        """Binds the session to a task that is in progress and opens the execution; the agent need not be told of the
-        task any more."""
+        """Binds the session to a task that is in progress and opens the execution; the agent need not be notified of
+        it any more."""
         session.bind_task(task_id)
         self.executions.begin(session.record, task_id)
         self.task_changes.derived.settle(session.record.agent_id, taken_up=task_id)
@@ -136,7 +136,7 @@ class NextAction:
 
     def _work(self, agent: Agent, session: LiveSession) -> Task | None:
         """The task to work on: the session's own, else one in progress, else the first that can be started."""
-        running = self.task_changes.in_progress(agent.id)
+        running = self.workspace.tasks.in_progress(agent.id)
         for task in running:
             if task.id == session.record.task_id:
                 return task

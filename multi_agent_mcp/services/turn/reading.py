@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from heapq import heapify, heappop
 from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.message import Message, reading_order
+from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import MessageNotFound, Refusal
 from multi_agent_mcp.services.answer_budget import UNLIMITED, AnswerBudget, Slice, cut, pack
 from multi_agent_mcp.services.chat.conversations import Conversations
@@ -19,6 +18,7 @@ from multi_agent_mcp.services.sessions.receipts import Lease
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.team.signatures import Signatures
 from multi_agent_mcp.services.turn.report_effects import Reports
+from multi_agent_mcp.store.inbox_history import position
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
 from multi_agent_mcp.texts import Texts
 
@@ -192,15 +192,12 @@ class Reading:
         self, mailbox: Mailbox, query: Query, unread: Sequence[tuple[str, Message]]
     ) -> Iterable[tuple[Path, Message]]:
         wanted = query.message_type
-        heads = [(*reading_order(head), name) for name, head in unread if wanted in (None, head.message_type)]
-        heapify(heads)  # not sorted: a page takes a few of perhaps a hundred thousand
-        while heads:
-            *_, name = heappop(heads)
-            if (message := mailbox.hot.load(name)) is not None:
+        for name, head in unread:
+            if wanted in (None, head.message_type) and (message := mailbox.hot.load(name)) is not None:
                 yield mailbox.path / name, message
 
     def _page(self, mailbox: Mailbox, query: Query) -> Iterable[tuple[Path, Message]]:
-        before = None if query.before is None else mailbox.order(*self._found(mailbox, query.before))
+        before = None if query.before is None else position(mailbox.path, *self._found(mailbox, query.before))
         for path, message in mailbox.newest_first(before):
             if query.message_type in (None, message.message_type):
                 yield path, message

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.change import Change
+from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.ids import entity_id
-from multi_agent_mcp.domain.message import REPORT_TYPES, Message, page_order
+from multi_agent_mcp.domain.message import REPORT_TYPES, Message
 from multi_agent_mcp.domain.outcomes import progressed, reported
 from multi_agent_mcp.domain.task import Task, checklist_item
+from multi_agent_mcp.domain.task_change import Change
 from multi_agent_mcp.errors import InvalidId, InvalidStatusTransition, Refusal, TaskNotFound
 from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.overview.dashboard import Dashboard
@@ -40,7 +41,7 @@ class Reports:
         Returns, by message id, why a task could not follow its report; that stands in the task's history, too.
         """
         refused: dict[str, Refusal] = {}
-        for message in sorted(_reports(reader, messages), key=page_order):
+        for message in sorted(_reports(reader, messages), key=age):
             try:
                 self.workspace.tasks.update(_task_id(message), self._change(message, refused))
             except Refusal as refusal:

@@ -55,9 +55,9 @@ def test_keys_that_are_missing_or_open_are_problems(services: Services) -> None:
     [
         (None, None, []),
         (("true", "{line}"), None, []),
-        ((), None, [("problem", "is not a list of texts")]),
+        ((), None, [("problem", "is not a list of strings")]),
         (("no-such-program", "{line}"), None, [("problem", "there is no program 'no-such-program' to run")]),
-        (("true", "ding"), None, [("note", "no argument holds {line}")]),
+        (("true", "ding"), None, [("note", "no argument contains {line}")]),
         (("true", "{line}"), "exit 3", [("problem", "it failed at 2026-11-21T21:46:01Z: exit 3")]),
         (("true", "{line}"), "x\x1b" * 500, [("problem", "it failed at 2026")]),
     ],
@@ -128,7 +128,7 @@ def test_a_registry_that_was_restored_is_worth_a_note_and_a_lost_one_is_a_proble
     for lost in services.workspace.path.glob("agents.json*"):
         lost.write_text("{")
     (lost_one,) = (finding.finding for finding in examine(services) if finding.level == "problem")
-    assert lost_one.startswith("agents.json is damaged and there is no copy. Make it anew with multi-agent-mcp init")
+    assert lost_one.startswith("agents.json is damaged and there is no copy. Recreate it with multi-agent-mcp init")
 
 
 def test_a_dead_session_and_a_waiting_owner_are_worth_a_note(services: Services, owner: Agent) -> None:

@@ -1,4 +1,4 @@
-"""`doctor --repair` mends what it can and loses nothing that can be read; `--verify` looks at every signature."""
+"""`doctor --repair` fixes what it can and loses nothing that can be read; `--verify` looks at every signature."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def found(doctor: Doctor, check: str, *, verify: bool = False) -> list[Finding]:
     return [finding for finding in doctor.examine(verify=verify) if finding.check == check]
 
 
-def mended(doctor: Doctor, check: str) -> list[Finding]:
+def repaired(doctor: Doctor, check: str) -> list[Finding]:
     """Repairs, and checks that the finding is gone."""
     assert found(doctor, check)
     done = [finding for finding in doctor.repair(doctor.examine()) if finding.check == check]
@@ -54,7 +54,7 @@ def test_open_modes_are_closed(services: Services, doctor: Doctor) -> None:
         ("problem", "secrets/owner.key"),
         ("note", "."),
     }
-    assert len(mended(doctor, "modes")) == 4
+    assert len(repaired(doctor, "modes")) == 4
     assert not any(path.stat().st_mode & 0o077 for path in [base, *base.rglob("*")])
 
 
@@ -62,7 +62,7 @@ def test_too_few_rights_are_given_back(services: Services, doctor: Doctor) -> No
     send(services, "admin", "worker-a")
     (path,) = mail(services)
     path.chmod(0)
-    (finding,) = mended(doctor, "unreadable")
+    (finding,) = repaired(doctor, "unreadable")
     assert finding.subject == str(path.relative_to(services.workspace.path))
     assert contents(read(services, "worker-a")) == ["hello"]
 
@@ -75,7 +75,7 @@ def test_a_dead_session_is_ended_and_its_mail_is_unread_again(services: Services
     (finding,) = found(doctor, "sessions")
     assert "1 messages unconfirmed" in finding.finding
     assert unread(services, "worker-a") == 0
-    mended(doctor, "sessions")
+    repaired(doctor, "sessions")
     assert unread(services, "worker-a") == 1
 
 
@@ -83,7 +83,7 @@ def test_an_execution_whose_session_is_lost_is_ended(services: Services, doctor:
     session = services.sessions.open("worker-a", "task")
     execution = services.executions.begin(session.record, UNKNOWN)
     (services.workspace.path / "sessions" / "worker-a" / f"{session.record.id}.md").write_bytes(b"")
-    (finding,) = mended(doctor, "sessions")
+    (finding,) = repaired(doctor, "sessions")
     assert execution.id in finding.finding
     assert not services.executions.get(None, execution.id).running
 
@@ -100,7 +100,7 @@ def test_a_notification_that_nobody_has_written_is_written(
     content = told.read_bytes()
     assert found(doctor, "notifications") == []
     told.unlink()
-    (finding,) = mended(doctor, "notifications")
+    (finding,) = repaired(doctor, "notifications")
     assert finding.subject == task.id
     assert told.read_bytes() == content
 
@@ -112,7 +112,7 @@ def test_leftovers_of_killed_writers_go_and_fresh_ones_stay(services: Services, 
         path.write_text("half writ")
     past = time.time() - 7200
     os.utime(old, (past, past))
-    mended(doctor, "leftovers")
+    repaired(doctor, "leftovers")
     assert not old.exists()
     assert fresh.exists()
 
@@ -120,9 +120,9 @@ def test_leftovers_of_killed_writers_go_and_fresh_ones_stay(services: Services, 
 def test_a_wait_for_somebody_who_left_is_released(services: Services, owner: Agent, doctor: Doctor) -> None:
     services.task_creation.send(owner, "admin", "Build", "x")
     (waiting,) = found(doctor, "waiting")
-    assert (waiting.level, waiting.mend) == ("note", None)  # a wait that can still end is nobody's to take away
+    assert (waiting.level, waiting.fix) == ("note", None)  # a wait that can still end is nobody's to take away
     services.agents.remove("admin")
-    mended(doctor, "waiting")
+    repaired(doctor, "waiting")
     assert services.owner_waits.of("owner") is None
 
 
@@ -134,7 +134,7 @@ def test_links_and_pipes_are_found_and_left_to_their_owner(
     path.parent.mkdir()
     make(path)
     (finding,) = found(doctor, "links")
-    assert (finding.level, finding.subject, finding.mend) == ("problem", "tasks/worker-a", None)
+    assert (finding.level, finding.subject, finding.fix) == ("problem", "tasks/worker-a", None)
     doctor.repair(doctor.examine())
     assert os.path.lexists(path)
 
@@ -180,14 +180,35 @@ def test_a_repair_that_fails_is_told_and_the_others_are_done(services: Services)
 
     done: list[str] = []
     findings = [
-        Finding("a", "problem", "-", "broken", "mend it", fail),
-        Finding("b", "problem", "-", "broken", "mend it", lambda: done.append("b")),
-        Finding("c", "problem", "-", "broken", "mend it"),
+        Finding("a", "problem", "-", "broken", "fix it", fail),
+        Finding("b", "problem", "-", "broken", "fix it", lambda: done.append("b")),
+        Finding("c", "problem", "-", "broken", "fix it"),
     ]
     first, second = services.doctor(lambda _: None).repair(findings)
     assert "the repair failed" in first.finding
-    assert second.repair == "done: mend it"
+    assert second.repair == "done: fix it"
     assert done == ["b"]
+
+
+def test_a_history_whose_older_lines_were_cut_off_is_told_by_verify(services: Services, admin: Agent) -> None:
+    (task,) = services.task_creation.create(admin, [NewTask(title="long")])
+    for number in range(30):
+        services.task_changes.assign(admin, task.id, ("worker-a", "worker-b")[number % 2])
+
+    def histories() -> list[Finding]:
+        fresh = open_session(services.workspace.root, "demo", notifier=services.notifier)
+        return found(fresh.doctor(lambda _: None), "histories", verify=True)
+
+    assert histories() == []
+    path = services.workspace.tasks.history_path(task.id)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-3]) + lines[-3][:20])
+    (finding,) = histories()
+    assert finding.finding.startswith(f"3 of the {len(lines)} older entries")
+    assert finding.subject == f"tasks/_history/{task.id}.jsonl"
+    path.unlink()
+    (finding,) = histories()
+    assert finding.finding.startswith(f"{len(lines)} of the {len(lines)} older entries")
 
 
 class TestVerify:
@@ -243,7 +264,7 @@ def test_an_operation_nobody_can_read_is_named_and_set_aside(
     assert services.operations.finish() == 0
     assert [record for record in caplog.records if record.levelname == "WARNING"] == []
     assert {finding.subject for finding in found(doctor, "undertakings")} == {f".intents/{name}.json" for name in texts}
-    mended(doctor, "undertakings")
+    repaired(doctor, "undertakings")
     kept = {path.stem: path.read_text(encoding="utf-8") for path in (directory / "quarantine").glob("*.json")}
     assert kept == texts
     assert {finding.subject for finding in found(doctor, "files")} == {

@@ -193,7 +193,7 @@ def test_a_dependency_whose_finisher_was_killed_is_told_by_the_next_reader(servi
     moved(services, first, "in_progress", "done")
     ((name, _),) = services.workspace.notices("worker-a").unread()
     (services.workspace.notices("worker-a").path / name).unlink()
-    assert late.notifications.refresh("worker-a", "task").some  # nothing in the reader's own folders has changed
+    assert late.notifications.refresh("worker-a", "task").some  # nothing in the reader's own directories has changed
     assert told(late) == [("task_assigned", "worker-b", second.id)]
 
 

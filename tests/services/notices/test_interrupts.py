@@ -85,18 +85,18 @@ def test_a_pause_is_shown_until_it_is_read_or_its_task_is_over(
     services: Services, owner: Agent, worker_a: Agent
 ) -> None:
     task = running(services)
-    notice = services.stopping.interrupt(owner, "worker-a", "pause", None, None)
+    notice = services.interrupting.interrupt(owner, "worker-a", "pause", None, None)
     assert [item["id"] for item in shown(services, "worker-a")] == [notice.id]
     services.task_changes.set_status(worker_a, task.id, "done")
     assert shown(services, "worker-a") == []
-    services.stopping.interrupt(owner, "worker-a", "pause", None, None)
+    services.interrupting.interrupt(owner, "worker-a", "pause", None, None)
     assert [item["task_id"] for item in services.notifications.read("worker-a", "task")] == [None]
     assert shown(services, "worker-a") == []
 
 
 def test_an_interrupt_about_a_task_is_for_the_task_session(services: Services, owner: Agent) -> None:
     services.task_changes.set_status(owner, running(services).id, "blocked")
-    services.stopping.interrupt(owner, "worker-a", "pause", None, None)
+    services.interrupting.interrupt(owner, "worker-a", "pause", None, None)
     assert not services.notifications.refresh("worker-a", "chat").some
     assert shown(services, "worker-a", "chat") == []
     assert len(shown(services, "worker-a")) == 2
@@ -104,7 +104,7 @@ def test_an_interrupt_about_a_task_is_for_the_task_session(services: Services, o
 
 def test_an_interrupt_about_a_task_nobody_knows_is_shown_all_the_same(services: Services, owner: Agent) -> None:
     task = mailed(services)
-    services.stopping.interrupt(owner, "worker-a", "pause", task.id, None)
+    services.interrupting.interrupt(owner, "worker-a", "pause", task.id, None)
     (services.workspace.path / "tasks" / "worker-a" / f"{task.id}.md").unlink()
     assert [item["action"] for item in shown(services, "worker-a")] == ["pause"]
 

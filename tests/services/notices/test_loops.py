@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
 from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.domain.loops import Exchange
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import stamp
+from multi_agent_mcp.services.notices.recent_mail import RecentMail
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.directory import Directory
 from tests.conftest import Clock
@@ -145,3 +149,29 @@ def test_an_admin_that_writes_to_many_reads_no_file_for_it(
     for receiver in ("worker-a", "worker-b", "owner") * 3:
         send(services, "admin", receiver, "Do it", subject="Once more")
     assert before <= len(loaded) - before
+
+
+def test_each_message_is_looked_into_once_however_long_they_talk(
+    services: Services, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: Counter[str] = Counter()
+    real = Directory[Message].load
+
+    def load(self: Directory[Message], name: str) -> Message | None:
+        loaded[f"{self.path}/{name}"] += 1
+        return real(self, name)
+
+    letters, exchange = RecentMail(services.workspace), Exchange(*PAIR, None, "thanks")
+    thank(services, clock, 60, pause=1)
+    monkeypatch.setattr(Directory, "load", load)
+    for _ in range(3):
+        assert len(letters.since(clock() - timedelta(seconds=20), exchange, PAIR)) in range(19, 22)
+        assert len(letters.episode(clock() - timedelta(seconds=20), exchange)) == 60
+    assert (len(loaded), set(loaded.values())) == (60, {1})
+
+
+def test_an_episode_goes_back_to_its_last_pause(services: Services, clock: Clock) -> None:
+    thank(services, clock, 4, pause=500)
+    clock.advance(700)
+    thank(services, clock, 5, pause=500)
+    assert len(RecentMail(services.workspace).episode(clock(), Exchange(*PAIR, None, "thanks"))) == 5

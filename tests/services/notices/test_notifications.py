@@ -128,6 +128,6 @@ def test_one_that_is_far_too_long_is_cut_rather_than_never_told(services: Servic
 
 
 def test_a_corrupt_notification_hides_no_other(services: Services, owner: Agent) -> None:
-    services.stopping.interrupt(owner, "worker-a", "pause", None, None)
+    services.interrupting.interrupt(owner, "worker-a", "pause", None, None)
     (services.workspace.notices("worker-a").path / "broken.md").write_bytes(b"\xff no front matter")
     assert len(services.notifications.read("worker-a", "task")) == 1

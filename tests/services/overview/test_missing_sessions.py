@@ -112,6 +112,14 @@ class TestWindows:
         assert not services.missing_sessions.finished(CHAT, window)
         other.end()
 
+    def test_a_window_whose_server_has_died_is_not_finished(self, services: Services) -> None:
+        """The host may be at work in it; that other machines are told of the death changes nothing."""
+        services.missing_sessions.record(TASK, PANE, 0)
+        dies(services, open_session(services, "worker-a"))
+        services.sessions.recover_dead()
+        assert services.workspace.sessions.open("worker-a") == []
+        assert not services.missing_sessions.finished(TASK, services.missing_sessions.windows()[TASK])
+
     def test_failures_in_a_row_double_the_pause(self, services: Services, clock: Clock) -> None:
         for failures, pause in enumerate([0, 1, 2, 4, 8, 16, 32, 60, 60, 60]):
             services.missing_sessions.record(TASK, {}, failures)

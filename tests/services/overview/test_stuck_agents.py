@@ -74,7 +74,7 @@ def test_who_waits_is_paused_or_is_a_person_is_not_stuck(services: Services, clo
     moved(services, handed_out, "in_progress")
     paused = running(services)
     owner = services.agents.get("owner")
-    services.stopping.interrupt(owner, "worker-a", "pause", paused.id, None)
+    services.interrupting.interrupt(owner, "worker-a", "pause", paused.id, None)
     moved(services, new(services, assignee_id="owner", by="owner"), "in_progress")
     send(services, "admin", "owner")
     clock.advance(10 * HALF_HOUR)
@@ -82,7 +82,7 @@ def test_who_waits_is_paused_or_is_a_person_is_not_stuck(services: Services, clo
     assert causes(services) == others
     services.notifications.read("worker-a", "task")
     assert causes(services) == others  # it keeps the pause that it has read
-    services.stopping.resume(owner, "worker-a")
+    services.interrupting.resume(owner, "worker-a")
     assert causes(services) == others  # it has just been told to go on
     clock.advance(HALF_HOUR)
     assert causes(services) == others | {"worker-a": "silent"}

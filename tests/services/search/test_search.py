@@ -112,7 +112,7 @@ def test_an_edit_in_place_is_never_answered_with_the_old_text(services: Services
     assert len(search(services, "new words")) == 1
 
 
-@pytest.mark.parametrize("damage", ["deleted", "garbage", "cut", "emptied"])
+@pytest.mark.parametrize("damage", ["deleted", "garbage", "cut", "emptied", "scribbled over"])
 def test_the_index_may_be_deleted_or_damaged_at_any_time(services: Services, damage: str) -> None:
     send(services, "admin", "worker-a", "still there")
     assert len(search(services, "still")) == 1
@@ -126,15 +126,12 @@ def test_the_index_may_be_deleted_or_damaged_at_any_time(services: Services, dam
             os.truncate(path, path.stat().st_size // 2)
         case "emptied":
             os.truncate(path, 0)
+        case "scribbled over":
+            whole = path.read_bytes()
+            path.write_bytes(whole[:4096] + b"\xff" * 8_000 + whole[12_096:])
     for leftover in path.parent.glob("*-*"):
         leftover.unlink()
-    for _ in range(2):  # damage may show only when it is used
-        try:
-            found = search(services, "still")
-            break
-        except StorageError:
-            continue
-    assert len(found) == 1
+    assert len(search(services, "still")) == 1
 
 
 def test_several_search_and_build_at_once(services: Services) -> None:
@@ -217,6 +214,4 @@ def test_a_table_that_somebody_dropped_is_made_anew(services: Services) -> None:
     assert len(search(services, "still")) == 1
     with closing(sqlite3.connect(services.search.index.path)) as database:
         database.execute("DROP TABLE documents")
-    with pytest.raises(StorageError):
-        search(services, "still")
     assert len(search(services, "still")) == 1

@@ -51,8 +51,8 @@ def test_an_opened_session_is_a_file_without_its_token(services: Services) -> No
     record = stored(services, session)
     assert (record.agent_id, record.purpose, record.state) == ("worker-a", "task", "active")
     assert record.created_at == services.clock()
-    folder = services.workspace.path / "sessions" / "worker-a"
-    assert session.token not in (folder / f"{record.id}.md").read_text()
+    directory = services.workspace.path / "sessions" / "worker-a"
+    assert session.token not in (directory / f"{record.id}.md").read_text()
     assert services.sessions.alive("worker-a")
     assert not services.sessions.alive("worker-b")
 
@@ -182,7 +182,7 @@ def test_what_an_earlier_version_noted_by_its_id_comes_back(services: Services, 
     read(services, "worker-a")
     if archived:
         services.workspace.mailbox("worker-a").archive_read(keep=0, above=0)
-    services.workspace.sessions.update(session.record.id, lambda found: found.holding((sent.message_id,)))
+    services.workspace.sessions.update(session.record.id, lambda found: found.with_unconfirmed((sent.message_id,)))
     die(services, session)
     assert services.sessions.recover("worker-a") == 1
     assert contents(read(services, "worker-a")) == ["old"]
@@ -194,7 +194,7 @@ def test_what_somebody_wrote_into_a_session_file_leads_nowhere_else(services: Se
     (path,) = mail(services)
     session = services.sessions.open("worker-a")
     forged = (f"ipc/worker-a/../worker-b/{path.name}", f"ipc/worker-b/{path.name}", "ipc/worker-a/", "ipc/worker-a/.md")
-    services.workspace.sessions.update(session.record.id, lambda found: found.holding(forged))
+    services.workspace.sessions.update(session.record.id, lambda found: found.with_unconfirmed(forged))
     die(services, session)
     assert services.sessions.recover("worker-a") == 0
     assert unread(services, "worker-b") == 0

@@ -10,8 +10,8 @@ import pytest
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.task import TASK_STATUSES, TRANSITIONS, Task
+from multi_agent_mcp.domain.task_change import Change
 from multi_agent_mcp.errors import (
     AgentNotFound,
     InvalidArguments,
@@ -78,7 +78,7 @@ def test_an_id_of_no_task_is_refused_everywhere(
         lambda: board.set_status(owner, task_id, "blocked"),
         lambda: board.assign(owner, task_id, "worker-a"),
         lambda: services.task_changes.decide(owner, task_id, approve=True),
-        lambda: services.stopping.interrupt(owner, "worker-a", "cancel", task_id, None),
+        lambda: services.interrupting.interrupt(owner, "worker-a", "cancel", task_id, None),
         lambda: services.task_creation.create(owner, [NewTask(title="child")], task_id),
     ]
     for attempt in attempts:
@@ -325,14 +325,14 @@ class TestInterruptCommand:
     def test_it_stops_what_the_agent_works_on(self, services: Services, owner: Agent, action: str, status: str) -> None:
         running(services, "small", priority="low")
         task = running(services, "big", priority="high")
-        notice = services.stopping.interrupt(owner, "worker-a", action, None, "stop")
+        notice = services.interrupting.interrupt(owner, "worker-a", action, None, "stop")
         assert (notice.action, notice.task_id) == (action, task.id)
         assert again(services, task).status == status
         assert [item.id for item in notices(services, "worker-a")] == [notice.id]
 
     def test_a_pause_leaves_the_task_as_it_is(self, services: Services, admin: Agent) -> None:
         task = running(services)
-        notice = services.stopping.interrupt(admin, "worker-a", "pause", None, None)
+        notice = services.interrupting.interrupt(admin, "worker-a", "pause", None, None)
         assert (notice.action, notice.task_id) == ("pause", task.id)
         assert again(services, task) == task
 
@@ -340,7 +340,7 @@ class TestInterruptCommand:
     def test_an_agent_without_work_is_interrupted_all_the_same(
         self, services: Services, owner: Agent, action: str
     ) -> None:
-        notice = services.stopping.interrupt(owner, "worker-a", action, None, None)
+        notice = services.interrupting.interrupt(owner, "worker-a", action, None, None)
         assert (notice.action, notice.task_id, notice.type) == (action, None, "interrupt")
         assert [item.id for item in notices(services, "worker-a")] == [notice.id]
 
@@ -350,15 +350,15 @@ class TestInterruptCommand:
         running(services)
         before = snapshot(services)
         with pytest.raises(Unauthorized):
-            services.stopping.interrupt(services.agents.get(agent_id), "worker-a", action, None, None)
+            services.interrupting.interrupt(services.agents.get(agent_id), "worker-a", action, None, None)
         assert snapshot(services) == before
 
     def test_a_task_of_somebody_else_is_not_stopped_by_mistake(self, services: Services, owner: Agent) -> None:
         task = running(services, assignee_id="worker-b")
         with pytest.raises(InvalidArguments):
-            services.stopping.interrupt(owner, "worker-a", "blocked", task.id, None)
+            services.interrupting.interrupt(owner, "worker-a", "blocked", task.id, None)
         with pytest.raises(AgentNotFound):
-            services.stopping.interrupt(owner, "nobody", "pause", None, None)
+            services.interrupting.interrupt(owner, "nobody", "pause", None, None)
         assert again(services, task) == task
 
 

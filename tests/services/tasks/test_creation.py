@@ -80,9 +80,9 @@ class TestBatch:
         assert snapshot(services) == before
 
     def test_a_disk_that_refuses_halfway_leaves_nothing_behind(self, services: Services) -> None:
-        shelf = services.workspace.path / "tasks" / "worker-b"
-        shelf.parent.mkdir(exist_ok=True)
-        shelf.write_text("a file where a directory should be")
+        partition = services.workspace.path / "tasks" / "worker-b"
+        partition.parent.mkdir(exist_ok=True)
+        partition.write_text("a file where a directory should be")
         before = snapshot(services)
         with pytest.raises(Refusal):
             self.make(services, NewTask(title="good"), NewTask(title="bad", assignee_id="worker-b"))

@@ -107,8 +107,8 @@ def test_conversations_flag_what_was_changed_by_hand(services: Services, admin: 
     conversation, _ = services.conversations.begin(admin, worker_a, "first words")
     (words,) = services.conversations.messages_of(conversation.id)
     assert "verified" not in services.conversations.spoken(conversation, words)
-    folder = services.workspace.conversation_messages(conversation.id)
-    (path,) = [path for path in folder.path.glob("*.md") if path.name != "conversation.md"]
+    directory = services.workspace.conversation_messages(conversation.id)
+    (path,) = [path for path in directory.path.glob("*.md") if path.name != "conversation.md"]
     path.write_text(path.read_text().replace("first words", "other words"))
     (changed,) = services.conversations.messages_of(conversation.id)
     assert services.conversations.spoken(conversation, changed)["verified"] is False
@@ -187,8 +187,8 @@ class TestKeys:
         assert "not its key's" in caplog.text
         (finding,) = (item for item in services.doctor(lambda _: None).examine() if item.check == "keys")
         assert (finding.level, finding.subject) == ("problem", "admin")
-        assert finding.mend is not None
-        finding.mend()
+        assert finding.fix is not None
+        finding.fix()
         assert services.agents.get("admin").public_key == own
         assert flags(read(services, "worker-a")) == [None]
 

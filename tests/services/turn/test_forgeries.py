@@ -1,6 +1,6 @@
 """Nothing is believed that is not signed: a forged file is mail like any other, shown as not verified, without effect.
 
-Each kind of forgery is tried on each effect that mail has; the genuine letter beside it has that effect.
+Each kind of forgery is tried on each effect that mail has; the genuine message beside it has that effect.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ from tests.services.test_operations import written as left
 Forge = Callable[[Services, Message], Message]
 
 
-def unsigned(services: Services, letter: Message) -> Message:
-    return letter
+def unsigned(services: Services, message: Message) -> Message:
+    return message
 
 
-def tampered(services: Services, letter: Message) -> Message:
-    return replace(services.signatures.sign(replace(letter, content="something harmless")), content=letter.content)
+def tampered(services: Services, message: Message) -> Message:
+    return replace(services.signatures.sign(replace(message, content="something harmless")), content=message.content)
 
 
-def misplaced(services: Services, letter: Message) -> Message:
+def misplaced(services: Services, message: Message) -> Message:
     """Genuine, but sent to somebody else."""
-    other = "worker-b" if letter.receiver_id != "worker-b" else "owner"
-    return services.signatures.sign(replace(letter, receiver_id=other))
+    other = "worker-b" if message.receiver_id != "worker-b" else "owner"
+    return services.signatures.sign(replace(message, receiver_id=other))
 
 
-def by_another_key(services: Services, letter: Message) -> Message:
-    return replace(letter, signature=signature(letter, "a key that the forger has made"))
+def by_another_key(services: Services, message: Message) -> Message:
+    return replace(message, signature=signature(message, "a key that the forger has made"))
 
 
-def without_a_key(services: Services, letter: Message) -> Message:
+def without_a_key(services: Services, message: Message) -> Message:
     """Signed by nobody whose key could be known."""
-    signed = services.signatures.sign(letter)
-    services.agents.registry.update(letter.sender_id, public_key=None)
+    signed = services.signatures.sign(message)
+    services.agents.registry.update(message.sender_id, public_key=None)
     return signed
 
 
-def genuine(services: Services, letter: Message) -> Message:
-    return services.signatures.sign(letter)
+def genuine(services: Services, message: Message) -> Message:
+    return services.signatures.sign(message)
 
 
 FORGERIES: list[Forge] = [unsigned, tampered, misplaced, by_another_key, without_a_key]
@@ -61,34 +61,34 @@ KINDS = pytest.mark.parametrize("forge", [*FORGERIES, genuine], ids=lambda forge
 
 
 def drop(services: Services, forge: Forge, sender: str, receiver: str, **fields: Any) -> Message:
-    """Puts a letter into the receiver's mailbox, past all that sending checks."""
-    letter = Message(
+    """Puts a message into the receiver's mailbox, past all that sending checks."""
+    message = Message(
         id=new_message_id(),
         sender_id=sender,
         receiver_id=receiver,
         created_at=services.clock(),
         **{"content": "do it", **fields},
     )
-    forged = forge(services, letter)
+    forged = forge(services, message)
     services.workspace.mailbox(receiver).deliver(forged)
     return forged
 
 
-def taken(services: Services, forge: Forge, reader: str, letter: Message) -> dict[str, Any]:
-    """The answer in which the reader is shown this letter, which it is in any case."""
-    answer = read(services, reader, message_id=letter.id)
+def taken(services: Services, forge: Forge, reader: str, message: Message) -> dict[str, Any]:
+    """The answer in which the reader is shown this message, which it is in any case."""
+    answer = read(services, reader, message_id=message.id)
     (shown,) = answer["messages"]
-    assert shown["content"] == letter.content
+    assert shown["content"] == message.content
     assert shown.get("verified") is (None if forge is genuine else False)
-    assert services.workspace.mailbox(reader).find(letter.id)[1].read_at is not None  # type: ignore[index]
+    assert services.workspace.mailbox(reader).find(message.id)[1].read_at is not None  # type: ignore[index]
     return answer
 
 
 @KINDS
 def test_it_ends_no_wait(services: Services, forge: Forge) -> None:
     services.task_creation.send(services.agents.get("owner"), "admin", "Build", "the house")
-    letter = drop(services, forge, "admin", "owner", message_type="response")
-    taken(services, forge, "owner", letter)
+    message = drop(services, forge, "admin", "owner", message_type="response")
+    taken(services, forge, "owner", message)
     assert (services.owner_waits.of("owner") is None) == (forge is genuine)
 
 
@@ -96,8 +96,8 @@ def test_it_ends_no_wait(services: Services, forge: Forge) -> None:
 @pytest.mark.parametrize("kind", ["task_progress", "task_complete", "task_failed"])
 def test_it_applies_no_report_and_updates_no_dashboard(services: Services, forge: Forge, kind: str) -> None:
     task = new(services)
-    letter = drop(services, forge, "worker-a", "admin", message_type=kind, metadata={"task_id": task.id})
-    answer = taken(services, forge, "admin", letter)
+    message = drop(services, forge, "worker-a", "admin", message_type=kind, metadata={"task_id": task.id})
+    answer = taken(services, forge, "admin", message)
     assert (services.task_changes.get(task.id) != task) == (forge is genuine)
     assert answer["dashboard_updated"] == services.workspace.dashboard_path.exists() == (forge is genuine)
 
@@ -125,8 +125,8 @@ def state(services: Services, conversation: Conversation) -> tuple[Conversation,
 @KINDS
 def test_it_makes_no_conversation_active(services: Services, talk: Conversation, forge: Forge) -> None:
     metadata = {"conversation_id": talk.id}
-    letter = drop(services, forge, "worker-a", "worker-b", message_type="conversation", metadata=metadata)
-    taken(services, forge, "worker-b", letter)
+    message = drop(services, forge, "worker-a", "worker-b", message_type="conversation", metadata=metadata)
+    taken(services, forge, "worker-b", message)
     assert state(services, talk)[0].status == ("active" if forge is genuine else "pending")
 
 
@@ -155,24 +155,24 @@ def test_it_lets_no_delegation_pass_for_carried_out(services: Services, talk: Co
 
 
 @pytest.mark.parametrize("taken_name", [False, True])
-def test_a_letter_that_others_finish_sending_is_not_signed_by_them(services: Services, taken_name: bool) -> None:
-    """An intent is a file, too: with a letter that nobody signed in it, it makes nobody sign."""
-    letter = Message(id=new_message_id(), sender_id="admin", receiver_id="worker-a", created_at=services.clock())
-    facts = {"messages": [as_text(letter)], "conversation_id": None}
+def test_a_message_that_others_finish_sending_is_not_signed_by_them(services: Services, taken_name: bool) -> None:
+    """An intent is a file, too: with a message that nobody signed in it, it makes nobody sign."""
+    message = Message(id=new_message_id(), sender_id="admin", receiver_id="worker-a", created_at=services.clock())
+    facts = {"messages": [as_text(message)], "conversation_id": None}
     if taken_name:
         send(services, "owner", "worker-a")
         mailbox = services.workspace.mailbox("worker-a")
         ((name, _),) = mailbox.unread(fresh=True)
-        (mailbox.path / name).rename(mailbox.path / file_name(letter))
+        (mailbox.path / name).rename(mailbox.path / file_name(message))
     left(services, "send", facts)
     assert services.operations.finish() == 1
     shown = read(services, "worker-a")["messages"]
     assert [item.get("verified") for item in shown if item["sender_id"] == "admin"] == [False]
 
 
-def test_a_letter_is_genuine_though_whoever_finishes_sending_it_has_no_key(services: Services) -> None:
-    letters = services.messages.compose(services.agents.get("admin"), Draft(content="hello", receiver_id="worker-a"))
-    left(services, "send", letters.facts)
+def test_a_message_is_genuine_though_whoever_finishes_sending_it_has_no_key(services: Services) -> None:
+    prepared = services.messages.compose(services.agents.get("admin"), Draft(content="hello", receiver_id="worker-a"))
+    left(services, "send", prepared.facts)
     services.workspace.key_path("admin").unlink()
     assert services.operations.finish() == 1
     (shown,) = read(services, "worker-a")["messages"]
@@ -180,7 +180,7 @@ def test_a_letter_is_genuine_though_whoever_finishes_sending_it_has_no_key(servi
 
 
 class TestForeigners:
-    """What a genuine letter says about a conversation means nothing when its sender takes no part in it."""
+    """What a genuine message says about a conversation means nothing when its sender takes no part in it."""
 
     @pytest.mark.parametrize("status", ["pending", "active", "ended"])
     @pytest.mark.parametrize("kind", ["conversation", "system", "request"])

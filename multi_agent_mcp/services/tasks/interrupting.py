@@ -1,4 +1,4 @@
-"""Stopping agents and letting them go on: `interrupt`, `resume` (docs/protocol.md, Interrupts)."""
+"""Interrupting agents and letting them go on: `interrupt`, `resume` (docs/protocol.md, Interrupts)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RESUME_AGENT = Kind("resume_agent")
 
 
 @dataclass(eq=False)
-class Stopping:
+class Interrupting:
     """Interrupts agents below the one who acts; an Owner interrupts anybody."""
 
     task_changes: TaskChanges

@@ -1,4 +1,4 @@
-"""Stopping an agent with a reason, and letting it go on (docs/protocol.md, Interrupts)."""
+"""Interrupting an agent with a reason, and letting it go on (docs/protocol.md, Interrupts)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import AgentNotFound, InvalidStatusTransition, Refusal, Unauthorized
-from multi_agent_mcp.services.tasks.stopping import RESUME_AGENT
+from multi_agent_mcp.services.tasks.interrupting import RESUME_AGENT
 from multi_agent_mcp.store.codec.frontmatter import as_text
 from tests.conftest import Clock
 from tests.services import forks
@@ -30,7 +30,7 @@ from tests.services.tasks_support import (
 def test_the_agent_reads_why_it_is_stopped(services: Services, owner: Agent, action: str, *, working: bool) -> None:
     if working:
         running(services)
-    services.stopping.interrupt(owner, "worker-a", action, None, "the plan has changed")
+    services.interrupting.interrupt(owner, "worker-a", action, None, "the plan has changed")
     (notice,) = notices(services, "worker-a")
     assert (notice.sender_id, notice.reason) == ("owner", "the plan has changed")
     (seen,) = shown(services, "worker-a")
@@ -43,7 +43,7 @@ def test_the_agent_reads_why_it_is_stopped(services: Services, owner: Agent, act
 @pytest.mark.parametrize("action", ["blocked", "pause"])
 def test_without_a_reason_none_is_shown(services: Services, owner: Agent, action: str, reason: str | None) -> None:
     task = running(services)
-    services.stopping.interrupt(owner, "worker-a", action, None, reason)
+    services.interrupting.interrupt(owner, "worker-a", action, None, reason)
     (seen,) = shown(services, "worker-a")
     assert "reason" not in seen
     (mark,) = services.timeline.of().marks
@@ -54,7 +54,7 @@ def test_without_a_reason_none_is_shown(services: Services, owner: Agent, action
 @pytest.mark.parametrize("action", ["blocked", "pause"])
 def test_a_reason_that_is_too_long_to_be_shown_says_so(services: Services, owner: Agent, action: str) -> None:
     running(services)
-    services.stopping.interrupt(owner, "worker-a", action, None, "why " * 1_000)
+    services.interrupting.interrupt(owner, "worker-a", action, None, "why " * 1_000)
     (seen,) = shown(services, "worker-a")
     assert seen["reason"].startswith("why why ")
     assert seen["reason"].endswith("… (4000)")
@@ -62,7 +62,7 @@ def test_a_reason_that_is_too_long_to_be_shown_says_so(services: Services, owner
 
 def test_of_all_who_end_a_pause_at_once_one_does(services: Services, owner: Agent) -> None:
     for _ in range(2):
-        services.stopping.interrupt(owner, "worker-a", "pause", None, None)
+        services.interrupting.interrupt(owner, "worker-a", "pause", None, None)
         said = forked("resume", services.root, "8")
         (resumed,) = [word for word in said if word != "invalid_status_transition"]
         assert len(said) == 8
@@ -72,10 +72,10 @@ def test_of_all_who_end_a_pause_at_once_one_does(services: Services, owner: Agen
 def test_who_decided_to_end_a_pause_that_is_over_ends_nothing(
     services: Services, owner: Agent, admin: Agent, clock: Clock
 ) -> None:
-    pause = services.stopping.interrupt(owner, "worker-a", "pause", None, None)
+    pause = services.interrupting.interrupt(owner, "worker-a", "pause", None, None)
     late = services.interrupts.resumption(pause, admin.id)
     clock.advance(1)
-    resumed = services.stopping.resume(owner, "worker-a")
+    resumed = services.interrupting.resume(owner, "worker-a")
     services.notifications.read("worker-a", "task")
     with pytest.raises(InvalidStatusTransition):
         services.operations.run(RESUME_AGENT, {"notice": as_text(late)})
@@ -88,10 +88,10 @@ def test_who_decided_to_end_a_pause_that_is_over_ends_nothing(
 def test_resuming_tells_the_agent_and_ends_its_pauses(services: Services, owner: Agent, *, was_read: bool) -> None:
     task = running(services)
     for _ in range(2):
-        services.stopping.interrupt(owner, "worker-a", "pause", None, "lunch")
+        services.interrupting.interrupt(owner, "worker-a", "pause", None, "lunch")
     if was_read:
         assert len(services.notifications.read("worker-a", "task")) == 2
-    resumed = services.stopping.resume(owner, "worker-a")
+    resumed = services.interrupting.resume(owner, "worker-a")
     assert (resumed.type, resumed.action, resumed.sender_id, resumed.task_id) == (
         "status_change", "resume", "owner", task.id,
     )  # fmt: skip
@@ -102,10 +102,10 @@ def test_resuming_tells_the_agent_and_ends_its_pauses(services: Services, owner:
 
 def test_a_pause_after_that_is_a_pause_again(services: Services, owner: Agent) -> None:
     for _ in range(3):
-        services.stopping.interrupt(owner, "worker-a", "pause", None, None)
+        services.interrupting.interrupt(owner, "worker-a", "pause", None, None)
         assert [notice["action"] for notice in shown(services, "worker-a")] == ["pause"]
         assert services.snapshots.agents()[2].pause is not None
-        services.stopping.resume(owner, "worker-a")
+        services.interrupting.resume(owner, "worker-a")
         assert [notice["action"] for notice in shown(services, "worker-a")] == ["resume"]
         assert services.snapshots.agents()[2].pause is None
 
@@ -114,39 +114,39 @@ def test_only_who_is_paused_can_go_on(services: Services, owner: Agent, worker_a
     task = running(services)
     before = snapshot(services)
     with pytest.raises(InvalidStatusTransition):
-        services.stopping.resume(owner, "worker-a")
+        services.interrupting.resume(owner, "worker-a")
     with pytest.raises(AgentNotFound):
-        services.stopping.resume(owner, "nobody")
-    services.stopping.interrupt(owner, "worker-a", "pause", None, None)
+        services.interrupting.resume(owner, "nobody")
+    services.interrupting.interrupt(owner, "worker-a", "pause", None, None)
     for agent_id in ("worker-a", "worker-b"):
         with pytest.raises(Unauthorized):
-            services.stopping.resume(services.agents.get(agent_id), "worker-a")
+            services.interrupting.resume(services.agents.get(agent_id), "worker-a")
     services.task_changes.set_status(worker_a, task.id, "done")
     with pytest.raises(InvalidStatusTransition):
-        services.stopping.resume(owner, "worker-a")  # what it was paused in is over
+        services.interrupting.resume(owner, "worker-a")  # what it was paused in is over
     assert all(name.startswith("notifications/worker-a/") for name in snapshot(services).keys() - before.keys())
 
 
 def test_a_pause_that_is_handed_out_again_after_a_death_is_over_all_the_same(services: Services, owner: Agent) -> None:
-    services.stopping.interrupt(owner, "worker-a", "pause", None, None)
+    services.interrupting.interrupt(owner, "worker-a", "pause", None, None)
     session = open_session(services, "worker-a")
     ((name, _),) = services.workspace.notices("worker-a").unread()
     session.lease((services.workspace.notices("worker-a").reference(name),))
     services.notifications.read("worker-a", "task")
-    services.stopping.resume(owner, "worker-a")
+    services.interrupting.resume(owner, "worker-a")
     services.workspace.notices("worker-a").mark_read([name], None)  # its reader died
     assert [notice["action"] for notice in shown(services, "worker-a")] == ["resume"]
 
 
 def test_reopening_a_task_ends_the_pauses_and_blocks_before_it(services: Services, owner: Agent, clock: Clock) -> None:
     task = moved(services, mailed(services), "in_progress")
-    services.stopping.interrupt(owner, "worker-a", "pause", None, None)
+    services.interrupting.interrupt(owner, "worker-a", "pause", None, None)
     for status in ("blocked", "in_progress"):
         clock.advance(1)
         services.task_changes.set_status(owner, task.id, status, "first")
     assert not any(notice.interrupts for notice in notices(services, "worker-a"))
     with pytest.raises(InvalidStatusTransition):
-        services.stopping.resume(owner, "worker-a")
+        services.interrupting.resume(owner, "worker-a")
     clock.advance(1)
     services.task_changes.set_status(owner, task.id, "blocked", "second")
     assert [notice.reason for notice in notices(services, "worker-a") if notice.interrupts] == ["second"]
@@ -157,7 +157,7 @@ def test_a_reason_that_cannot_be_stored_stops_nobody(services: Services, owner: 
     before = snapshot(services)
     for action in ("pause", "blocked"):
         with pytest.raises(Refusal):
-            services.stopping.interrupt(owner, "worker-a", action, None, "\ud800")
+            services.interrupting.interrupt(owner, "worker-a", action, None, "\ud800")
     assert snapshot(services) == before
 
 

@@ -1,0 +1,42 @@
+"""Delivery of mail and notifications to agents of other machines (docs/protocol.md, Several machines)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.domain.times import now
+from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.store.workspace import Workspace
+
+
+class Parcel(NamedTuple):
+    """A message or notification that was just stored: to whom, its id, its file."""
+
+    agent_id: str
+    id: str
+    path: Path
+
+
+def remote_delivery(workspace: Workspace, stored: Iterable[Parcel]) -> dict[str, Delivery]:
+    """What becomes of those to agents of other machines: stored there, or queued here until the hub is back. Those of
+    this machine travel, too, but nobody waits for that. Never raises."""
+    authority = workspace.authority
+    if authority.here is None or not (parcels := list(stored)):
+        return {}
+    agents = workspace.registry.all()
+    homes = {parcel: home for parcel in parcels if (home := workspace.elsewhere(agents.get(parcel.agent_id)))}
+    waits = authority.queue([parcel.path for parcel in parcels], wait=bool(homes))
+    if waits is not None and homes:
+        with suppress(StorageError):  # nothing depends on it
+            workspace.travel_log.add("queued", now(), [parcel.id for parcel in homes], reason=waits)
+        return {parcel.agent_id: Delivery("queued", waits) for parcel in homes}
+    known = workspace.relay_state.read().get("machines", {}) if homes else {}
+    away = {name for name, facts in known.items() if not facts.get("up")}
+    return {
+        parcel.agent_id: Delivery("stored", "machine_away" if home in away else "other_machine")
+        for parcel, home in homes.items()
+    }
