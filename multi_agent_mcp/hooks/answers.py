@@ -1,5 +1,5 @@
-"""From a host's event to the JSON that it is answered: interrupts before any tool of the agent, mail and notifications
-once each (docs/protocol.md, Hooks).
+"""Answers a host's event with JSON: interrupts before any tool of the agent, mail and notifications once each
+(docs/protocol.md, Hooks).
 
 So an interrupt reaches an agent at its next tool call of any kind, Bash and Edit included, and not only at the next
 call of one of our own tools.
@@ -21,7 +21,7 @@ from multi_agent_mcp.domain.message import Message, reading_order
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.hooks import state_file
-from multi_agent_mcp.hooks.state import ChangedMail, HookState, Unread, ids
+from multi_agent_mcp.hooks.announced import ChangedMail, HookState, Unread, ids
 from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.wording import doorbell_line
 from multi_agent_mcp.services.notices.notifications import Notifications, as_answer
@@ -127,7 +127,7 @@ class Hooks:
         return "\n\n".join([*parts, self.texts("notification.interrupt")])
 
     def _notices(self, agent_id: str, purpose: str) -> list[Notification]:
-        """The unread ones, newest first. An agent is not told of its own doings, but stopped by every interrupt."""
+        """The unread ones, newest first. An agent's own actions do not notify it, but every interrupt stops it."""
         self.notifications.repair(agent_id)
         waiting = [notice for notice in self.notifications.waiting(agent_id) if notice.meant_for(purpose)]
         return [notice for notice in reversed(waiting) if notice.rings or notice.interrupts]
@@ -136,17 +136,16 @@ class Hooks:
         """The unread mail that came or was changed since all of it was announced, and what of that is still pressing;
         after the first look that is next to nothing, however much is unread."""
         mailbox, since = self.workspace.mailbox(agent_id), state.since(seen)
-        changed = state_file.changed_since(str(mailbox.path), since) if mailbox.path.is_dir() else {}
-        found = self._loaded(mailbox, [*changed, *state.urgent]) if since else dict(mailbox.unread())
-        unread = {name: message for name, message in found.items() if message is not None and message.read_at is None}
-        state.announced |= {unread[name].id for name in state.urgent if name in unread and name not in changed}
-        return [ChangedMail(name, message, changed.get(name, 0)) for name, message in unread.items()]
+        names = state_file.changed_since(str(mailbox.path), since) if since else mailbox.hot.names()
+        unread = self._unread(mailbox, [*dict.fromkeys([*names, *state.urgent])], seen)
+        state.announced |= {item.message.id for item in unread if item.name in state.urgent and item.name not in names}
+        return unread
 
-    def _loaded(self, mailbox: Mailbox, names: Sequence[str]) -> Mapping[str, Message | None]:
+    def _unread(self, mailbox: Mailbox, names: Sequence[str], seen: int) -> list[ChangedMail]:
         try:
-            return {name: mailbox.hot.load(name) for name in names}
+            return [ChangedMail(*found) for found in mailbox.hot.open_among(names)] if names else []
         except (StorageError, ValueError):  # a bad sector, which the index passes over; a name that is none
-            return dict(mailbox.unread())
+            return [ChangedMail(name, message, seen) for name, message in mailbox.unread()]
 
     def _meant(self, agent_id: str, purpose: str, mail: Sequence[Message]) -> list[Message]:
         """In reading order, without what the agent's other living session announces."""

@@ -14,7 +14,7 @@ import os
 import time
 from typing import Any
 
-from multi_agent_mcp.system.file_status import RACY_NS, careful, is_settled, modified_at
+from multi_agent_mcp.system.file_status import RACY_NS, careful, in_place, is_settled, modified_at
 
 HEAD_BYTES = 4096
 
@@ -63,19 +63,18 @@ def surely_silent(session_path: str, agent_id: str, purpose: str, event: str, ho
         return False  # damaged by hand, or not made yet
 
 
-def changed_since(directory: str, moment: int) -> dict[str, int]:
-    """The names of the files that were put there or changed when the directory's time was `moment`, or later, and when
-    each was: their change times, which nobody can set."""
-    changed = {}
-    with os.scandir(directory) as found:
+def changed_since(directory: str, moment: int) -> list[str]:
+    """The names of the files that were put there or changed when the directory's time was `moment`, or later: by their
+    change times, which nobody can set."""
+    changed = []
+    with in_place(directory) as place, os.scandir(place) as found:
         for item in found:
             if item.name.endswith(".md") and item.name[0] != ".":
                 try:
-                    at = item.stat(follow_symlinks=False).st_ctime_ns
+                    if item.stat(follow_symlinks=False).st_ctime_ns > moment - RACY_NS:
+                        changed.append(item.name)
                 except FileNotFoundError:  # moved on at this moment
                     continue
-                if at > moment - RACY_NS:
-                    changed[item.name] = at
     return changed
 
 

@@ -4,25 +4,7 @@
 makes and writes one agent's files.
 """
 
-from multi_agent_mcp.host_config.configuration import (
-    HostConfiguration,
-    backups,
-    host_configuration,
-    mcp_argument,
-    mcp_environment,
-    missing_settings,
-    program_name,
-)
+from multi_agent_mcp.host_config.configuration import HostConfiguration, HostConfigurations, program_name
 from multi_agent_mcp.host_config.hosts import HOSTS, SERVER_NAME
 
-__all__ = [
-    "HOSTS",
-    "SERVER_NAME",
-    "HostConfiguration",
-    "backups",
-    "host_configuration",
-    "mcp_argument",
-    "mcp_environment",
-    "missing_settings",
-    "program_name",
-]
+__all__ = ["HOSTS", "SERVER_NAME", "HostConfiguration", "HostConfigurations", "program_name"]

@@ -1,4 +1,4 @@
-"""Which files a host reads, what they are to hold, and how the host is then started."""
+"""Which files a host reads, what they must contain, and how the host is then started."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidArguments
@@ -21,10 +21,8 @@ from multi_agent_mcp.host_config.merging import (
     toml_merge,
     whole,
 )
+from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.external_files import FileChange, apply_change, read_external
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.store.workspace import Workspace
 
 MCP_CONFIG = "{mcp_config}"
 """Where an agent's command takes its host's configuration."""
@@ -94,62 +92,70 @@ class HostConfiguration:
         return [(change.path, apply_change(change, backups)) for change in changes if change.changes]
 
 
-def host_configuration(
-    host: str, workspace: Workspace, agent_id: str, directory: Path | None = None
-) -> HostConfiguration:
-    """The configuration of one of `HOSTS` for one agent: in the files of a directory, or where the agent has it for
-    itself (its own files, command-line options for Codex). Gemini CLI has it in a directory's only, the current one."""
-    known = HOSTS[host]
-    filling = values(known, workspace, agent_id)
-    filling["mcp_config"] = filled(known.words, filling)
-    if directory is None:
-        paths = {name: own_file(workspace, agent_id, name) for name in known.own}
-        content, start = known.own, known.start
-    if directory is not None or not (known.own or known.words):
-        paths = {name: (directory or Path()) / name for name in known.shared}
-        content, start = known.shared, known.start_shared
-    filling["directory"] = shlex.quote(str(directory))
-    files = (HostFile(path, _merge(name, filled(content[name], filling))) for name, path in paths.items())
-    return HostConfiguration(host, tuple(files), filled(start, filling))
+class HostConfigurations:
+    """The configurations of one session's agents."""
 
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
 
-def mcp_argument(workspace: Workspace, agent: Agent) -> str:
-    """The shell words for `{mcp_config}` in an agent's command, with the files they name written now. A program that we
-    do not know is given the file of the server that Claude Code reads, and so is a Claude Code with settings of its
-    own."""
-    if (command := missing_settings(workspace, agent)) is not None:
-        raise InvalidArguments("gemini_not_configured", command=command, file=next(iter(HOSTS["gemini"].shared)))
-    host = _host_of(agent)
-    known = HOSTS.get(host, HOSTS["claude"])
-    if known.own:
-        host_configuration(known.name, workspace, agent.id).write(backups(workspace))
-    is_server_only = host not in HOSTS or (host == "claude" and "--settings" in (agent.command or ""))
-    return str(filled("{mcp.json}" if is_server_only else known.words, values(known, workspace, agent.id)))
+    def of(self, host: str, agent_id: str, directory: Path | None = None) -> HostConfiguration:
+        """The configuration of one of `HOSTS` for one agent: in the files of a directory, or where the agent has it for
+        itself (its own files, command-line options for Codex). Gemini CLI has it in a directory's only, the current
+        one."""
+        known = HOSTS[host]
+        filling = values(known, self.workspace, agent_id)
+        filling["mcp_config"] = filled(known.words, filling)
+        if directory is None:
+            paths = {name: own_file(self.workspace, agent_id, name) for name in known.own}
+            content, start = known.own, known.start
+        if directory is not None or not (known.own or known.words):
+            paths = {name: (directory or Path()) / name for name in known.shared}
+            content, start = known.shared, known.start_shared
+        filling["directory"] = shlex.quote(str(directory))
+        files = (HostFile(path, _merge(name, filled(content[name], filling))) for name, path in paths.items())
+        return HostConfiguration(host, tuple(files), filled(start, filling))
 
+    def write(self, configuration: HostConfiguration) -> list[tuple[Path, Path | None]]:
+        """Merges it into the host's files, unless they serve another agent; see `HostConfiguration.write`."""
+        configuration.require_unused(own=self.workspace.path)
+        return configuration.write(self._backups)
 
-def missing_settings(workspace: Workspace, agent: Agent) -> str | None:
-    """The command to be run before `{mcp_config}` can work, if one is. Gemini CLI has no other file than its
-    directory's, which belongs to more than this agent: it is not written unasked."""
-    if _host_of(agent) != "gemini" or MCP_CONFIG not in (agent.command or ""):
-        return None
-    try:
-        is_there = not host_configuration("gemini", workspace, agent.id).files[0].change().changes
-    except InvalidArguments:  # the command says what is wrong with the file
-        is_there = False
-    return None if is_there else f"multi-agent-mcp host-config gemini --agent {agent.id} --write"
+    def argument(self, agent: Agent) -> str:
+        """The shell words for `{mcp_config}` in an agent's command, with the files they name written now. A program
+        that we do not know is given the file of the server that Claude Code reads, and so is a Claude Code with
+        settings of its own."""
+        if (command := self.missing_settings(agent)) is not None:
+            raise InvalidArguments("gemini_not_configured", command=command, file=next(iter(HOSTS["gemini"].shared)))
+        host = _host_of(agent)
+        known = HOSTS.get(host, HOSTS["claude"])
+        if known.own:
+            self.of(known.name, agent.id).write(self._backups)
+        is_server_only = host not in HOSTS or (host == "claude" and "--settings" in (agent.command or ""))
+        return str(filled("{mcp.json}" if is_server_only else known.words, values(known, self.workspace, agent.id)))
 
+    def environment(self, agent: Agent) -> dict[str, str]:
+        """The environment by which `{mcp_config}` reaches a host that has no option for it."""
+        known = HOSTS.get(_host_of(agent))
+        if known is None or MCP_CONFIG not in (agent.command or ""):
+            return {}
+        own = known.environment.items()
+        return {variable: str(own_file(self.workspace, agent.id, name)) for variable, name in own}
 
-def mcp_environment(workspace: Workspace, agent: Agent) -> dict[str, str]:
-    """The environment by which `{mcp_config}` reaches a host that has no option for it."""
-    known = HOSTS.get(_host_of(agent))
-    if known is None or MCP_CONFIG not in (agent.command or ""):
-        return {}
-    return {variable: str(own_file(workspace, agent.id, name)) for variable, name in known.environment.items()}
+    def missing_settings(self, agent: Agent) -> str | None:
+        """The command to be run before `{mcp_config}` can work, if one is. Gemini CLI has no other file than its
+        directory's, which belongs to more than this agent: it is not written unasked."""
+        if _host_of(agent) != "gemini" or MCP_CONFIG not in (agent.command or ""):
+            return None
+        try:
+            is_there = not self.of("gemini", agent.id).files[0].change().changes
+        except InvalidArguments:  # the command says what is wrong with the file
+            is_there = False
+        return None if is_there else f"multi-agent-mcp host-config gemini --agent {agent.id} --write"
 
-
-def backups(workspace: Workspace) -> Path:
-    """Where copies of the files that we changed are kept: not in anybody's repository."""
-    return workspace.path / "hosts" / "backups"
+    @property
+    def _backups(self) -> Path:
+        """Where copies of the files that we changed are kept: not in anybody's repository."""
+        return self.workspace.path / "hosts" / "backups"
 
 
 def program_name(command: str) -> str:

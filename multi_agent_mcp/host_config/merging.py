@@ -56,7 +56,7 @@ def json_merge(wanted: Mapping[str, Any]) -> Merge:
 
 def whole(wanted: str) -> Merge:
     """A file that holds nothing of anybody else's."""
-    return lambda before: wanted.encode()  # noqa: ARG005 - whatever stood there
+    return lambda before: wanted.encode()  # noqa: ARG005 - whatever was there
 
 
 def toml_merge(wanted: Mapping[str, Any]) -> Merge:
@@ -139,7 +139,7 @@ def _merged(old: Any, wanted: Any, where: str) -> Any:
 
 
 def _merged_hooks(old: Any, wanted: list[dict[str, Any]], event: str) -> list[Any]:
-    """One event's groups. Ours stay where they are if they are as wanted; else they are taken out and added anew."""
+    """One event's groups. Ours stay where they are if they are as wanted; else they are removed and added again."""
     if not isinstance(old, list):
         raise Unmergeable("no_list", name=f"hooks.{event}")
     present = [hook for group in old for hook in _hooks_of(group) if is_our_hook(hook)]

@@ -29,7 +29,7 @@ from multi_agent_mcp.domain.delivery import (
     UnreadNotification,
     due,
 )
-from multi_agent_mcp.domain.message import Message, reading_order
+from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.notify.channel import HOOK, LINE_GONE, Channel
@@ -37,14 +37,14 @@ from multi_agent_mcp.notify.ring_log import RingLog
 from multi_agent_mcp.notify.wording import doorbell_line
 from multi_agent_mcp.store.files.locks import SERVING
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.disk import storage_errors
+from multi_agent_mcp.system.writing import storage_errors
 from multi_agent_mcp.texts import Texts
 
 BROADCAST_THREADS = 8
 PROBE_SECONDS = 0.02  # longer than a sender takes to probe the serving lock
 THREAD = "codex_thread_id"
 PERMANENT = frozenset({"no_pane", "no_desktop", "not_human", "no_tmux", "no_doorbell"})
-"""Reasons that waiting does not mend, only another record in `agents.json`."""
+"""Reasons that waiting does not fix, only another record in `agents.json`."""
 
 
 class NotificationSource(Protocol):
@@ -154,7 +154,7 @@ class Doorbell:
 
     def ring_again(self, agent_id: str) -> tuple[Delivery | None, Due[DoorbellItem]]:
         """The same for a person without a server, by a process that runs anyway: only about what no ring has announced
-        yet. A person who is away need not be told of the same all night."""
+        yet. A person who is away need not be reminded all night."""
         place = self._agent(agent_id).pane_id
         last = self.log.last(agent_id, lambda entry: entry.get("pane") == place)
         if all(last is not None and last.announced(item) for item in self._unread(agent_id)):
@@ -224,7 +224,7 @@ class Doorbell:
     def _unread(self, agent_id: str) -> list[DoorbellItem]:
         mailbox, notices = self.workspace.mailbox(agent_id), self.workspace.notices(agent_id)
         with self.workspace.locks.held(mailbox.lock):  # not amid a reading, with half of it marked read
-            messages = sorted((message for _, message in mailbox.unread()), key=reading_order)
+            messages = [message for _, message in mailbox.unread()]
         with self.workspace.locks.held(notices.lock):
             waiting = [notice for notice in self.notifications.waiting(agent_id) if notice.rings]
         return [*messages, *map(UnreadNotification.of, waiting)]

@@ -1,8 +1,8 @@
 """Rings people again who have no server of their own (docs/protocol.md, When to ring).
 
-Whoever stores something for them rings once and ends; what comes while that doorbell rests would be rung by nobody. So
-the processes that run for long, `supervise`, `watch` and `web`, ring when the pause is over. For each person one of
-them does, which holds a lock for as long as it lives.
+The process that stores something for them rings once and ends; what arrives during the pause would be announced by
+nobody. So the processes that run for long, `supervise`, `watch` and `web`, ring when the pause is over. For each person
+one of them does, which holds a lock for as long as it lives.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PeopleDoorbells:
     def __init__(self, doorbell: Doorbell) -> None:
         self._doorbell = doorbell
         self._seen: dict[str, tuple[int, frozenset[str]]] = {}
-        self._bells: dict[str, _PersonsDoorbell] = {}
+        self._threads: dict[str, _PersonsDoorbell] = {}
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="people", daemon=True)
 
@@ -40,8 +40,8 @@ class PeopleDoorbells:
     def __exit__(self, *_: object) -> None:
         self._closing.set()
         self._thread.join(LOOK_SECONDS)
-        for bell in list(self._bells.values()):
-            bell.close()
+        for thread in list(self._threads.values()):
+            thread.close()
 
     def _run(self) -> None:
         while not self._closing.is_set():
@@ -58,11 +58,11 @@ class PeopleDoorbells:
                     self._wake(agent.id)
 
     def _wake(self, agent_id: str) -> None:
-        if agent_id in self._bells:
-            self._bells[agent_id].wake()
+        if agent_id in self._threads:
+            self._threads[agent_id].wake()
         else:
-            self._bells[agent_id] = _PersonsDoorbell(self._doorbell, agent_id, "task", prepare=dict)
-            self._bells[agent_id].start()
+            self._threads[agent_id] = _PersonsDoorbell(self._doorbell, agent_id, "task", prepare=dict)
+            self._threads[agent_id].start()
 
 
 class _PersonsDoorbell(DoorbellThread):

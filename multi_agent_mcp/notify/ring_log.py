@@ -1,5 +1,4 @@
-"""What the delivery logs say of the doorbells that rang, and what is added to them (docs/protocol.md, Delivery
-states)."""
+"""What the delivery logs say about past doorbells, and adding to them (docs/protocol.md, Delivery states)."""
 
 from __future__ import annotations
 

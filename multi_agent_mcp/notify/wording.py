@@ -1,4 +1,4 @@
-"""The words of a doorbell: its one line, which never holds anything an agent wrote freely (docs/protocol.md, Doorbell
+"""The text of a doorbell: one line, which never contains anything an agent wrote freely (docs/protocol.md, Doorbell
 line)."""
 
 from __future__ import annotations

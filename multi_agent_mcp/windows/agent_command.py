@@ -11,7 +11,7 @@ from multi_agent_mcp.domain.agent import ROLES, Agent
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.host_config import SERVER_NAME, program_name
 from multi_agent_mcp.notify.tmux.profiles import PROMPT, load_profiles
-from multi_agent_mcp.notify.tmux.windows import filled, is_compound
+from multi_agent_mcp.notify.tmux.team_panes import filled, is_compound
 from multi_agent_mcp.services.validation import require_text
 
 
@@ -32,7 +32,7 @@ def command_of(services: Services, agent: Agent, purpose: str = "task") -> str |
     quoted = {key: shlex.quote(str(value)) for key, value in values.items()}
     quoted["prompt"] = shlex.quote(prompt) if prompt else ""
     if "{mcp_config}" in template:
-        quoted["mcp_config"] = services.mcp_argument(agent)
+        quoted["mcp_config"] = services.host_configurations.argument(agent)
     command = filled(template, quoted)
     require_text("command", command)
     if "\0" in command:

@@ -1,4 +1,4 @@
-"""What became of an agent that `up` was to open: a code, and its words (docs/protocol.md, Team in tmux)."""
+"""The state of an agent after `up`: a code and its text (docs/protocol.md, Team in tmux)."""
 
 from __future__ import annotations
 

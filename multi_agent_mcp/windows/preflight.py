@@ -1,4 +1,4 @@
-"""What `up` looks at before it opens anything: tmux, the agents' programs, and variables that would not reach them."""
+"""Checks before `up` opens anything: tmux, the agents' programs, and variables that would not reach them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.host_config import program_name
 from multi_agent_mcp.notify.tmux.profiles import load_profiles
 from multi_agent_mcp.notify.tmux.server import require_tmux, withheld
-from multi_agent_mcp.notify.tmux.windows import is_compound
+from multi_agent_mcp.notify.tmux.team_panes import is_compound
 from multi_agent_mcp.windows.window_registry import TeamWindows
 
 _ACCOUNTS = ".*_(API_KEY|AUTH_TOKEN|ACCESS_TOKEN|BASE_URL)|(https?|HTTPS?|no|NO|all|ALL)_(proxy|PROXY)"

@@ -1,4 +1,4 @@
-"""Waiting until everybody whom `up` has opened is there: a living server, or a screen that waits for a human."""
+"""Waits until every agent that `up` has opened is ready: a live server, or a screen that waits for a human."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from multi_agent_mcp.notify.tmux.client import Tmux
 from multi_agent_mcp.notify.tmux.profiles import Profile, load_profiles, recognise
 from multi_agent_mcp.notify.tmux.screens import UNKNOWN, classify, dialog_topic
 from multi_agent_mcp.notify.tmux.snapshot import PaneSnapshot, take_snapshot
-from multi_agent_mcp.notify.tmux.windows import last_lines
+from multi_agent_mcp.notify.tmux.team_panes import last_lines
 from multi_agent_mcp.windows.agent_state import (
     DIALOG,
     ENDED,
@@ -43,7 +43,7 @@ class Readiness:
 
     def wait(self, seconds: float, report: Report) -> list[AgentState]:
         """The states when two looks in a row found everybody settled, or after so many seconds, or when the user has
-        had enough (Ctrl-C). Whoever is not there then has `no_server` or `unknown_screen`."""
+        had enough (Ctrl-C). Agents that are not ready then have `no_server` or `unknown_screen`."""
         end = time.monotonic() + seconds
         try:
             while True:

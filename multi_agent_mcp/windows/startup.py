@@ -1,4 +1,4 @@
-"""One `up`: the look at tmux beforehand, everybody opened, everybody waited for, and where to look at them."""
+"""One run of `up`: preflight checks, opening the windows, waiting for the agents, and how to attach to them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Startup:
         self.only = only
         self.states: list[AgentState] = []
         agents = windows.services.agents
-        wanted = [agents.get(agent_id) for agent_id in only] or agents.all().values()
+        wanted = [agents.here(agent_id) for agent_id in only] or agents.at_home().values()
         self.preflight = preflight(windows, wanted)
         self._has_waited = False
 

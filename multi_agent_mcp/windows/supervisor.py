@@ -54,7 +54,7 @@ class Supervisor:
         if not self.is_wanted:
             return []
         try:
-            self.services.pane_looks.refresh(self.services.host_in_pane)
+            self.services.pane_looks.refresh(self.services.host_in_pane, self.services.panes.dialog)
             told = self.services.stuck_agents.tell()
         except Refusal as refusal:
             return [self.services.texts.sentence(refusal)]

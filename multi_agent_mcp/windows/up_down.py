@@ -11,7 +11,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.notify.tmux.client import pane_place
 from multi_agent_mcp.notify.tmux.snapshot import probe
-from multi_agent_mcp.notify.tmux.windows import USABLE, OwnPane, last_lines
+from multi_agent_mcp.notify.tmux.team_panes import USABLE, OwnPane, last_lines
 from multi_agent_mcp.services.overview.missing_sessions import OWNER, SUPERVISOR, Slot
 from multi_agent_mcp.windows.agent_command import command_of
 from multi_agent_mcp.windows.agent_state import (
@@ -37,7 +37,7 @@ def open_team(
     pane; with `supervisor` and `owner` the team's own, too. One that fails keeps nobody else from starting. Raises
     `InvalidArguments` when tmux is missing or does not answer."""
     with windows.locked():
-        agents = windows.services.agents.all().values()
+        agents = windows.services.agents.at_home().values()
         wanted = [agent for agent in agents if not only or agent.id in only]
         states = [_open(windows, agent, is_named=bool(only)) for agent in wanted]
         if supervisor:

@@ -1,4 +1,4 @@
-"""What a team has open in tmux: noted before it is opened, known again by the marks on its panes.
+"""A team's windows in tmux: recorded before they are opened, recognised by the marks on their panes.
 
 `up`, `down` and the supervisor hold one lock while they look and act. A process that is killed between opening a window
 and noting its pane leaves the intent and the mark, and the next look joins the two.
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from multi_agent_mcp.bootstrap import Services
-from multi_agent_mcp.notify.tmux.windows import NewWindow, OwnPane, Panes, executed, tmux_session
+from multi_agent_mcp.notify.tmux.team_panes import NewWindow, OwnPane, Panes, executed, tmux_session
 from multi_agent_mcp.services.overview.missing_sessions import OWN_SLOTS, Slot, Window
 
 
@@ -123,5 +123,5 @@ def environment_of(services: Services, slot: Slot) -> dict[str, str]:
     environment = {"MULTI_AGENT_MCP_ROOT": str(services.root), "MULTI_AGENT_MCP_SESSION": services.session}
     if slot not in OWN_SLOTS:
         environment |= {"MULTI_AGENT_MCP_AGENT": slot.agent_id, "MULTI_AGENT_MCP_PURPOSE": slot.purpose}
-        environment |= services.mcp_environment(services.agents.get(slot.agent_id))
+        environment |= services.host_configurations.environment(services.agents.get(slot.agent_id))
     return environment

@@ -25,7 +25,7 @@ class OpenCode(Host):
     quit = "/exit"
     dialog = "Permission required"
     command = "opencode {mcp_config}"
-    lacks = frozenset({"waker", "queue", "trust", "stop", "answer"})
+    lacks = frozenset({"waker", "queue", "trust", "stop"})
 
     def settle_in(self, home: Path, url: str, *, trusted: Path, asks: bool = False) -> Mapping[str, str]:  # noqa: ARG002
         provider = {

@@ -20,7 +20,7 @@ TOOLS_WORD = "the-tool-ran"
 MANY = 50
 RACES = 8
 RACE_WIDTH_SECONDS = 0.35
-STILL_SECONDS = 2.0  # the bell has tried again within that time
+STILL_SECONDS = 2.0  # the doorbell thread has tried again within that time
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def is_answered_from_elsewhere(stage: Stage) -> Measured:
     measured = Measured(took * 1000, "`answer AGENT 1` → pressed, and seen to be taken")
     asked = _asked(stage, f"touch {never}")
     no = asked["choices"][-1]
-    if not no["label"].startswith("No"):
+    if not no["label"].startswith(("No", "Reject")):
         return measured  # Copilot CLI wants to be told why, in its pane
     came = stage.team.ask("answer", "worker-a", no["choice"], "--question", asked["id"])
     assert came["state"] == "answered", came
@@ -370,7 +370,7 @@ SCENARIOS = (
     Scenario("draft: nothing typed, delivered after", leaves_a_draft),
     Scenario("permission dialog: nothing typed, delivered after", leaves_a_dialog, asks=True),
     Scenario("mail comes as a permission dialog opens: not answered", races_a_dialog, asks=True),
-    Scenario("answered from elsewhere: once approved, rejected", is_answered_from_elsewhere, asks=True, needs="answer"),
+    Scenario("answered from elsewhere: once approved, rejected", is_answered_from_elsewhere, asks=True),
     Scenario("answered from elsewhere: trusted", trusts_from_elsewhere, needs="trust"),
     Scenario("question of trust: nothing typed, delivered after", leaves_the_trust_question, needs="trust"),
     Scenario("50 messages at once: 1–3 doorbells", rings_seldom),

@@ -63,8 +63,7 @@ class Host(ABC):
     """Words by which it asks whether it may trust its directory."""
     lacks: frozenset[str] = frozenset({"rest", "trust"})
     """What a scenario may need and it has not: `hooks`, a `waker` (a channel without keys), a `queue` for lines entered
-    while it works, that it is left at `rest` then, a question of `trust`, a hook that a `stop` runs, or a profile by
-    which a dialog can be answered from elsewhere (`answer`)."""
+    while it works, that it is left at `rest` then, a question of `trust`, or a hook that a `stop` runs."""
 
     @abstractmethod
     def settle_in(self, home: Path, url: str, *, trusted: Path, asks: bool = False) -> Mapping[str, str]:

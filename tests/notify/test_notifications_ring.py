@@ -11,11 +11,11 @@ import pytest
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.ids import new_id
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.task_change import Change
 from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.texts import catalogue

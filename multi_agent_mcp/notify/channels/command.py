@@ -22,7 +22,7 @@ from multi_agent_mcp.store.json_file import Record
 
 COMMAND_SECONDS = 5.0
 HANGS_FOR = timedelta(seconds=60)
-"""A command that did not end is left alone for so long: every sender would wait for it anew."""
+"""A command that did not end is left alone for so long: every sender would wait for it again."""
 HUNG = "timeout"
 
 

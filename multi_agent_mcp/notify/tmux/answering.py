@@ -1,4 +1,4 @@
-"""Answers a dialog: one key, sent by tmux itself only while the very same dialog stands there (docs/protocol.md,
+"""Answers a dialog: one key, sent by tmux itself only while exactly the same dialog is shown (docs/protocol.md,
 Answering a dialog)."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Look = Callable[[], Attempt | str]
 
 
 def answer(look: Look, dialog_id: str, key: str) -> Answered:
-    """Sends the key of a choice if this dialog stands there; then looks what came of it."""
+    """Sends the key of a choice if this dialog is shown; then looks at the outcome."""
     for _ in range(ATTEMPTS):
         expected = _expected(look, dialog_id)
         if isinstance(expected, Answered):
@@ -44,8 +44,8 @@ def answer(look: Look, dialog_id: str, key: str) -> Answered:
 def _expected(look: Look, dialog_id: str) -> tuple[Attempt, ShownDialog] | Answered:
     """The dialog as it stands, in a moment when its window rests; the refusal when it is not (any more) this one.
 
-    In a window that never rests only rows are compared, and tmux finds a row by its words alone, the first one of
-    several: then no row of the dialog may be there twice.
+    In a window that never rests nobody can be sure: tmux compares a row's words, wherever they stand, but neither blank
+    rows nor colours.
     """
     end = time.monotonic() + SETTLE_SECONDS
     while True:
@@ -62,9 +62,7 @@ def _expected(look: Look, dialog_id: str) -> tuple[Attempt, ShownDialog] | Answe
         if attempt.snapshot.settled:
             return attempt, shown
         if time.monotonic() >= end:
-            screen = attempt.snapshot.screen
-            unique = all(screen.row_of(conditions.whole(row)) == number for number, row in _rows(attempt, shown))
-            return (attempt, shown) if unique else Answered("refused", RESTLESS, dialog=shown.dialog)
+            return Answered("refused", RESTLESS, dialog=shown.dialog)
         time.sleep(POLL_SECONDS)
 
 
@@ -80,21 +78,17 @@ def _is_pending(attempt: Attempt, dialog_id: str) -> bool:
 def _press(attempt: Attempt, shown: ShownDialog, choice: Choice) -> str | None:
     """One command of tmux: everything that must hold, the key, and the mark that keeps a second key away."""
     facts, screen = attempt.snapshot.facts, attempt.snapshot.screen
+    rows = screen.rows[shown.first : shown.last + 1]
     condition = attempt.condition(
         *conditions.same_cursor(screen),
-        *(conditions.shown(conditions.whole(row), screen) for _, row in _rows(attempt, shown)),
+        *(conditions.shown(conditions.whole(row), screen) for row in rows if row.strip()),
         conditions.same("window_activity", facts.output),
         conditions.same(ANSWER_OPTION, conditions.escaped(facts.answered)),
     )
     mark = PaneMarker(shown.dialog.id, facts.pane_pid, machine_time(), 1)
     marking = f"set-option -p -t {attempt.pane} {ANSWER_OPTION} {mark}"
-    return guarded(attempt, condition, f"send-keys -t {attempt.pane} {choice.key} ; {marking}")
-
-
-def _rows(attempt: Attempt, shown: ShownDialog) -> list[tuple[int, str]]:
-    """The dialog's rows that are not blank, numbered from 1 as tmux does."""
-    rows = enumerate(attempt.snapshot.screen.rows[shown.first : shown.last + 1], shown.first + 1)
-    return [(number, row) for number, row in rows if row.strip()]
+    keys = shown.keys.get(choice.key, choice.key)
+    return guarded(attempt, condition, f"send-keys -t {attempt.pane} {keys} ; {marking}")
 
 
 def _outcome(look: Look, attempt: Attempt, shown: ShownDialog) -> Answered:

@@ -6,16 +6,18 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.system.foreground import Process, foreground
 
 CALL_SECONDS = 2.0
+SILENT_SECONDS = 10.0
 START_SECONDS = 0.5
 """How long a window's command may take until it has replaced what tmux starts it through."""
+T = TypeVar("T")
 PANE_ID = re.compile(r"%[0-9]+")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _CONTROLS = "[\x01-\x1f\x7f]"
@@ -30,9 +32,13 @@ class Answer(NamedTuple):
 
     @property
     def failure(self) -> str | None:
-        """None when tmux did as told; `no_tmux` where there is none on PATH, `tmux_timeout`, else `tmux_gone`."""
-        known = {_MISSING: "no_tmux", _TIMEOUT: "tmux_timeout"}
-        return known.get(self.returncode, "tmux_gone") if self.returncode else None
+        """None when tmux did as told; `no_tmux` where there is none on PATH, `tmux_timeout`, `pane_gone` where it knows
+        no such pane, else `tmux_gone`."""
+        if not self.returncode:
+            return None
+        if any(line.startswith("can't find pane") for line in self.stderr):
+            return "pane_gone"
+        return {_MISSING: "no_tmux", _TIMEOUT: "tmux_timeout"}.get(self.returncode, "tmux_gone")
 
 
 _MISSING, _TIMEOUT = 127, 124
@@ -78,6 +84,27 @@ class Tmux:
         if self.inside is None:
             return None
         return child_environment(TMUX=f"{self.socket_path},0,0", TMUX_PANE=self.inside)
+
+
+class SilentServers:
+    """The tmux servers that did not answer a moment ago (stopped, or overloaded): a mere look need not wait for
+    each of their panes."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str | None, float] = {}
+
+    def ask(self, socket_path: str | None, look: Callable[[], T | str]) -> T | str:
+        """What the look finds; `tmux_timeout` at once if one was that within `SILENT_SECONDS`."""
+        if self.is_silent(socket_path):
+            return "tmux_timeout"
+        found = look()
+        if found == "tmux_timeout":
+            self._asked[socket_path] = time.monotonic()
+        return found
+
+    def is_silent(self, socket_path: str | None) -> bool:
+        """Whether it did not answer within the last `SILENT_SECONDS`."""
+        return time.monotonic() - self._asked.get(socket_path, -SILENT_SECONDS) < SILENT_SECONDS
 
 
 def number(text: str) -> int | None:

@@ -7,33 +7,40 @@ could be answered from elsewhere (docs/protocol.md, Answering a dialog).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 
 from multi_agent_mcp.domain.dialog import Choice, Dialog
+from multi_agent_mcp.domain.text_width import columns
 from multi_agent_mcp.notify.tmux.profiles import Profile
 from multi_agent_mcp.notify.tmux.profiles.choices import ChoiceShape
-from multi_agent_mcp.notify.tmux.screens import DIALOG, Screen, classify, topic_of
+from multi_agent_mcp.notify.tmux.screens import DIALOG, Screen, classify, topic_of, up_to
+from multi_agent_mcp.notify.tmux.view import pieces
 
 FEWEST, MOST = 2, 9
+_BETWEEN = "   "
 _LINES = " ─╌━│╭╮╰╯├┤"
 
 
 @dataclass(frozen=True)
 class ShownDialog:
-    """A dialog, and the rows of the screen (from 0) that it takes: `first` up to `last`."""
+    """A dialog, and the rows of the screen (from 0) that it takes: `first` up to `last`. `keys` are what picks a choice
+    (names for `send-keys`) that its own key does not: by moving a mark, which only a colour tells."""
 
     dialog: Dialog
     first: int
     last: int
+    keys: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class _Choices:
-    """The choices of a screen, and the row of the first one."""
+    """The choices of a screen, and the row of the first one; `keys` as in `ShownDialog`."""
 
     choices: tuple[Choice, ...]
     first: int
+    keys: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_dialog(profile: Profile, screen: Screen) -> ShownDialog | None:
@@ -41,21 +48,57 @@ def read_dialog(profile: Profile, screen: Screen) -> ShownDialog | None:
     shape = profile.choices
     if shape is None or classify(profile, screen).state != DIALOG:
         return None
-    last = max((number for number, row in enumerate(screen.rows) if row.strip()), default=-1)
-    found = _choices(shape, screen.rows[: last + 1])
-    first = None if found is None else _first_row(shape, screen.rows, found.first)
-    if found is None or first is None:
+    whole = _whole_rows(shape, screen)
+    last = max((number for number, row in enumerate(whole) if row.strip()), default=-1)
+    found = _numbered(shape, whole[: last + 1]) if shape.row else _across(shape, screen, whole[: last + 1])
+    first = None if found is None else _first_row(shape, whole, found.first)
+    if found is None or first is None or (shape.tallest and last - first + 2 >= shape.tallest):
         return None
-    rows = [_inside(shape, row) for row in screen.rows[first : found.first]]
+    rows = [_inside(shape, row) for row in whole[first : found.first]]
     topic = topic_of(profile, [*rows, *(choice.label for choice in found.choices)])
     if topic not in shape.topics:
         return None
     by_key = tuple(choice for choice in found.choices if not (shape.in_pane and shape.in_pane.search(choice.label)))
-    return ShownDialog(Dialog(topic, _text(shape, rows), by_key), first, last)
+    return ShownDialog(Dialog(topic, _text(shape, rows), by_key), first, last, found.keys)
 
 
-def _choices(shape: ChoiceShape, rows: Sequence[str]) -> _Choices | None:
+def _whole_rows(shape: ChoiceShape, screen: Screen) -> list[str]:
+    """The rows, without what stands at the right of a box whose reach its choices tell: a sidebar."""
+    matches = filter(None, map(shape.across.search, reversed(screen.rows))) if shape.across else iter(())
+    lowest = next(matches, None)
+    edge = columns(lowest.string[: lowest.end()]) if lowest is not None and lowest["edge"] else None
+    return [up_to(edge, row) for row in screen.rows]
+
+
+def _across(shape: ChoiceShape, screen: Screen, rows: Sequence[str]) -> _Choices | None:
+    """The lowest row of choices, one of them marked; below it the box goes on to its lower edge, which is blank."""
+    matches = ((number, shape.across.search(rows[number])) for number in range(len(rows) - 1, -1, -1) if shape.across)
+    at, found = next(((number, match) for number, match in matches if match), (0, None))
+    below = rows[at + 1 :]
+    if found is None or not below or below[-1].strip() != shape.frame or not all(map(shape.below.search, below)):
+        return None
+    labels = found["labels"].split(_BETWEEN)
+    marked = _marked(screen, at, found.start("labels"), labels)
+    if marked is None:
+        return None
+    choices = [shape.choice(str(n), label) for n, label in enumerate(labels, 1)]
+    moves = {str(n): ["Left"] * (marked - n) + ["Right"] * (n - marked) for n in range(1, len(labels) + 1)}
+    return _Choices(tuple(choices), at, {key: " ".join([*move, "Enter"]) for key, move in moves.items()})
+
+
+def _marked(screen: Screen, row: int, start: int, labels: Sequence[str]) -> int | None:
+    """Which of the labels has a background of its own, counted from 1; None where that is not exactly one."""
+    if screen.lines is None:
+        return None
+    grounds = [piece.get("bg") for piece in list(pieces(screen.lines))[row] for _ in piece["text"]]
+    starts = accumulate((len(label) + len(_BETWEEN) for label in labels[:-1]), initial=start)
+    marked = [number for number, at in enumerate(starts, 1) if grounds[at] != grounds[at - 2]]
+    return marked[0] if len(marked) == 1 else None
+
+
+def _numbered(shape: ChoiceShape, rows: Sequence[str]) -> _Choices | None:
     """The lowest choices, counted down to 1 without a gap, exactly one of them marked."""
+    assert shape.row is not None  # noqa: S101 - `choice_shape` asks for it or for `across`
     choices: list[Choice] = []
     wrapped: list[str] = []
     marked, under = 0, True
@@ -71,7 +114,7 @@ def _choices(shape: ChoiceShape, rows: Sequence[str]) -> _Choices | None:
         if not _go_on(wrapped, found.start("label")) or (choices and int(found["key"]) != int(choices[0].key) - 1):
             return None
         label = " ".join([re.sub(" {2,}", " – ", found["label"].strip()), *map(str.strip, wrapped)])
-        choices.insert(0, Choice(found["key"], label, shape.lasting.search(label) is not None))
+        choices.insert(0, shape.choice(found["key"], label))
         marked, wrapped, under = marked + bool(found["mark"].strip()), [], False
         if found["key"] == "1":
             whole = marked == 1 and FEWEST <= len(choices) <= MOST

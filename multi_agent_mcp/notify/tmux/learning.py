@@ -12,10 +12,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from multi_agent_mcp.domain.text_width import columns
 from multi_agent_mcp.errors import Reason
 from multi_agent_mcp.notify.tmux.conditions import literal
 from multi_agent_mcp.notify.tmux.profiles import ComposerShape, Profile, composer_shape
-from multi_agent_mcp.notify.tmux.screens import BUSY, DRAFT, IDLE, Screen, classify, columns, find_composer
+from multi_agent_mcp.notify.tmux.screens import BUSY, DRAFT, IDLE, Screen, classify, find_composer
 
 STEPS = (IDLE, DRAFT, BUSY, "dialog", "rest")
 """What a user shows, in this order; `rest` is `idle` once more, with something done before."""

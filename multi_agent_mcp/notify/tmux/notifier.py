@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
@@ -20,11 +22,11 @@ from multi_agent_mcp.domain.dialog import Answered, Dialog
 from multi_agent_mcp.notify.channel import LINE_GONE, Channel
 from multi_agent_mcp.notify.tmux import conditions
 from multi_agent_mcp.notify.tmux.answering import answer
-from multi_agent_mcp.notify.tmux.client import PANE_ID, Tmux
+from multi_agent_mcp.notify.tmux.client import PANE_ID, SilentServers, Tmux
 from multi_agent_mcp.notify.tmux.dialogs import read_dialog
 from multi_agent_mcp.notify.tmux.profiles import Profile, Profiles, recognise
 from multi_agent_mcp.notify.tmux.screens import BUSY, DRAFT, IDLE, OURS, PREFIX, TYPEABLE, UNKNOWN, Screen, classify
-from multi_agent_mcp.notify.tmux.snapshot import GONE, PaneSnapshot, take_snapshot
+from multi_agent_mcp.notify.tmux.snapshot import GONE, PaneSnapshot, probe, take_snapshot
 from multi_agent_mcp.notify.tmux.typing import (
     ATTEMPTS,
     CHANGED,
@@ -44,6 +46,8 @@ from multi_agent_mcp.notify.tmux.typing import (
 from multi_agent_mcp.notify.wording import sanitized
 
 QUIET_SECONDS = 3.0
+UNTOUCHABLE = ("copy_mode", "input_off", "synchronized")
+"""Reasons to type nothing into a pane that is there and shows what it shows."""
 LASTS_SECONDS = 0.05
 SNAPSHOT_SECONDS = 0.01  # what a snapshot takes: the last one falls into the pause
 UNKNOWN_SCREEN = "unknown_screen"
@@ -72,9 +76,10 @@ class TmuxNotifier(Channel):
         self.save_screen = save_screen
         self.quiet_seconds = quiet_seconds
         self.clock = clock
+        self.silent = SilentServers()
 
     def ring(self, agent: Agent, line: str) -> Delivery:
-        """`submitted` when the line was typed and entered, `rung` when it stands there but was not entered, or when an
+        """`submitted` when the line was typed and entered, `rung` when it is there but was not entered, or when an
         earlier one has just left the composer after a key of ours that nobody had seen working (a human may have
         cleared it), `stored` with the reason when nothing was typed."""
         for _ in range(ATTEMPTS - 1):
@@ -91,24 +96,29 @@ class TmuxNotifier(Channel):
 
     def screen(self, agent: Agent) -> str:
         """The host and what it shows (`claude: draft`), else why there is no snapshot; for `doctor`."""
-        attempt = self._attempt(agent)
+        attempt = self._seen(agent)
         return attempt if isinstance(attempt, str) else f"{attempt.profile.name}: {attempt.shown.state}"
 
     def host(self, agent: Agent) -> tuple[str, str] | None:
         """The host whose profile describes the pane, and the state of its screen; None for anything else."""
-        attempt = self._attempt(agent)
+        attempt = self._seen(agent, regardless=True)
         if isinstance(attempt, str) or attempt.profile.composer is None:
             return None
         return attempt.profile.name, attempt.shown.state
 
+    def probe(self, agent: Agent) -> str | None:
+        """Why this agent's pane could not be rung at this moment, whatever it shows, or None. Types nothing."""
+        found = self.silent.ask(agent.socket_path, lambda: probe(agent, self.profiles) or True)
+        return None if found is True else str(found)
+
     def dialog(self, agent: Agent) -> Dialog | None:
         """The dialog that waits in the agent's pane, if its profile describes its choices. One call of tmux."""
-        attempt = self._look(agent)
+        attempt = self._seen(agent, regardless=True)
         shown = None if isinstance(attempt, str) else read_dialog(attempt.profile, attempt.snapshot.screen)
         return None if shown is None else shown.dialog
 
     def answer(self, agent: Agent, dialog_id: str, key: str) -> Answered:
-        """Answers the dialog with this id by the choice with this key, if it still stands there; never raises for what
+        """Answers the dialog with this id by the choice with this key, if it is still shown; never raises for what
         a pane does. See `answering.answer`."""
         return answer(lambda: self._attempt(agent), dialog_id, key)
 
@@ -145,6 +155,12 @@ class TmuxNotifier(Channel):
             return Delivery("rung", "earlier_line")
         return self._to_composer(attempt, line)
 
+    def _seen(self, agent: Agent, *, regardless: bool = False) -> Attempt | str:
+        """As `_attempt`, for those who only look; `regardless` of a human who types or scrolls there, which does not
+        change what the host shows and asks."""
+        look = partial(self._look, agent, UNTOUCHABLE) if regardless else partial(self._attempt, agent)
+        return self.silent.ask(agent.socket_path, look)
+
     def _attempt(self, agent: Agent) -> Attempt | str:
         """A look at the agent's pane, or the reason when nothing may be typed there, whatever it shows: tmux forbids
         it, the program is unknown, a human types."""
@@ -157,16 +173,19 @@ class TmuxNotifier(Channel):
             clear_marker(attempt)
         return attempt
 
-    def _look(self, agent: Agent) -> Attempt | str:
-        """The same, whether or not a human types. Changes nothing."""
+    def _look(self, agent: Agent, allowed: Collection[str] = ()) -> Attempt | str:
+        """The same, whether or not a human types, and with what is `allowed` of the reasons to type nothing. Changes
+        nothing."""
         if agent.pane_id is None or agent.socket_path is None or not PANE_ID.fullmatch(agent.pane_id):
             return "no_pane"
         began, server = time.monotonic(), _server(agent)
         snapshot = take_snapshot(server, agent.pane_id)
         if isinstance(snapshot, str):
             return snapshot
-        if (reason := snapshot.facts.refusal(agent)) is not None:
+        if (reason := snapshot.facts.refusal(agent)) is not None and reason not in allowed:
             return reason
+        if reason is not None:
+            snapshot = replace(snapshot, screen=replace(snapshot.screen, in_mode=False))
         profile = recognise(agent, snapshot.facts.pane_pid, snapshot.facts.command, self.profiles)
         if isinstance(profile, str):
             return profile

@@ -7,10 +7,10 @@ is left alone (docs/protocol.md, Typing into a pane, Fail closed; docs/hosts.md,
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from multi_agent_mcp.domain.text_width import columns
 from multi_agent_mcp.notify.tmux.profiles import ComposerShape, Profile
 
 IDLE, BUSY, DRAFT, OURS, DIALOG, UNKNOWN = "idle", "busy", "draft", "our_line", "dialog", "unknown"
@@ -26,10 +26,11 @@ _ESCAPE = re.compile(r"\x1b\[([0-9;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\
 @dataclass(frozen=True)
 class Screen:
     """One moment of a pane. `rows` are its text; `solid` the same without what is printed faint (placeholders,
-    suggestions), None where the attributes are not known."""
+    suggestions), and `lines` the same with all its attributes (`capture-pane -e`); None where they are not known."""
 
     rows: tuple[str, ...]
     solid: tuple[str, ...] | None = None
+    lines: tuple[str, ...] | None = field(default=None, compare=False)
     cursor_x: int = 0
     cursor_y: int = 0
     cursor_flag: bool = True
@@ -170,14 +171,14 @@ def _composer(shape: ComposerShape, screen: Screen, first: int, last: int, mode:
     left = _indent(screen.rows[first]) + shape.column
     if not first <= screen.cursor_y <= last or screen.cursor_x < left:
         return None
-    rows = [_up_to(edge, row) for row in screen.rows[first : last + 1]]
+    rows = [up_to(edge, row) for row in screen.rows[first : last + 1]]
     openings = [(_opening(shape, row)[1] or 0) if shape.frame or not at else 0 for at, row in enumerate(rows)]
     texts = [row[opening:] for row, opening in zip(rows, openings, strict=True)]
     text = "\n".join(texts).strip()
     if screen.solid is None or not shape.placeholder_faint:
         typed = "" if any(pattern.fullmatch(text) for pattern in shape.placeholders) else text
     else:
-        solid = [_up_to(edge, row) for row in screen.solid[first : last + 1]]
+        solid = [up_to(edge, row) for row in screen.solid[first : last + 1]]
         typed = "\n".join(row[opening:] for row, opening in zip(solid, openings, strict=True)).strip()
         if len(typed) == 1 and len(text) > 1 and screen.cursor_x == left:
             typed = ""  # the drawn cursor stands on a placeholder's first letter, which is not faint then
@@ -195,7 +196,7 @@ def _right_edge(shape: ComposerShape, lower: str) -> int | None:
     return None if found is None else columns(lower[: found.end()])
 
 
-def _up_to(edge: int | None, row: str) -> str:
+def up_to(edge: int | None, row: str) -> str:
     """The row's first so many cells."""
     while edge is not None and columns(row) > edge:
         row = row[:-1]
@@ -214,11 +215,6 @@ def _ends_at_cursor(composer: Composer, screen: Screen) -> bool:
     if screen.cursor_y == row:
         return screen.cursor_x == column
     return screen.cursor_y == row + 1  # the row was full, or Enter became part of the paste (Separate key)
-
-
-def columns(text: str) -> int:
-    """How many cells of a terminal a text takes."""
-    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
 def tag_of(text: str) -> str | None:

@@ -20,7 +20,7 @@ ANSWER_OPTION = "@ipc_answer"
 ECHO_SECONDS = 10.0
 """How long a host may take to show what was pasted. Meanwhile an empty composer proves nothing."""
 KEY_SECONDS = 10.0
-"""How long a host may take to act on a key. Meanwhile a line that stands there proves nothing."""
+"""How long a host may take to act on a key. Meanwhile a line that is still shown proves nothing."""
 GONE = ("no_pane", "pane_gone", "pane_changed", "tmux_gone", "tmux_restarted", "no_tmux")
 """Answers of `probe` by which the registered pane is there no more."""
 _NUMBERS = {
@@ -185,6 +185,7 @@ def _screen(facts: PaneFacts, lines: list[str]) -> Screen:
     return Screen(
         rows=rows,
         solid=solid,
+        lines=tuple(lines),
         cursor_x=facts.cursor_x,
         cursor_y=facts.cursor_y,
         cursor_flag=facts.cursor_flag,

@@ -128,7 +128,7 @@ def enter(attempt: Attempt, text: str, until: float, not_before: float = 0.0) ->
 
 
 def finish(attempt: Attempt) -> Delivery:
-    """An earlier line of ours still stands there, whole and alone: all that remains is to enter it. Only at rest: a
+    """An earlier line of ours is still there, whole and alone: all that remains is to enter it. Only at rest: a
     working host may open a dialog between the snapshot and the key. And not while a key may still be on its way.
     `stored` with the reason when it was not entered."""
     composer, marker = attempt.shown.composed, attempt.marker
@@ -205,7 +205,7 @@ def _await_echo(attempt: Attempt, text: str, until: float) -> Echo:
 
 
 def _keyless(profile: Profile, shown: Classification, snapshot: PaneSnapshot) -> str | None:
-    """Why a line that stands there cannot be entered now: the host has begun to work, and takes none then."""
+    """Why a line that is there cannot be entered now: the host has begun to work, and takes none then."""
     works = not profile.takes_lines_while_busy and is_busy(profile, snapshot.screen, shown.composed)
     return BUSY if works else None
 

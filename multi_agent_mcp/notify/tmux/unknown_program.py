@@ -1,4 +1,4 @@
-"""A program in an agent's pane that no profile describes: who it is, and what it shows. Types nothing."""
+"""A program in an agent's pane that has no profile: its name and its screen. Types nothing."""
 
 from __future__ import annotations
 

@@ -1,14 +1,13 @@
-"""A pane as a person sees it: its cells with their attributes, and the cursor. Reads, and changes nothing."""
+"""A pane as a person sees it: its cells with their attributes, and the cursor. Read-only."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
 from typing import Any
 
+from multi_agent_mcp.domain.text_width import width
 from multi_agent_mcp.notify.tmux.client import Tmux, columns_format, pane_filter, parse_columns
 
 SCROLLBACK_ROWS = 2_000
@@ -23,6 +22,8 @@ _COLUMNS = {
     "history": "history_size",
 }
 _SEQUENCE = re.compile(r"\x1b\[([0-9;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-9;:?]*[A-Za-z]|[\x0e\x0f]")
+_DRAWING = str.maketrans("`afgjklmnopqrstuvwxyz{|}~", "◆▒°±┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·")
+"""DEC's line drawing set, which SO (0x0e) turns on and SI off."""
 _FLAGS = {"1": "bold", "2": "faint", "3": "italic", "4": "underline", "7": "inverse", "9": "strike"}
 _OFF = {"22": ("bold", "faint"), "23": ("italic",), "24": ("underline",), "27": ("inverse",), "29": ("strike",)}
 _STEPS = (0, 95, 135, 175, 215, 255)
@@ -69,7 +70,8 @@ def view_pane(server: Tmux, pane_id: str, pane_pid: int | None, *, scrollback: b
     )  # fmt: skip
     facts = parse_columns(done.stdout[0], tuple(_COLUMNS), _NUMBERS) if done.stdout else None
     if facts is None or done.returncode:
-        return done.failure or "pane_gone"
+        closed = any("find pane" in line for line in done.stderr)  # the server is there and has no such pane
+        return "pane_gone" if closed else done.failure or "pane_gone"
     if pane_pid is not None and facts["pane_pid"] != pane_pid:
         return "pane_changed"
     lines = [*done.stdout[1:], *[""] * (facts["height"] - len(done.stdout) + 1)]
@@ -79,27 +81,31 @@ def view_pane(server: Tmux, pane_id: str, pane_pid: int | None, *, scrollback: b
 
 
 def pieces(lines: Iterable[str]) -> Iterable[tuple[dict[str, Any], ...]]:
-    """`capture-pane -e` → each row as pieces of one look. Attributes run on from row to row."""
-    look = Look()
+    """`capture-pane -e` → each row as pieces of one look. Attributes and line drawing run on from row to row."""
+    look, draws = Look(), False
     for line in lines:
         row: list[dict[str, Any]] = []
         at = 0
         for found in _SEQUENCE.finditer(line):
-            row += _pieces(line[at : found.start()], look)
+            row += _pieces(line[at : found.start()], look, draws=draws)
             look = _after(look, found[1]) if found[1] is not None else look
+            draws = found[0] == "\x0e" if found[0] in "\x0e\x0f" else draws
             at = found.end()
-        row += _pieces(line[at:], look)
+        row += _pieces(line[at:], look, draws=draws)
         yield tuple(row)
 
 
-def _pieces(text: str, look: Look) -> list[dict[str, Any]]:
-    """A text of one look, its wide letters apart."""
-    parts = ((wide, "".join(letters)) for wide, letters in groupby(text, _is_wide))
+def _pieces(text: str, look: Look, *, draws: bool = False) -> list[dict[str, Any]]:
+    """A text of one look, its wide letters apart; a mark belongs to the letter before it."""
+    wide, parts = False, list[tuple[bool, str]]()
+    for letter in text.translate(_DRAWING) if draws else text:
+        before, taken = wide, width(letter)
+        wide = taken == 2 if taken else wide
+        if parts and wide == before:
+            parts[-1] = (wide, parts[-1][1] + letter)
+        else:
+            parts.append((wide, letter))
     return [{"text": part, **({"wide": True} if wide else {}), **look.as_answer()} for wide, part in parts]
-
-
-def _is_wide(letter: str) -> bool:
-    return unicodedata.east_asian_width(letter) in "WF"
 
 
 def _after(look: Look, parameters: str) -> Look:

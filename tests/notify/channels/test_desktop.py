@@ -28,7 +28,7 @@ HOSTILE = [
 ]
 
 
-class SessionContext:
+class Desktop:
     """A PATH that holds nothing but the desktop programs a test puts there; they write down their arguments."""
 
     def __init__(self, path: Path) -> None:
@@ -46,23 +46,34 @@ class SessionContext:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionContext:
+def desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desktop:
     path = tmp_path / "bin"
     path.mkdir()
     monkeypatch.setenv("PATH", str(path))
     monkeypatch.chdir(tmp_path)
-    return SessionContext(path)
+    return Desktop(path)
 
 
 def ring(line: str = "[IPC] x", agent: Agent = HUMAN) -> Delivery:
     return DesktopNotifier("Multi-Agent MCP").ring(agent, line)
 
 
+def doorbell_of(services: Services) -> Doorbell:
+    return Doorbell(
+        services.workspace,
+        services.notifications,
+        default_chain(services.workspace, services.settings, services.texts),
+        services.settings,
+        services.texts,
+        services.clock,
+    )
+
+
 @pytest.mark.parametrize("line", HOSTILE)
-def test_osascript_gets_title_and_line_as_its_last_arguments(desk: SessionContext, tmp_path: Path, line: str) -> None:
-    desk.has("osascript")
+def test_osascript_gets_title_and_line_as_its_last_arguments(desktop: Desktop, tmp_path: Path, line: str) -> None:
+    desktop.has("osascript")
     assert ring(line) == Delivery("rung", "desktop")
-    *script, title, text = desk.arguments()
+    *script, title, text = desktop.arguments()
     assert (title, text) == ("Multi-Agent MCP", line)
     assert script == [
         "-e",
@@ -76,74 +87,58 @@ def test_osascript_gets_title_and_line_as_its_last_arguments(desk: SessionContex
 
 
 @pytest.mark.parametrize("line", HOSTILE)
-def test_notify_send_gets_the_title_first_and_then_the_line(desk: SessionContext, tmp_path: Path, line: str) -> None:
-    desk.has("notify-send")
+def test_notify_send_gets_the_title_first_and_then_the_line(desktop: Desktop, tmp_path: Path, line: str) -> None:
+    desktop.has("notify-send")
     assert ring(line) == Delivery("rung", "desktop")
-    assert desk.arguments() == ["--", "Multi-Agent MCP", line]
+    assert desktop.arguments() == ["--", "Multi-Agent MCP", line]
     assert not list(tmp_path.glob("pwned"))
 
 
-def test_osascript_is_taken_where_both_are_there(desk: SessionContext) -> None:
-    desk.has("osascript")
-    desk.has("notify-send")
+def test_osascript_is_taken_where_both_are_there(desktop: Desktop) -> None:
+    desktop.has("osascript")
+    desktop.has("notify-send")
     ring()
-    assert desk.arguments()[0] == "-e"
+    assert desktop.arguments()[0] == "-e"
 
 
-def test_without_a_desktop_program_nothing_is_rung(desk: SessionContext) -> None:
+def test_without_a_desktop_program_nothing_is_rung(desktop: Desktop) -> None:
     assert ring() == Delivery("stored", "no_desktop")
 
 
-def test_a_desktop_program_that_fails_is_said_to_have_failed(desk: SessionContext) -> None:
-    desk.has("notify-send", exit_code=1)
+def test_a_desktop_program_that_fails_is_said_to_have_failed(desktop: Desktop) -> None:
+    desktop.has("notify-send", exit_code=1)
     assert ring() == Delivery("stored", "desktop_failed")
-    (desk.path / "notify-send").write_bytes(b"\x7fELF no program")
+    (desktop.path / "notify-send").write_bytes(b"\x7fELF no program")
     assert ring() == Delivery("stored", "desktop_failed")
 
 
-def test_control_characters_do_not_reach_the_desktop(desk: SessionContext) -> None:
-    desk.has("notify-send")
+def test_control_characters_do_not_reach_the_desktop(desktop: Desktop) -> None:
+    desktop.has("notify-send")
     ring("a\x00b\nc\x1b[31m\u202ed")
-    assert desk.arguments()[-1] == "a b c [31m d"
+    assert desktop.arguments()[-1] == "a b c [31m d"
 
 
-def test_only_people_get_desktop_notices(desk: SessionContext) -> None:
-    desk.has("notify-send")
+def test_only_people_get_desktop_notices(desktop: Desktop) -> None:
+    desktop.has("notify-send")
     assert ring(agent=Agent(id="worker-a")) == Delivery("stored", "not_human")
     assert ring(agent=Agent(id="helper", role="worker", type="human")) == Delivery("rung", "desktop")
     assert ring(agent=Agent(id="boss", role="owner", type="ai")) == Delivery("rung", "desktop")
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_what_a_sender_wrote_never_reaches_the_desktop(desk: SessionContext, services: Services, hostile: str) -> None:
-    desk.has("notify-send")
-    doorbell = Doorbell(
-        services.workspace,
-        services.notifications,
-        default_chain(services.workspace, services.settings, services.texts),
-        services.settings,
-        services.texts,
-        services.clock,
-    )
+def test_what_a_sender_wrote_never_reaches_the_desktop(desktop: Desktop, services: Services, hostile: str) -> None:
+    desktop.has("notify-send")
     header = f"sender_id: {hostile!r}\nmessage_type: {hostile!r}\nsubject: {hostile!r}" if "'" not in hostile else ""
     by_hand(services, "owner", "note.md", f"---\n{header or 'subject: x'}\n---\n\n{hostile}")
-    delivery, _ = doorbell.ring("owner")
+    delivery, _ = doorbell_of(services).ring("owner")
     assert delivery == Delivery("rung", "desktop")
-    assert desk.arguments() == ["--", "Multi-Agent MCP", "[IPC] New message: request from unknown"]
+    assert desktop.arguments() == ["--", "Multi-Agent MCP", "[IPC] New message: request from unknown"]
 
 
-def test_a_message_to_the_owner_reaches_the_desktop(desk: SessionContext, services: Services) -> None:
-    desk.has("notify-send")
-    doorbell = Doorbell(
-        services.workspace,
-        services.notifications,
-        default_chain(services.workspace, services.settings, services.texts),
-        services.settings,
-        services.texts,
-        services.clock,
-    )
+def test_a_message_to_the_owner_reaches_the_desktop(desktop: Desktop, services: Services) -> None:
+    desktop.has("notify-send")
     send(services, "admin", "owner", "secret content", subject="secret subject")
     ((_, message),) = services.workspace.mailbox("owner").unread()
     (services.workspace.path / ".doorbell" / "owner.jsonl").unlink()
-    assert doorbell.announce([message])["owner"] == Delivery("rung", "desktop")
-    assert desk.arguments()[-1] == "[IPC] New message: request from admin"
+    assert doorbell_of(services).announce([message])["owner"] == Delivery("rung", "desktop")
+    assert desktop.arguments()[-1] == "[IPC] New message: request from admin"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
@@ -14,14 +11,6 @@ from multi_agent_mcp.notify.channels.status_line import OPTION, StatusLine
 from tests.conformance.stage import Stage
 
 pytestmark = pytest.mark.tmux
-
-
-@pytest.fixture
-def stage() -> Iterator[Stage]:
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed")
-    with Stage(0) as made:
-        yield made
 
 
 def test_the_option_counts_each_agents_unread_mail_until_it_is_read(stage: Stage) -> None:

@@ -11,6 +11,7 @@ import pytest
 from multi_agent_mcp.config import NOT_YAML
 from multi_agent_mcp.notify.tmux.dialogs import read_dialog
 from multi_agent_mcp.notify.tmux.profiles import Profiles, load_profiles, parse_profile
+from multi_agent_mcp.notify.tmux.screens import parsed
 from tests.notify.tmux.test_screens import SCREENS, screen
 
 READ = {
@@ -28,6 +29,22 @@ READ = {
     "copilot/dialog_trust": ("trust", "/home/dev/a/project", "1 2* 3"),
 }
 """Topic, some of the text, and the choices, those that last with a star. Of all other screens nothing is offered."""
+BY_COLOUR = {
+    "opencode/dialog_bash": (
+        "$ touch x; sleep 6",
+        "1 2* 3",
+        {"1": "Enter", "2": "Right Enter", "3": "Right Right Enter"},
+    ),
+    "opencode/dialog_bash_reject": (
+        "$ touch x; sleep 6",
+        "1 2* 3",
+        {"1": "Left Left Enter", "2": "Left Enter", "3": "Enter"},
+    ),
+    "opencode/dialog_bash_sidebar": ("$ touch x; sleep 6", "1 2* 3", {"3": "Enter"}),
+    "opencode/dialog_bash_narrow": ("$ touch x; sleep 6", "1 2* 3", {"3": "Enter"}),
+    "opencode/dialog_always": ("- touch *", "1* 2", {"1": "Enter", "2": "Right Enter"}),
+}
+"""The same of dialogs whose marked choice only a colour tells: some of the text, the choices, and what picks them."""
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +58,81 @@ def test_choices_are_read_from_dialogs_and_offered_on_no_other_screen(
     profiles: Profiles, name: str, attributes: bool
 ) -> None:
     shown = read_dialog(profiles.named[name.partition("/")[0]], screen(name, attributes=attributes))
-    if name not in READ:
+    if name not in READ and (name not in BY_COLOUR or not attributes):
         assert shown is None
         return
-    topic, text, choices = READ[name]
+    topic, text, choices = READ[name] if name in READ else ("permission", *BY_COLOUR[name][:2])
     assert shown is not None
     assert shown.dialog.topic == topic
     assert text in shown.dialog.text
     assert " ".join(f"{choice.key}{'*' * choice.lasting}" for choice in shown.dialog.choices) == choices
+
+
+@pytest.mark.parametrize(
+    ("label", "lasts"),
+    [
+        ("Yes", False),
+        ("Yes, proceed", False),
+        ("Yes, just this once", False),
+        ("Yes, and tell Claude what to do next", False),
+        ("No, and tell Codex what to do differently", False),
+        ("No, continue without running it", False),
+        ("Yes, and don’t ask again for: touch", True),
+        ("Yes, and allow Claude to edit its own settings for this session", True),
+        ("Yes, allow reading from Downloads/ during this session", True),
+        ("Yes, allow reading from /x from this project", True),
+        ("Yes, and allow access to /x and touch commands", True),
+        ("Yes, grant these permissions for this session", True),
+        ("Yes, and allow this host in the future", True),
+        ("No, and block this host in the future", True),
+        ("Yes, and remember this directory", True),
+    ],
+)
+def test_what_a_host_will_not_ask_again_is_said_to_last(profiles: Profiles, label: str, lasts: bool) -> None:
+    for name in ("claude", "codex"):
+        shape = profiles.named[name].choices
+        assert shape is not None
+        assert shape.choice("1", label).lasting is lasts
+
+
+@pytest.mark.parametrize("name", BY_COLOUR)
+def test_a_choice_that_is_told_by_its_colour_is_picked_by_moving_the_mark(profiles: Profiles, name: str) -> None:
+    shown = read_dialog(profiles.named["opencode"], screen(name, attributes=True))
+    assert shown is not None
+    assert {**shown.keys, **BY_COLOUR[name][2]} == shown.keys
+    assert "┃" not in shown.dialog.text
+    assert "OpenCode" not in shown.dialog.text.replace("until OpenCode is restarted", "")
+
+
+def test_the_same_question_has_one_id_wherever_the_mark_is_and_however_wide_the_pane(profiles: Profiles) -> None:
+    names = [name for name in BY_COLOUR if "dialog_bash" in name]
+    shown = [read_dialog(profiles.named["opencode"], screen(name, attributes=True)) for name in names]
+    assert len({found.dialog.id for found in shown if found is not None}) == 1
+
+
+@pytest.mark.parametrize("name", BY_COLOUR)
+@pytest.mark.parametrize("change", ["nothing marked", "all marked", "the lower edge is gone", "a row below", "cut off"])
+def test_a_box_that_is_not_whole_or_has_not_one_mark_is_not_offered(profiles: Profiles, name: str, change: str) -> None:
+    seen, profile = screen(name, attributes=True), profiles.named["opencode"]
+    shown, lines = read_dialog(profile, seen), list(seen.lines or ())
+    assert shown is not None
+    row = next(number for number, text in enumerate(seen.rows) if "select  enter" in text or "Reject" in text)
+    edge = max(number for number, text in enumerate(seen.rows) if text.strip().startswith("┃"))
+    match change:
+        case "nothing marked":
+            lines[row] = re.sub("\x1b\\[[0-9;]*m", "", lines[row])
+        case "all marked":
+            lines[row] = re.sub(
+                "(Allow once|Allow always|Reject|Confirm|Cancel)", "\x1b[48;5;9m\\1\x1b[49m", lines[row]
+            )
+        case "the lower edge is gone":
+            del lines[edge]
+        case "a row below":
+            lines.insert(edge, "  ┃  and more")
+        case "cut off":
+            lines[shown.first + 1 : shown.first + 1] = ["  ┃  more"] * 8
+    rows, solid = parsed(lines)
+    assert read_dialog(profile, replace(seen, rows=rows, solid=solid, lines=tuple(lines))) is None
 
 
 @pytest.mark.parametrize("name", READ)
@@ -121,6 +205,9 @@ def test_choices_that_an_agent_writes_into_its_command_are_part_of_the_text(prof
         {"begin": "x"},
         {"top": None},
         {"topics": None},
+        {"across": "(?P<labels>Yes)(?P<edge>$)"},
+        {"row": None},
+        {"row": None, "across": "(?P<labels>Yes)"},
     ],
 )
 def test_choices_that_are_not_described_whole_make_no_profile(wrong: dict[str, str | None]) -> None:
@@ -129,7 +216,6 @@ def test_choices_that_are_not_described_whole_make_no_profile(wrong: dict[str, s
         "top": "^─",
         "row": "^(?P<mark>.)(?P<key>[1-9])(?P<label>.+)",
         "below": "x",
-        "lasting": "x",
     }
     assert parse_profile("x", {"choices": whole}).choices is not None
     with pytest.raises((re.error, *NOT_YAML)):

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import sys
-import sysconfig
+import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,15 +24,15 @@ from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.doorbell_thread import DoorbellThread
 from multi_agent_mcp.notify.tmux.client import Answer, Tmux
 from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
-from multi_agent_mcp.notify.tmux.panes import Panes
+from multi_agent_mcp.notify.tmux.pane_actions import Panes
 from multi_agent_mcp.notify.tmux.profiles import Profiles, load_profiles
 from multi_agent_mcp.notify.tmux.screens import Screen, classify
 from multi_agent_mcp.notify.tmux.snapshot import take_snapshot
+from multi_agent_mcp.notify.tmux.typing import SETTLE_SECONDS
 from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.notices.notifications import Notifications
 from multi_agent_mcp.services.notices.writing import NoticeWriter
-from multi_agent_mcp.system.foreground import foreground
 from multi_agent_mcp.texts import catalogue
 from tests.conformance.composer import CLOSE
 from tests.conformance.reader import Log, submitted
@@ -47,8 +46,6 @@ ALIKE = re.compile(rf"{re.escape(LINE)} #[0-9a-z]{{4}}")
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed")
     with Stage(2, dialogs=0) as made:
         wait_for(made.seats, made)
         yield made
@@ -110,16 +107,6 @@ def gone(stage: Stage, seat: Seat, text: str) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads proc(5)")
-def test_a_composer_finds_the_libraries_of_the_virtual_environment_under_its_hosts_name(
-    stage: Stage, seat: Seat
-) -> None:
-    seen = foreground(int(stage.tmux("display-message", "-p", "-t", seat.pane_id, "#{pane_pid}")))
-    assert seen is not None
-    assert seen.leader.name == seat.host
-    assert sysconfig.get_path("platlib") in Path(f"/proc/{seen.leader.pid}/maps").read_text(encoding="utf-8")
-
-
 def test_a_line_is_typed_whole_with_a_short_tag_and_submitted_once(stage: Stage, seat: Seat) -> None:
     before = len(submitted(Log(seat.log).read()))
     assert notifier().check(agent(stage, seat)) is None
@@ -165,6 +152,52 @@ def test_a_persons_line_passes_the_same_gates_and_is_on_record(stage: Stage, sea
     assert record == [
         {"tool": "line", "by": "owner", "agent_id": seat.agent_id, "text": "look at the log", "state": "submitted"}
     ]
+
+
+def test_a_persons_line_that_its_host_shows_late_is_entered_when_it_stands_there(stage: Stage, seat: Seat) -> None:
+    panes = Panes(stage.workspace, notifier(), lambda *_, **__: None)
+    before = len(submitted(Log(seat.log).read()))
+    with ThreadPoolExecutor(1) as person:
+        with hard_at_work(seat):
+            typed = person.submit(panes.type_line, agent(stage, seat), "look at the log", Agent(id="owner"))
+            wait_until(lambda: notifier().check(agent(stage, seat)) == "not_echoed", "it is on its way")
+            time.sleep(SETTLE_SECONDS + 0.5)  # the attempt itself waits no longer
+        assert typed.result().state == "submitted"
+    (line,) = submitted(Log(seat.log).read())[before:]
+    assert line.startswith("[IPC] look at the log #")
+
+
+def test_marks_on_letters_of_a_persons_line_take_no_room(stage: Stage, seat: Seat) -> None:
+    panes, before = Panes(stage.workspace, notifier(), lambda *_, **__: None), len(submitted(Log(seat.log).read()))
+    decomposed = "か\u3099 a\u0301"
+    assert panes.type_line(agent(stage, seat), decomposed, Agent(id="owner")).state == "submitted"
+    (line,) = submitted(Log(seat.log).read())[before:]
+    assert line.startswith("[IPC] が á #")
+
+
+def test_a_tmux_that_does_not_answer_is_asked_once_by_those_who_only_look(
+    stage: Stage, seat: Seat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    plain = Tmux.cmd
+
+    def counted(self: Tmux, *words: str, stdin: str = "") -> Answer:
+        calls.append(words[0])
+        return plain(self, *words, stdin=stdin)
+
+    looking, both = notifier(), [agent(stage, one) for one in stage.seats]
+    server = int(stage.tmux("display-message", "-p", "#{pid}"))
+    monkeypatch.setattr(Tmux, "cmd", counted)
+    os.kill(server, signal.SIGSTOP)
+    try:
+        assert [looking.screen(one) for one in both] == ["tmux_timeout"] * 2
+        assert [looking.probe(one) for one in both] == ["tmux_timeout"] * 2
+        assert [looking.dialog(one) for one in both] == [None] * 2
+        assert looking.silent.is_silent(stage.socket)
+        assert len(calls) == 1
+    finally:
+        os.kill(server, signal.SIGCONT)
+    assert notifier().probe(both[0]) is None
 
 
 def test_a_picker_gets_no_key(stage: Stage, seat: Seat) -> None:
@@ -265,7 +298,7 @@ def test_a_line_that_is_left_comes_to_an_end_by_itself_although_its_mail_was_rea
     workspace, chain = stage.workspace, ChannelChain({"tmux": notifier})
     workspace.registry.update(seat.agent_id, ladder=["tmux"])
     mail = workspace.mailbox(seat.agent_id).path / "mail.md"
-    writer = NoticeWriter(workspace, catalogue("ja"), announce=lambda _: None)
+    writer = NoticeWriter(workspace, catalogue("ja"), ring=lambda _: None)
     derived = DerivedNotices(workspace, writer, Interrupts(workspace, writer, times.now), lambda _: None, times.now)
     notifications = Notifications(workspace, derived, writer, times.now)
     doorbell = Doorbell(workspace, notifications, chain, Settings(), catalogue("ja"), times.now)

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.text_width import columns
 from multi_agent_mcp.notify.tmux.profiles import Profiles, load_profiles
-from multi_agent_mcp.notify.tmux.screens import Screen, classify, columns, dialog_topic, parsed, tag_of
+from multi_agent_mcp.notify.tmux.screens import Screen, classify, dialog_topic, parsed, tag_of
 from multi_agent_mcp.notify.tmux.unknown_screens import shape_of
 from multi_agent_mcp.system.foreground import Foreground, Process
 
@@ -54,6 +55,7 @@ PROGRAMS = {"gemini": ["node", "/usr/bin/gemini"], "copilot": ["node", "/usr/bin
 """Hosts that are a script by the name of their interpreter."""
 ALIKE = {"claude": "copilot"}
 """Whose screen looks like another's: only the program tells them apart."""
+OPENCODE = ("bash", "bash_reject", "bash_sidebar", "bash_narrow", "bash_cut", "always")
 META = re.compile(
     r"cmd=(?P<command>\S+) .*mode=(?P<mode>\d) .*cur=(?P<x>\d+),(?P<y>\d+) cursor_flag=(?P<flag>\d) .*"
     r"dead=(?P<dead>\d) title=(?P<title>.*) path="
@@ -80,10 +82,12 @@ def screen(name: str, *, attributes: bool) -> Screen:
     """A fixture as the classifier sees it; without attributes it has only the plain text to go by."""
     facts = _facts(name)
     suffix = ".ansi.txt" if attributes else ".txt"
-    rows, solid = parsed((FIXTURES / f"{name}{suffix}").read_text(encoding="utf-8").split("\n"))
+    lines = (FIXTURES / f"{name}{suffix}").read_text(encoding="utf-8").split("\n")
+    rows, solid = parsed(lines)
     return Screen(
         rows=rows,
         solid=solid if attributes else None,
+        lines=tuple(lines) if attributes else None,
         cursor_x=int(facts["x"]),
         cursor_y=int(facts["y"]),
         cursor_flag=facts["flag"] == "1",
@@ -116,7 +120,7 @@ TOPICS = {
     "gemini/dialog_trust": "trust",
     "gemini/dialog_auth": "login",
     "gemini/dialog_bash": "permission",
-    "opencode/dialog_bash": "permission",
+    **dict.fromkeys((f"opencode/dialog_{name}" for name in OPENCODE), "permission"),
     "copilot/dialog_trust": "trust",
     "copilot/dialog_bash": "permission",
 }

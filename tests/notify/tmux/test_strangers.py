@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-
 import pytest
 
 from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
@@ -15,14 +12,6 @@ from tests.conformance.strangers import HOSTS, PREFIX, Strangers
 pytestmark = pytest.mark.tmux
 LINE = "[IPC] 新しいメッセージ: request from admin"
 SHELLS = {"prompt", "nested", "renamed", "terminal-script"}
-
-
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed")
-    with Stage(0) as made:
-        yield made
 
 
 def test_editors_pagers_prompts_shells_and_unknown_dialogs_get_no_key(stage: Stage) -> None:

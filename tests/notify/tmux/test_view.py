@@ -25,6 +25,7 @@ from tests.notify.tmux.test_screens import FIXTURES, SCREENS
         ("a日本b", [{"text": "a"}, {"text": "日本", "wide": True}, {"text": "b"}]),
         ("\x1b[38;5;999mx\x1b[38;2;1my\x1b[777mz", [{"text": "x"}, {"text": "y"}, {"text": "z"}]),
         ("\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\", [{"text": "link"}]),
+        ("a\x0elqk\x0fq", [{"text": "a"}, {"text": "┌─┐"}, {"text": "q"}]),
         ("<b>no markup</b>", [{"text": "<b>no markup</b>"}]),
     ],
 )  # fmt: skip

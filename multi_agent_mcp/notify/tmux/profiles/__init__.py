@@ -1,6 +1,6 @@
 """What is known of the programs agents run in: profiles, one YAML file per host, data instead of code.
 
-A file `{root}/hosts/{name}.yaml` adds a profile or replaces fields of one, so that a host's new screen is mended
+A file `{root}/hosts/{name}.yaml` adds a profile or replaces fields of one, so that a host's new screen is fixed
 without a release. A file that cannot be used is left out.
 """
 

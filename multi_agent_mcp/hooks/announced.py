@@ -1,6 +1,6 @@
-"""The hook state: what of an agent's unread mail and notifications `hook` has announced already.
+"""Which of an agent's unread mail and notifications `hook` has announced already.
 
-Of the mail it is one moment: all that was there before it was announced. So neither the state nor a look grows with
+For mail that is a point in time: everything before it has been announced. So neither the state nor a lookup grows with
 what is unread.
 """
 

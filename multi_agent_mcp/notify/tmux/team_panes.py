@@ -16,7 +16,7 @@ from typing import Any
 
 from multi_agent_mcp.errors import InvalidArguments, Reason
 from multi_agent_mcp.notify.tmux.client import Answer, Tmux
-from multi_agent_mcp.system.disk import storage_errors
+from multi_agent_mcp.system.writing import storage_errors
 
 MARKER = "@multi_agent_mcp"
 USABLE = (None, "copy_mode", "synchronized", "input_off", "unknown_host")
