@@ -74,7 +74,7 @@ def add(
     )
     added = context.services.agents.add(agent)
     key = str(context.services.agents.key_file(added.id))
-    line = context.services.people("agent.added", agent_id=added.id, role=added.role, key=key)
+    line = context.texts("agent.added", agent_id=added.id, role=added.role, key=key)
     context.answer({"agent_id": added.id, "key_file": key, **place}, [line])
 
 
@@ -116,12 +116,13 @@ def set_agent(
 def list_agents(context: SessionContext) -> None:
     """Show the agents, whether their servers run, their panes and their unread mail."""
     records = [_record(context, agent) for agent in context.services.agents.all().values()]
-    texts = context.services.people
+    texts = context.texts
     columns: dict[str, Callable[[dict[str, Any]], object]] = {
         "id": itemgetter("id"),
         "role": itemgetter("role"),
         "type": itemgetter("type"),
         "parent": lambda record: display_id(record["parent_id"]),
+        **({} if context.services.machine is None else {"machine": lambda record: display_id(record["machine"])}),
         "alive": lambda record: texts("answer.yes" if record["alive"] else "answer.no"),
         "unread": itemgetter("unread"),
         "pane": lambda record: record["pane_id"] or "-",
@@ -135,13 +136,14 @@ def list_agents(context: SessionContext) -> None:
 def remove(context: SessionContext, agent_id: str) -> None:
     """Take an agent out: nobody can write to it any more. Its files stay."""
     removed = context.services.agents.remove(agent_id)
-    context.answer({"agent_id": removed.id}, [context.services.people("agent.removed", agent_id=removed.id)])
+    context.answer({"agent_id": removed.id}, [context.texts("agent.removed", agent_id=removed.id)])
 
 
 def _record(context: SessionContext, agent: Agent) -> dict[str, Any]:
     services = context.services
     now = {"alive": services.sessions.alive(agent.id), "unread": services.unread_mail_count(agent.id)}
-    return {name: getattr(agent, name) for name in WHO} | now | {name: getattr(agent, name) for name in WHERE}
+    home = {"machine": agent.machine} if services.machine is not None else {}
+    return {name: getattr(agent, name) for name in WHO} | home | now | {name: getattr(agent, name) for name in WHERE}
 
 
 def _pane_here() -> str:
@@ -175,10 +177,10 @@ def _pane_fields(pane: str | None, socket: str | None) -> dict[str, Any]:
 def move(context: SessionContext, agent_id: str, machine: str) -> None:
     """Give an agent another home: from then on its server, its pane and its key are on that machine."""
     agents = context.services.agents
-    if machine not in agents.by_machine() and machine not in context.services.machines():
+    if machine not in context.services.machines.states():
         raise InvalidArguments("no_such_machine", name=machine)
     if context.services.sessions.alive(agent_id):
         raise InvalidArguments("still_running", agent_id=agent_id)
     moved = agents.move(agent_id, machine)
-    lines = [context.services.people("agent.moved", agent_id=moved.id, machine=machine)]
+    lines = [context.texts("agent.moved", agent_id=moved.id, machine=machine)]
     context.answer({"agent_id": moved.id, "machine": machine}, lines)

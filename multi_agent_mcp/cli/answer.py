@@ -28,7 +28,7 @@ def answer(context: SessionContext, agent_id: str | None, choice: str | None, qu
     if agent_id is None:
         _show_all(context)
         return
-    agent = context.services.agents.get(agent_id)
+    agent = context.services.agents.here(agent_id)
     if choice is None:
         _show(context, agent)
         return
@@ -37,14 +37,17 @@ def answer(context: SessionContext, agent_id: str | None, choice: str | None, qu
 
 
 def _show_all(context: SessionContext) -> None:
-    asked, texts = context.services.panes.dialogs(), context.services.people
+    panes, texts = context.services.panes, context.texts
+    asked = panes.dialogs()
     lines = [line for agent_id, dialog in asked.items() for line in _lines(agent_id, dialog, texts)]
+    unseen = panes.unseen()
+    lines += [texts("answer.unseen", agent_id=agent_id) for agent_id in unseen]
     dialogs = [{"agent_id": agent_id, **dialog.as_answer()} for agent_id, dialog in asked.items()]
-    context.answer({"dialogs": dialogs}, lines or [texts("answer.nobody")])
+    context.answer({"dialogs": dialogs, "unseen": unseen}, lines or [texts("answer.nobody")])
 
 
 def _show(context: SessionContext, agent: Agent) -> None:
-    dialog, texts = context.services.panes.dialog(agent), context.services.people
+    dialog, texts = context.services.panes.dialog(agent), context.texts
     if dialog is None:
         screen = texts.words_of(context.services.screen(agent))
         context.answer({"dialogs": []}, [texts("answer.nothing", agent_id=agent.id, screen=screen)])
@@ -65,7 +68,7 @@ def _confirmed(context: SessionContext, agent: Agent, choice: str) -> str:
     """The question that a person at a terminal is shown now and says yes to."""
     if context.as_json or not sys.stdin.isatty():
         raise InvalidArguments("answer_which", agent_id=agent.id)
-    dialog, texts = context.services.panes.dialog(agent), context.services.people
+    dialog, texts = context.services.panes.dialog(agent), context.texts
     if dialog is None or dialog.choice(choice) is None:
         raise _refused(agent, "no_dialog" if dialog is None else "no_such_choice", texts)
     for line in _lines(agent.id, dialog, texts):
@@ -75,8 +78,9 @@ def _confirmed(context: SessionContext, agent: Agent, choice: str) -> str:
 
 
 def _press(context: SessionContext, agent: Agent, question: str, choice: str) -> None:
-    texts = context.services.people
-    came = context.services.panes.answer(agent, question, choice, context.me)
+    texts = context.texts
+    # anybody at this machine may press a key in its panes, even if that person's home is another one
+    came = context.services.panes.answer(agent, question, choice, context.agent(None))
     if came.state == "refused":
         raise _refused(agent, came.reason or "", texts)
     context.answer({"agent_id": agent.id, **came.as_answer()}, [_outcome(agent, came, choice, texts)])

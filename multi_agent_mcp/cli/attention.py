@@ -10,6 +10,7 @@ import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
 from multi_agent_mcp.cli.output import excerpt, titled_table
+from multi_agent_mcp.cli.watch.rows import choices
 from multi_agent_mcp.domain.times import format_duration
 
 if TYPE_CHECKING:
@@ -26,24 +27,23 @@ HEAD = ("for", "agent", "what", "says", "command")
 def attention(context: SessionContext) -> None:
     """List everything that waits for you, the worst first, each with what helps: questions in panes, stuck agents,
     requests to decide, blocked tasks, what could not be announced, mail, what `doctor` finds."""
-    from multi_agent_mcp.notify.tmux.snapshot import probe
-
     services = context.services
-    items = services.attention.of(context.me, services.doctor(probe).examine())
+    items = services.attention.of(context.agent(None), services.doctor().examine())
     answer = {"items": [item.as_answer() for item in items]}
     context.answer(answer, attention_lines(items, services.clock(), services.people))
 
 
 def attention_lines(items: Iterable[Item], now: datetime, texts: Texts) -> Iterator[str]:
     """A table, or that nothing waits."""
-    rows = [
-        (
-            "-" if item.since is None else format_duration(max(now - item.since, timedelta(0))),
-            item.agent_id or "-",
-            texts(f"attention.kind.{item.kind}"),
-            excerpt(item.text),
-            item.command,
-        )
-        for item in items
-    ]
+    rows = [row for item in items for row in _rows(item, now, texts)]
     return titled_table(texts, HEAD, rows) if rows else iter([texts("attention.nothing")])
+
+
+def _rows(item: Item, now: datetime, texts: Texts) -> Iterator[tuple[str, ...]]:
+    since = "-" if item.since is None else format_duration(max(now - item.since, timedelta(0)))
+    says, command = excerpt(item.text), item.command
+    if item.machine is not None:
+        command = texts("attention.there", machine=item.machine, command=command)
+    yield since, item.agent_id or "-", texts(f"attention.kind.{item.kind}"), says, command
+    if item.dialog is not None:
+        yield "", "", "", choices(item.dialog, texts), ""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from multi_agent_mcp.cli.output import print_error, print_json, print_line
+from multi_agent_mcp.cli.output import print_answer, print_error, print_json
 from multi_agent_mcp.environment import locale_language
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
@@ -62,14 +62,19 @@ class SessionContext:
         chosen = self.acting if agent_id is None else agent_id
         return agents.owner() if chosen is None else agents.get(chosen)
 
+    @property
+    def texts(self) -> Texts:
+        """The texts for people, in the session's language."""
+        return self.services.people
+
     def answer(self, answer: dict[str, Any], lines: Iterable[str]) -> None:
         """Prints the answer as JSON, or the lines for people."""
         self.has_answered = True
-        if self.as_json:
-            print_json({"success": True, **answer})
-        else:
-            for line in lines:
-                print_line(line)
+        print_answer(answer, lines, as_json=self.as_json)
+
+    def wrong_use(self, key: str, **values: object) -> NoReturn:
+        """Says what is wrong with the command line, and exits."""
+        refuse(InvalidArguments(key, **values), self.texts, as_json=self.as_json, code=WRONG_USE)
 
 
 def session_command(*, acting: bool = False, json: bool = True) -> Callable[[Command], Command]:
@@ -114,9 +119,9 @@ def open_context(
         refuse(refusal, texts, as_json=as_json and not (context and context.has_answered))
 
 
-def people_texts() -> Texts:
-    """What people are told while no session is known: in the language of the locale."""
-    language = locale_language()
+def people_texts(language: str = "") -> Texts:
+    """What people are told while no session is known: in this language, else in that of the locale."""
+    language = language or locale_language()
     return catalogue(language) | catalogue(language, PEOPLE)
 
 

@@ -46,7 +46,7 @@ def conversation() -> None:
 
 
 @click.command()
-@click.argument("conversation_id", metavar="ID", required=False, help="Left out: list the conversations.")
+@click.argument("conversation_id", metavar="ID", required=False, help="If omitted, list the conversations.")
 @session_command()
 def conversations(context: SessionContext, conversation_id: str | None) -> None:
     """List conversations, or print one with its messages."""
@@ -56,10 +56,10 @@ def conversations(context: SessionContext, conversation_id: str | None) -> None:
         messages = service.messages_of(found.id)
         answer = {"conversation": as_json(found), "messages": [as_json(message) for message in messages]}
         spoken = [service.spoken(found, message) for message in messages]
-        context.answer(answer, _conversation_lines(found, spoken, context.services.people))
+        context.answer(answer, _conversation_lines(found, spoken, context.texts))
         return
     records = [{**as_json(item), "message_count": len(service.messages_of(item.id))} for item in service.all()]
-    context.answer({"conversations": records}, column_table(context.services.people, records, CONVERSATION_COLUMNS))
+    context.answer({"conversations": records}, column_table(context.texts, records, CONVERSATION_COLUMNS))
 
 
 @conversation.command()
@@ -72,7 +72,7 @@ def start(context: SessionContext, agent: str, text: str, purpose: str | None, t
     """Start a conversation with an agent and ring it."""
     conversation, sent = context.services.human_conversations.start(context.me, agent, text_of(text), purpose, task)
     facts = {"conversation_id": conversation.id, "status": conversation.status, "task_id": conversation.task_id}
-    context.answer({**facts, **sent.as_answer()}, [conversation.id, *delivery_lines(sent, context.services.people)])
+    context.answer({**facts, **sent.as_answer()}, [conversation.id, *delivery_lines(sent, context.texts)])
 
 
 @conversation.command()
@@ -82,14 +82,12 @@ def start(context: SessionContext, agent: str, text: str, purpose: str | None, t
 def say(context: SessionContext, conversation_id: str, text: str) -> None:
     """Say something in a conversation of yours."""
     sent = context.services.conversations.say(context.me, conversation_id, Draft(content=text_of(text)))
-    context.answer(
-        {"conversation_id": conversation_id, **sent.as_answer()}, delivery_lines(sent, context.services.people)
-    )
+    context.answer({"conversation_id": conversation_id, **sent.as_answer()}, delivery_lines(sent, context.texts))
 
 
 @conversation.command()
 @CONVERSATION
-@click.argument("text", required=False, help="Last words; `-` reads standard input.")
+@click.argument("text", required=False, help="Final message; `-` reads standard input.")
 @session_command(acting=True)
 def end(context: SessionContext, conversation_id: str, text: str | None) -> None:
     """End a conversation of yours; the other side is told."""
@@ -97,12 +95,12 @@ def end(context: SessionContext, conversation_id: str, text: str | None) -> None
     if words is not None:
         require_words("TEXT", words)
     ended = context.services.conversations.end(context.me, conversation_id, words)
-    told = context.services.people("conversation.ended", conversation_id=ended.id)
+    told = context.texts("conversation.ended", conversation_id=ended.id)
     context.answer({"conversation_id": ended.id, "status": ended.status}, [told])
 
 
 @click.command()
-@click.option("--all", "everything", is_flag=True, help="Ended ones, too.")
+@click.option("--all", "everything", is_flag=True, help="Include ended ones.")
 @session_command()
 def sessions(context: SessionContext, everything: bool) -> None:
     """List agent sessions: who runs, for what, since when."""
@@ -111,7 +109,7 @@ def sessions(context: SessionContext, everything: bool) -> None:
     records = [{**as_json(item), "alive": is_running(item)} for item in found]
     for record in records:
         del record["token_hash"]
-    context.answer({"sessions": records}, column_table(context.services.people, records, SESSION_COLUMNS))
+    context.answer({"sessions": records}, column_table(context.texts, records, SESSION_COLUMNS))
 
 
 def _conversation_lines(conversation: Conversation, messages: Iterable[dict[str, Any]], texts: Texts) -> Iterator[str]:

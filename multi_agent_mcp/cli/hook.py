@@ -99,7 +99,7 @@ def _event() -> Any:
 
 
 def _needs_nothing(event: dict[str, Any]) -> bool:
-    """Whether this event is none of ours."""
+    """Whether this event does not concern us."""
     name = event.get("hook_event_name")
     if name == "PreToolUse":
         return str(event.get("tool_name", "")).startswith(NEVER_DENIED)

@@ -16,26 +16,27 @@ from multi_agent_mcp.texts import Texts
 @click.command()
 @click.argument("host", help=f"One of {', '.join(HOSTS)}.")
 @click.option("--agent", metavar="ID", required=True, help="The agent.")
-@click.option("--write", is_flag=True, help="Write the files; what stands in them stays.")
+@click.option("--write", is_flag=True, help="Write the files; existing content is kept.")
 @click.option(
     "--directory",
     metavar="DIR",
     type=Path,
-    help="Put it into this directory, whose files the host reads by itself (default: files of the agent alone).",
+    help="Write into this directory, whose files the host reads automatically (default: files of the agent alone).",
 )
 @session_command()
 def host_config(context: SessionContext, host: str, agent: str, write: bool, directory: Path | None) -> None:
     """Print the configuration for Claude Code, Codex, Gemini CLI, OpenCode or Copilot CLI, or write it."""
     require_choice("host", host, tuple(HOSTS))
-    agent_id = context.services.agents.get(agent).id
+    agent_id = context.services.agents.here(agent).id
     where = directory.expanduser().absolute() if directory else None
-    configuration = context.services.host_configuration(host, agent_id, where)
+    configurations = context.services.host_configurations
+    configuration = configurations.of(host, agent_id, where)
     if not write:
         context.answer(configuration.as_answer(), configuration.lines())
         return
-    backups = dict(context.services.write_host_configuration(configuration))
+    backups = dict(configurations.write(configuration))
     files = [{"file": str(file), "backup": str(backup) if backup else None} for file, backup in backups.items()]
-    lines = _written_lines(configuration, backups, context.services.people)
+    lines = _written_lines(configuration, backups, context.texts)
     context.answer({**configuration.as_answer(), "written": files}, lines)
 
 

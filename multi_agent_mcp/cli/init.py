@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from multi_agent_mcp.cli.context import JSON, ROOT, SESSION, people_texts, refuse
-from multi_agent_mcp.cli.output import print_error, print_json, print_line
+from multi_agent_mcp.cli.output import print_answer, print_error
 from multi_agent_mcp.config import ROOT_NAME, find_root, read_environment, session_names
 from multi_agent_mcp.domain.agent import Agent, superiors
 from multi_agent_mcp.domain.ids import differing_in_case, session_name
@@ -129,11 +129,7 @@ def init(
         made = _made(place, session, language, new_team=is_new)
     except Refusal as refusal:
         refuse(refusal, as_json=as_json)
-    if as_json:
-        print_json({"success": True, **made.as_answer()})
-        return
-    for line in made.lines():
-        print_line(line)
+    print_answer(made.as_answer(), made.lines(), as_json=as_json)
 
 
 def _place(team: Path | None, root: str | None) -> Place:
@@ -148,7 +144,7 @@ def _place(team: Path | None, root: str | None) -> Place:
 
 
 def _write_team(place: Place, new: NewTeam, session: str | None, language: str | None) -> None:
-    from multi_agent_mcp.cli.new_team import host_agents, name_of, scripted_agents, write_team
+    from multi_agent_mcp.cli.default_team import host_agents, name_of, scripted_agents, write_team
 
     if new.demo and (new.admin or new.workers):
         raise InvalidArguments("demo_with_hosts")
@@ -176,7 +172,7 @@ def _made(place: Place, session: str | None, language: str | None, *, new_team: 
     agents = services.agents.all()
     for agent_id in update.added:
         _warn_about_hierarchy(agent_id, agents, services.texts)
-    first = next(filter(None, map(services.missing_settings, agents.values())), None)
+    first = next(filter(None, map(services.host_configurations.missing_settings, agents.values())), None)
     return Made(place, new_team, name, agents, update, first, services.people)
 
 

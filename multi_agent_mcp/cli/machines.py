@@ -2,41 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from importlib.util import find_spec
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from multi_agent_mcp.cli.context import JSON, ROOT, SessionContext, people_texts, refuse, session_command
-from multi_agent_mcp.cli.output import print_json, print_line
+from multi_agent_mcp.cli.output import column_table, print_answer, print_line
 from multi_agent_mcp.config import find_root, read_environment
-from multi_agent_mcp.errors import InvalidArguments, Refusal
+from multi_agent_mcp.domain.ids import session_name
+from multi_agent_mcp.domain.sanitize import one_line
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Refusal
+from multi_agent_mcp.services.overview.machines import CONNECTED, MachineRow, TeamOfMachines
 
 if TYPE_CHECKING:
     from multi_agent_mcp.hub.sharing import Sharing
     from multi_agent_mcp.texts import Texts
 
-NAME = click.option("--name", metavar="MACHINE", help="This machine's name in the team (default: the host's).")
+LISTEN = "0.0.0.0:4222"
+NAME = click.option(
+    "--name", metavar="MACHINE", help="This machine's name in the team (default: what it was before, else the host's)."
+)
 
 
 @click.command()
 @NAME
-@click.option("--listen", metavar="HOST:PORT", default="0.0.0.0:4222", help="Where the hub is to listen.")
+@click.option("--listen", metavar="HOST:PORT", help=f"Where the hub listens (default: {LISTEN}).")
 @click.option("--hub", metavar="URL,…", help="Use a NATS server or cluster of your own.")
-@click.option("--admin-seed", metavar="FILE", type=Path, help="With --hub: an nkey that may make streams there.")
-@click.option("--replicas", type=click.IntRange(1, 5), default=1, help="With --hub: how many servers keep each value.")
+@click.option("--admin-seed", metavar="FILE", type=Path, help="With --hub: an nkey that may create streams there.")
+@click.option(
+    "--replicas", type=click.IntRange(1, 5), help="With --hub: how many servers keep each value (default: 1)."
+)
 @click.option("--again", metavar="MACHINE", help="A token for a machine that has lost its files.")
-@click.option("--reseed", is_flag=True, help="Make a hub that was lost or is too old anew from this machine's files.")
+@click.option("--reseed", is_flag=True, help="Recreate a hub that was lost or is too old from this machine's files.")
 @session_command()
 def share(
     context: SessionContext,
     name: str | None,
-    listen: str,
+    listen: str | None,
     hub: str | None,
     admin_seed: Path | None,
-    replicas: int,
+    replicas: int | None,
     again: str | None,
     reseed: bool,
 ) -> None:
@@ -45,35 +58,35 @@ def share(
     Run again, it prints a token for one more machine. Each token lets one machine in, within a day.
     """
     sharing = sharing_of(context)
-    user = None
-    if sharing.share.membership() is None:
-        user = _begin(context, sharing, name, listen, (hub, admin_seed, replicas))
+    is_new = sharing.share.membership() is None and again is None and not reseed
+    if is_new:
+        _begin(sharing, name, listen or LISTEN, (hub, admin_seed, replicas or 1))
+    elif sharing.membership and any((name, listen, hub, admin_seed, replicas)):
+        raise AlreadyExists("shared_already", name=context.services.session)
+    sharing.require_inviting()  # not after waiting for a hub that may be away
+    user = sharing.user_line if is_new and hub is not None else None
     if reseed:
         sharing.reseed()
     sharing.start_relay()
-    sharing.wait_until_complete(lambda _: None)
+    if user is None:  # else nothing comes before the hub knows this machine
+        sharing.wait_until_complete(lambda _: None)
     token = str(sharing.invite(replaces=again))
     context.answer(
         {"machine": sharing.membership.machine, "token": token, "user": user},
-        _share_lines(context.services.people, sharing, token, user),
+        _share_lines(context.texts, sharing, token, user),
     )
 
 
-def _begin(
-    context: SessionContext, sharing: Sharing, name: str | None, listen: str, own: tuple[str | None, Path | None, int]
-) -> str | None:
+def _begin(sharing: Sharing, name: str | None, listen: str, own: tuple[str | None, Path | None, int]) -> None:
     from multi_agent_mcp.hub.sharing import machine_name
 
-    machine, (hub, admin_seed, replicas) = machine_name(name), own
-    user = None
+    machine, (hub, admin_seed, replicas) = machine_name(name or sharing.share.former_machine), own
     if hub is None:
         sharing.begin(machine, listen)
     elif admin_seed is None:
         raise InvalidArguments("no_admin_seed")
     else:
-        user = sharing.begin_at(machine, tuple(hub.split(",")), _text_of(admin_seed), replicas)
-    context.services.agents.settle_at(machine)
-    return user
+        sharing.begin_at(machine, tuple(hub.split(",")), _text_of(admin_seed), replicas)
 
 
 def _share_lines(texts: Texts, sharing: Sharing, token: str, user: str | None) -> Iterator[str]:
@@ -89,7 +102,9 @@ def _share_lines(texts: Texts, sharing: Sharing, token: str, user: str | None) -
 @click.command()
 @click.argument("token")
 @NAME
-@click.option("--adopt", is_flag=True, help="Into a directory that has files already: they are brought to the hub.")
+@click.option(
+    "--adopt", is_flag=True, help="Join with a directory that already contains files: they are sent to the hub."
+)
 @ROOT
 @JSON
 def join(token: str, name: str | None, adopt: bool, root: str | None, as_json: bool) -> None:
@@ -98,25 +113,23 @@ def join(token: str, name: str | None, adopt: bool, root: str | None, as_json: b
     try:
         require_client()
         from multi_agent_mcp.hub.joining import Token
+        from multi_agent_mcp.hub.sharing import Sharing, machine_name
         from multi_agent_mcp.hub.sharing import join as join_session
-        from multi_agent_mcp.hub.sharing import machine_name, user_line
 
         parsed = Token.parse(token)
         where = find_root(root or read_environment().root, Path.cwd())
-        sharing = join_session(parsed, where, machine_name(name), adopt=adopt)
-        user = None
-        if not parsed.seed:
-            user = user_line(parsed.uuid, sharing.membership.machine, sharing.share.seed())
-            print_line(texts("share.user", line=user))
+        former = Sharing(where / session_name(parsed.session)).share.former_machine
+        sharing = join_session(parsed, where, machine_name(name or former), adopt=adopt)
         sharing.start_relay()
-        sharing.wait_until_complete(lambda _: None)
+        user = None if parsed.seed else sharing.user_line
+        if user is None:  # else nothing comes before the hub knows this machine
+            sharing.wait_until_complete(lambda _: None)
     except Refusal as refusal:
         refuse(refusal, texts, as_json=as_json)
-    if as_json:
-        print_json({"success": True, "session": parsed.session, "path": str(sharing.path), "user": user})
-    else:
-        print_line(texts("join.done", session=parsed.session, machine=sharing.membership.machine, path=sharing.path))
-        print_line(texts("join.next"))
+    facts = {"session": parsed.session, "path": str(sharing.path)}
+    done = texts("join.done", machine=sharing.membership.machine, **facts)
+    given = [texts("share.user", line=user)] if user is not None else []
+    print_answer({**facts, "user": user}, [done, *given, texts("join.next")], as_json=as_json)
 
 
 @click.command()
@@ -128,7 +141,7 @@ def relay(context: SessionContext, action: str | None) -> None:
     from multi_agent_mcp.bootstrap import relay as open_relay
 
     sharing = sharing_of(context)
-    texts = context.services.people
+    texts = context.texts
     if action == "start":
         context.answer({}, [texts("relay.started" if sharing.start_relay() else "relay.runs")])
     elif action == "stop":
@@ -141,39 +154,61 @@ def relay(context: SessionContext, action: str | None) -> None:
 @session_command()
 def machines(context: SessionContext) -> None:
     """List the machines of this session: who is there, what waits, how far behind each one is."""
-    status = sharing_of(context).status()
-    agents = context.services.agents.by_machine()
-    for name in agents:
-        status.setdefault("machines", {}).setdefault(name, {"up": False, "since": None, "behind": 0})
-    for name, facts in status["machines"].items():
-        facts["agents"] = agents.get(name, [])
-    context.answer(status, _machine_lines(context.services.people, status))
+    seen = context.services.machines.look()
+    if seen is None:
+        raise InvalidArguments("not_shared")
+    context.answer(seen.as_answer(), _machine_lines(context.texts, seen))
 
 
-def _machine_lines(texts: Texts, status: dict[str, Any]) -> Iterator[str]:
-    if not status["relay"]:
-        yield texts("machines.no_relay")
-    elif status.get("replaced"):
-        yield texts("machines.replaced")
-    elif not status["connected"]:
-        yield texts("machines.cut_off", since=status.get("since") or "-")
-    if status.get("queued"):
-        yield texts("machines.queued", count=status["queued"])
-    for name, facts in sorted(status["machines"].items()):
-        key = "here" if name == status["machine"] else "up" if facts["up"] else "away"
-        words = texts(f"machines.{key}", since=facts["since"] or "-")
-        yield f"{name:<16} {words:<40} {', '.join(facts['agents'])}"
+def _machine_lines(texts: Texts, seen: TeamOfMachines) -> Iterator[str]:
+    if seen.exchange != CONNECTED:
+        yield texts(f"machines.{seen.exchange}", since=_moment(seen.since), machine=seen.here)
+    if seen.queued:
+        yield texts("machines.queued", count=seen.queued)
+    for edit in seen.edits:
+        yield texts("machines.edit", path=one_line(edit["path"]), at=edit["at"])
+    columns: dict[str, Callable[[MachineRow], object]] = {
+        "machine": attrgetter("name"),
+        "state": lambda row: texts(f"machines.{row.state}", since=_moment(row.since)),
+        "queued": lambda row: _count(row.queued),
+        "behind": lambda row: _count(row.behind),
+        "conflicts": lambda row: _count(row.conflicts),
+        "agents": lambda row: ", ".join(row.agents) or "-",
+    }
+    yield from column_table(texts, seen.machines, columns)
+
+
+def _moment(moment: datetime | None) -> str:
+    return "-" if moment is None else format_time(moment)
+
+
+def _count(number: int | None) -> str:
+    return "?" if number is None else str(number or "-")
 
 
 @click.command()
 @click.argument("machine", required=False)
+@click.option("--yes", is_flag=True, help="Do not ask, even if the hub is here and the team ends with it.")
 @session_command()
-def leave(context: SessionContext, machine: str | None) -> None:
+def leave(context: SessionContext, machine: str | None, *, yes: bool) -> None:
     """End this machine's part: its files stay, nothing travels. With MACHINE (where the hub is): shut it out."""
-    sharing = sharing_of(context)
-    name = machine or sharing.membership.machine
+    sharing, texts = sharing_of(context), context.texts
+    here = sharing.membership.machine
+    name = machine or here
+    cut_off = sharing.cut_off_by_leaving() if name == here else []
+    if cut_off and not yes:
+        _confirm_end(context, ", ".join(cut_off))
     sharing.leave(machine)
-    context.answer({"machine": name}, [context.services.people("leave.done", machine=name)])
+    ended = [texts("leave.ended", machines=", ".join(cut_off))] if cut_off else []
+    context.answer({"machine": name, "cut_off": cut_off}, [texts("leave.done", machine=name), *ended])
+
+
+def _confirm_end(context: SessionContext, cut_off: str) -> None:
+    """Leaves it to a person at a terminal whether the team ends for all. Raises `InvalidArguments` without one."""
+    if context.as_json or not sys.stdin.isatty():
+        raise InvalidArguments("leave_ends_team", machines=cut_off)
+    print_line(context.texts("leave.ends", machines=cut_off))
+    click.confirm(context.texts("leave.sure"), abort=True)
 
 
 def _text_of(path: Path) -> str:
@@ -189,6 +224,7 @@ def require_client() -> None:
     """Raises `InvalidArguments` when the extra `machines` is not installed: no other command needs it."""
     if find_spec("nats") is None or find_spec("nkeys") is None:
         raise InvalidArguments("no_machines_extra")
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of how the client ends each TLS connection
 
 
 def sharing_of(context: SessionContext) -> Sharing:

@@ -10,10 +10,11 @@ from typing import Any
 
 import click
 
-from multi_agent_mcp.cli.context import WRONG_USE, SessionContext, refuse, session_command
+from multi_agent_mcp.cli.context import SessionContext, session_command
 from multi_agent_mcp.cli.output import (
     delivery_lines,
     indented,
+    placed,
     print_error,
     print_line,
     text_of,
@@ -23,7 +24,7 @@ from multi_agent_mcp.cli.output import (
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.errors import InvalidArguments, MessageNotFound, StorageError
+from multi_agent_mcp.errors import MessageNotFound, StorageError
 from multi_agent_mcp.notify.wording import SYSTEM
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.texts import Texts
@@ -38,7 +39,7 @@ EVERYBODY = "all"
 @click.option("--subject", default="", show_default=False, help="A subject line.")
 @click.option("--priority", default="normal", help=f"One of {', '.join(MESSAGE_PRIORITIES)}.")
 @click.option("--idempotency-key", help="Repeating it sends nothing twice.")
-@click.option("--conversation", metavar="ID", help="Say it in this conversation; RECEIVER may be left out.")
+@click.option("--conversation", metavar="ID", help="Say it in this conversation; RECEIVER may be omitted.")
 @session_command(acting=True)
 def send(
     context: SessionContext,
@@ -53,12 +54,7 @@ def send(
     """Send a message and ring its receiver."""
     to, words = (receiver, content) if content is not None else (None, receiver)
     if to is None and conversation is None:
-        refuse(
-            InvalidArguments("missing_parameter", name="CONTENT"),
-            context.services.people,
-            as_json=context.as_json,
-            code=WRONG_USE,
-        )
+        context.wrong_use("missing_parameter", name="CONTENT")
     to_everybody = conversation is None and to == EVERYBODY and EVERYBODY not in context.services.agents.all()
     draft = Draft(
         content=text_of(words),
@@ -73,26 +69,26 @@ def send(
         sent = services.conversations.say(context.me, conversation, draft)
     else:
         sent = services.messages.send(context.me, draft)
-    context.answer(sent.as_answer(), delivery_lines(sent, context.services.people))
+    context.answer(sent.as_answer(), delivery_lines(sent, context.texts))
 
 
 @click.command()
-@click.argument("message_id", help="A message to you; the first 8 digits do if no other has them.")
+@click.argument("message_id", help="A message to you; its first 8 digits suffice if they are unique.")
 @click.argument("text", help="The answer; `-` reads standard input.")
 @session_command(acting=True)
 def reply(context: SessionContext, message_id: str, text: str) -> None:
     """Answer a message: in its conversation if it has one, else as mail to its sender."""
     sent, conversation = context.services.human_conversations.reply(context.me, message_id, text_of(text))
     where = conversation.id if conversation is not None else None
-    context.answer({**sent.as_answer(), "conversation_id": where}, delivery_lines(sent, context.services.people))
+    context.answer({**sent.as_answer(), "conversation_id": where}, delivery_lines(sent, context.texts))
 
 
 @click.command()
 @click.argument("agent", required=False, help="Whose mail (default: yours).")
-@click.option("--all", "everything", is_flag=True, help="Read mail that was read already, too, newest first.")
+@click.option("--all", "everything", is_flag=True, help="Include mail that has already been read, newest first.")
 @click.option("--peek", is_flag=True, help="Look without marking anything read.")
 @click.option("--limit", default=50, type=click.IntRange(1), help="How many messages at most.")
-@click.option("--before", metavar="MESSAGE_ID", help="With --all: go on before this one.")
+@click.option("--before", metavar="MESSAGE_ID", help="With --all: continue before this one.")
 @session_command(acting=True)
 def read(
     context: SessionContext, agent: str | None, everything: bool, peek: bool, limit: int, before: str | None
@@ -101,6 +97,8 @@ def read(
     from multi_agent_mcp.services.turn.reading import Query
 
     me = context.agent(agent)
+    if not peek:
+        context.services.agents.require_here(me)
     with suppress(StorageError) if peek else nullcontext():  # a tree that cannot be written can be looked at
         context.services.sessions.recover(me.id)
     query = Query(
@@ -111,10 +109,10 @@ def read(
         whole=True,
         polling=False,
     )
-    reading = replace(context.services.reading, texts=context.services.people)
+    reading = replace(context.services.reading, texts=context.texts)
     batch = reading.select(me, query)
     answer = reading.preview(batch)
-    context.answer(answer, _message_lines(answer, context.services.people))
+    context.answer(answer, _message_lines(answer, context.texts))
     sys.stdout.flush()
     for report in reading.complete(batch).get("reports_not_followed", ()):
         print_error(f"{report['message_id']}: {report['reason']}")
@@ -134,11 +132,12 @@ def unread(context: SessionContext, agent: str | None) -> None:
 @click.argument("message_id", help="A message, broadcast or notification.")
 @session_command()
 def trace(context: SessionContext, message_id: str) -> None:
-    """Show where a message or notification is and every step it took: stored, rung, submitted, read."""
+    """Show where a message or notification is and every step it took: stored, rung, submitted, read; between machines
+    also queued, on_hub, arrived."""
     traces = context.services.tracking.trace(message_id)
     if not traces:
         raise MessageNotFound(message_id=message_id)
-    context.answer({"message_id": message_id, "copies": traces}, _trace_lines(traces, context.services.people))
+    context.answer({"message_id": message_id, "copies": traces}, _trace_lines(traces, context.texts))
 
 
 def _message_lines(answer: dict[str, Any], texts: Texts) -> Iterator[str]:
@@ -164,8 +163,9 @@ def _kind(message: dict[str, Any]) -> str:
 
 def _trace_lines(traces: list[dict[str, Any]], texts: Texts) -> Iterator[str]:
     for copy in traces:
-        sender = SYSTEM if copy["sender_id"] is None else display_id(copy["sender_id"])
-        yield one_line(f"{sender} → {display_id(copy['receiver_id'])}: {copy['state']} {copy['path']}")
+        sender = SYSTEM if copy["sender_id"] is None else placed(copy["sender_id"], copy.get("from_machine"))
+        receiver = placed(copy["receiver_id"], copy.get("to_machine"))
+        yield one_line(f"{sender} → {receiver}: {copy['state']} {copy['path']}")
         if notice := copy.get("notification"):
             told = (notice.get("action") or notice["type"], notice["message"], notice.get("reason"))
             yield one_line(": ".join(filter(None, told)))
@@ -174,6 +174,7 @@ def _trace_lines(traces: list[dict[str, Any]], texts: Texts) -> Iterator[str]:
         for step in copy["steps"]:
             at = parse_time(step["at"])
             after = f"+{(at - stored).total_seconds() * 1000:.0f} ms" if at and stored else ""
-            rows.append((step["state"], step["at"], after, texts.why_not_rung(step.get("reason", ""))))
+            came = texts("trace.from", machine=step["machine"]) if "machine" in step else ""
+            rows.append((step["state"], step["at"], after, came or texts.why_not_rung(step.get("reason", ""))))
         yield from titled_table(texts, ("step", "at", "after", "reason"), rows)
         print_line()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import suppress
 from importlib import import_module
+from itertools import takewhile
 from typing import NoReturn
 
 import click
@@ -16,13 +18,13 @@ from multi_agent_mcp.errors import InvalidArguments
 PROGRAM = "multi-agent-mcp"
 COMMANDS = {
     "Team": {
-        "init": ("init:init", "Make a session, and a team.yaml where there is none."),
-        "up": ("team:up", "Open the team in tmux and say what waits for you."),
-        "down": ("team:down", "Close what `up` opened; mail and tasks stay."),
-        "agent": ("agents:agent", "Who takes part: add, set, list, remove."),
-        "supervise": ("team:supervise", "Open windows for missing agent sessions (`up` runs it)."),
+        "init": ("init:init", "Create a session, and a team.yaml if there is none."),
+        "up": ("up_down:up", "Open the team in tmux and say what waits for you."),
+        "down": ("up_down:down", "Close what `up` opened; mail and tasks stay."),
+        "agent": ("agents:agent", "Manage agents: add, set, list, remove."),
+        "supervise": ("up_down:supervise", "Open windows for missing agent sessions (`up` runs it)."),
         "host-config": ("host_config:host_config", "Show or write a host's configuration for an agent."),
-        "host": ("host:host", "Learn a host that no profile describes."),
+        "host": ("host_learn:host", "Learn a host that has no profile."),
     },
     "Mail": {
         "send": ("mail:send", "Send a message and ring its receiver."),
@@ -46,13 +48,13 @@ COMMANDS = {
         "end": ("conversations:end", "End a conversation of yours."),
     },
     "Looking": {
-        "attention": ("attention:attention", "What waits for you, worst first, and what helps."),
+        "attention": ("attention:attention", "What waits for you, most serious first, and what helps."),
         "watch": ("watch.command:watch", "Show agents, tasks and messages, live."),
         "web": ("web:web", "The same and more in a browser."),
         "answer": ("answer:answer", "Answer what a host asks in its pane."),
-        "timeline": ("timeline:timeline", "Tell what happened when, or draw it."),
+        "timeline": ("timeline:timeline", "Show what happened when, or draw it."),
         "stats": ("stats:stats", "Count what each agent did, and how long tasks took."),
-        "sessions": ("conversations:sessions", "List agent sessions: who runs, for what."),
+        "sessions": ("conversations:sessions", "List agent sessions: which agent runs, and for what."),
         "log": ("tasks:log", "List executions, or print the log of one."),
         "demo": ("demo.command:demo", "Play a scene with scripted agents."),
         "help": ("main:help_command", "Explain a command."),
@@ -60,17 +62,17 @@ COMMANDS = {
     "Machines": {
         "share": ("machines:share", "Let other machines take part in a session."),
         "join": ("machines:join", "Take part in a session of another machine."),
-        "machines": ("machines:machines", "List the machines: who is there, what waits."),
-        "relay": ("machines:relay", "Exchange with the other machines (`up` starts it)."),
-        "leave": ("machines:leave", "End this machine's part, or shut another one out."),
+        "machines": ("machines:machines", "List the machines: their state, and what waits."),
+        "relay": ("machines:relay", "Exchange files with the other machines (`up` starts it)."),
+        "leave": ("machines:leave", "Leave the team, or exclude another machine."),
     },
     "Maintenance": {
-        "doctor": ("doctor:doctor", "Say what is wrong with a session, and mend it."),
-        "prune": ("doctor:prune", "Delete old things that are finished."),
+        "doctor": ("maintenance:doctor", "Show what is wrong with a session, and repair it."),
+        "prune": ("maintenance:prune", "Delete old things that are finished."),
     },
     "For hosts": {
-        "serve": ("unparsed:serve", "Run an agent's MCP server."),
-        "hook": ("unparsed:hook", "Answer a hook of a host."),
+        "serve": ("help_stubs:serve", "Run an agent's MCP server."),
+        "hook": ("help_stubs:hook", "Answer a hook of a host."),
     },
 }
 """Each command by its subject: its module in this package, its name there, and its line in `--help`, which would
@@ -148,18 +150,18 @@ def help_command(context: click.Context, command: tuple[str, ...]) -> None:
 
 
 def run() -> NoReturn:
-    """The command line. Click says in English what is wrong with it; with a Japanese locale we do."""
+    """The command line. Click says in English what is wrong with it; with a Japanese locale, or as JSON, we do."""
     try:
         sys.exit(app(prog_name=PROGRAM, standalone_mode=False))
     except click.ClickException as error:
-        from multi_agent_mcp.cli.context import WRONG_USE
-        from multi_agent_mcp.cli.output import print_error
-        from multi_agent_mcp.texts import catalogue
+        from multi_agent_mcp.cli.context import WRONG_USE, refuse
 
-        if locale_language() == "en" or isinstance(error, click.exceptions.NoArgsIsHelpError):
+        as_json = "--json" in takewhile(lambda word: word != "--", sys.argv[1:])
+        if isinstance(error, click.exceptions.NoArgsIsHelpError) or (locale_language() == "en" and not as_json):
             error.show()
         else:
-            print_error(f"invalid_arguments: {catalogue('ja').sentence(_wrong_use(error))}")
+            with suppress(click.exceptions.Exit):
+                refuse(_wrong_use(error), as_json=as_json)
         sys.exit(WRONG_USE)
     except click.Abort:
         sys.exit(1)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from multi_agent_mcp.domain.sanitize import one_line, sanitize
+from multi_agent_mcp.domain.sanitize import display_id, one_line, sanitize
 from multi_agent_mcp.domain.text_width import columns, shortened
 from multi_agent_mcp.texts import Texts
 
@@ -24,6 +24,15 @@ def print_json(answer: Any) -> None:
     """JSON that loses nothing, whatever encoding standard output has."""
     is_unicode = codecs.lookup(sys.stdout.encoding).name == "utf-8"
     sys.stdout.write(json.dumps(answer, ensure_ascii=not is_unicode, indent=2) + "\n")
+
+
+def print_answer(answer: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
+    """What a command has done: as JSON, or the lines for people."""
+    if as_json:
+        print_json({"success": True, **answer})
+        return
+    for line in lines:
+        print_line(line)
 
 
 def print_line(line: str = "") -> None:
@@ -54,6 +63,11 @@ def delivery_lines(sent: Sent, texts: Texts) -> Iterator[str]:
 def unverified(message: Mapping[str, Any], texts: Texts) -> str:
     """The note behind the name of a sender whose signature is missing or wrong."""
     return texts("mail.unverified") if message.get("verified") is False else ""
+
+
+def placed(agent_id: str | None, machine: str | None) -> str:
+    """An agent, and its machine where there are several: `worker-a@laptop`."""
+    return display_id(agent_id) if machine is None else f"{display_id(agent_id)}@{display_id(machine)}"
 
 
 def indented(text: str) -> Iterator[str]:

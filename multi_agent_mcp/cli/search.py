@@ -27,12 +27,12 @@ TOLD_EVERY = 500
     "`from:AGENT to:AGENT task:ID after:TIME before:TIME` among them narrow the search.",
 )
 @click.option("--limit", default=20, type=click.IntRange(1, 1_000), help="How many, the newest first.")
-@click.option("--rebuild", is_flag=True, help="Make the index anew first. It is derived: nothing is lost with it.")
+@click.option("--rebuild", is_flag=True, help="Recreate the index first. It is derived, so nothing is lost.")
 @session_command()
 def search(context: SessionContext, words: tuple[str, ...], limit: int, rebuild: bool) -> None:
     """Find words in messages, tasks, conversations and the logs of executions."""
     query = SearchQuery.parse(map(text_of, words))
-    service, texts = context.services.search, context.services.people
+    service, texts = context.services.search, context.texts
     if rebuild:
         service.rebuild()
     with _progress(texts) as told:

@@ -23,14 +23,14 @@ TASKS_SHOWN = 20
 
 
 @click.command()
-@click.option("--days", default=7, type=click.IntRange(1, 3_650), help="So many days, today included.")
+@click.option("--days", default=7, type=click.IntRange(1, 3_650), help="Number of days, including today.")
 @session_command()
 def stats(context: SessionContext, days: int) -> None:
     """Show per agent tool calls, busy and waiting time, tasks done, blocked time and the time until mail is read; per
     task how long it took; and every day's sum."""
     zone = datetime.now().astimezone().tzinfo or UTC
     found = context.services.statistics.last_days(days, zone)
-    context.answer(found.as_answer(), _lines(found, context.services.people))
+    context.answer(found.as_answer(), _lines(found, context.texts))
 
 
 def _lines(found: Statistics, texts: Texts) -> Iterator[str]:

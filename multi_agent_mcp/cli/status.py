@@ -1,4 +1,4 @@
-"""`multi-agent-mcp` alone: where the nearest session stands and what to do next, or how to get one."""
+"""`multi-agent-mcp` alone: the state of the nearest session and what to do next, or how to create one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def show() -> None:
         print_line(people_texts()("status.first_steps").rstrip("\n"))
         return
     with open_context(None, None) as context:
-        for line in lines(context.services.snapshots.take(messages=0), context.services.people):
+        for line in lines(context.services.snapshots.take(messages=0), context.texts):
             print_line(line)
 
 

@@ -54,7 +54,7 @@ def task() -> None:
 @click.option("--assignee", metavar="AGENT", help="Who does it (default: nobody yet).")
 @click.option("--priority", default="medium", help=f"One of {', '.join(TASK_PRIORITIES)}.")
 @click.option("--parent", metavar="TASK_ID", help="The task this is a part of.")
-@click.option("--depends-on", metavar="TASK_ID", multiple=True, help="Must be done before; repeat.")
+@click.option("--depends-on", metavar="TASK_ID", multiple=True, help="A task that must be done first; repeatable.")
 @session_command(acting=True)
 def add(
     context: SessionContext,
@@ -95,7 +95,7 @@ def list_tasks(context: SessionContext, status: str | None, assignee: str | None
         if status in (None, task.status) and assignee in (None, task.assignee_id)
     ]
     records = [{**summary_of(task), "assignee_id": task.assignee_id, "progress": task.progress} for task in tasks]
-    lines = column_table(context.services.people, tasks, TASK_COLUMNS)
+    lines = column_table(context.texts, tasks, TASK_COLUMNS)
     context.answer({"tasks": records, "total_count": len(tasks)}, lines)
 
 
@@ -122,20 +122,20 @@ def status(context: SessionContext, task_id: str, status: str, reason: str | Non
         "new_status": task.status,
         "interrupt_id": task.interrupt_id,
     }
-    texts = context.services.people
+    texts = context.texts
     interrupted = texts("task.interrupted", agent_id=task.assignee_id) if task.interrupt_id else ""
     context.answer(answer, [f"{task.id}: {previous} → {task.status}{interrupted}"])
 
 
 @task.command()
 @TASK_ID
-@click.argument("assignee", metavar="AGENT", required=False, help="Left out: nobody.")
+@click.argument("assignee", metavar="AGENT", required=False, help="If omitted, nobody.")
 @session_command(acting=True)
 def assign(context: SessionContext, task_id: str, assignee: str | None) -> None:
     """Hand a task to another agent, or to nobody."""
     task, previous = context.services.task_changes.assign(context.me, task_id, assignee)
     answer = {"task_id": task.id, "assignee_id": task.assignee_id, "previous_assignee_id": previous}
-    nobody = context.services.people("task.nobody")
+    nobody = context.texts("task.nobody")
     context.answer(answer, [f"{task.id}: {previous or nobody} → {task.assignee_id or nobody}"])
 
 
@@ -163,7 +163,7 @@ def send_task(context: SessionContext, agent: str, title: str, content: str, pri
     services = context.services
     services.owner_waits.require_allowed(context.me, "send_task")
     assigned = services.task_creation.send(context.me, agent, title, text_of(content), priority)
-    texts = context.services.people
+    texts = context.texts
     waits = [texts("task.waits", owner_id=context.me.id, agent_id=agent)] if assigned.waiting else []
     context.answer(assigned.as_answer(), [assigned.task.id, *delivery_lines(assigned.sent, texts), *waits])
 
@@ -177,7 +177,7 @@ def unlock(context: SessionContext, reason: str | None) -> None:
     wait = waits.of(context.me.id)
     answer = waits.unlock(context.me, context.me, reason)
     facts = {"agent_id": wait.admin_id, "task_id": wait.task_id} if wait is not None else {}
-    ended = context.services.people("task.wait_ended" if facts else "task.no_wait", owner_id=context.me.id, **facts)
+    ended = context.texts("task.wait_ended" if facts else "task.no_wait", owner_id=context.me.id, **facts)
     context.answer(answer, [one_line(ended)])
 
 
@@ -190,7 +190,7 @@ def unlock(context: SessionContext, reason: str | None) -> None:
 def interrupt(context: SessionContext, agent: str, action: str, task: str | None, reason: str | None) -> None:
     """Stop an agent: its next tool call of any kind is answered with the interrupt instead of the result."""
     require_choice("action", action, ACTIONS)
-    notice = context.services.stopping.interrupt(context.me, agent, action, task, reason)
+    notice = context.services.interrupting.interrupt(context.me, agent, action, task, reason)
     _answer_sent(context, agent, notice)
 
 
@@ -199,12 +199,12 @@ def interrupt(context: SessionContext, agent: str, action: str, task: str | None
 @session_command(acting=True)
 def resume(context: SessionContext, agent: str) -> None:
     """Let a paused agent go on."""
-    notice = context.services.stopping.resume(context.me, agent)
+    notice = context.services.interrupting.resume(context.me, agent)
     _answer_sent(context, agent, notice)
 
 
 @click.command()
-@click.argument("execution_id", required=False, help="Left out: list the executions.")
+@click.argument("execution_id", required=False, help="If omitted, list the executions.")
 @click.option("--agent", metavar="AGENT", help="Only this agent's executions.")
 @click.option("--tail", default=100, type=click.IntRange(1), help="The last lines.")
 @session_command()
@@ -221,14 +221,19 @@ def log(context: SessionContext, execution_id: str | None, agent: str | None, ta
         context.answer(answer, page.lines)
         return
     found = executions.all(agent)
-    lines = column_table(context.services.people, found, EXECUTION_COLUMNS)
+    lines = column_table(context.texts, found, EXECUTION_COLUMNS)
     context.answer({"executions": [_record(executions, item) for item in found]}, lines)
 
 
 def _answer_sent(context: SessionContext, agent_id: str, notice: Notification) -> None:
     answer = {"notification_id": notice.id, "agent_id": agent_id, "action": notice.action, "task_id": notice.task_id}
     facts = {"agent_id": agent_id, "action": notice.action, "task_id": notice.task_id or "-", "notice_id": notice.id}
-    context.answer(answer, [context.services.people("interrupt.sent", **facts)])
+    texts = context.texts
+    lines = [texts("interrupt.sent", **facts)]
+    if (waits := context.services.tracking.waits(notice)) is not None:
+        answer |= {"state": "queued", "reason": waits}
+        lines.append(texts("sent.queued_because", agent_id=agent_id, reason=texts.words_of(waits)))
+    context.answer(answer, lines)
 
 
 def _record(executions: Executions, execution: Execution) -> dict[str, Any]:

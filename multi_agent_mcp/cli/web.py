@@ -11,10 +11,14 @@ from multi_agent_mcp.cli.context import SessionContext, session_command
 
 
 @click.command()
-@click.option("--port", default=0, type=click.IntRange(0, 65_535), help="The port on 127.0.0.1; 0 is any free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    help="The port on 127.0.0.1; 0 is any free one (default: that of the last time, if it is free).",
+)
 @click.option("--open", "open_browser", is_flag=True, help="Open the link in your browser.")
 @session_command(acting=True)
-def web(context: SessionContext, port: int, open_browser: bool) -> None:
+def web(context: SessionContext, port: int | None, open_browser: bool) -> None:
     """Show the board, agents, messages and timeline of a session in a browser, live, until Ctrl-C.
 
     The link works once; the browser that opens it keeps a cookie. The server listens on this machine only.

@@ -23,11 +23,13 @@ from multi_agent_mcp.server.middleware import Middleware
 from multi_agent_mcp.server.stdio import Stdio, current_receipt
 from multi_agent_mcp.server.tools import TOOLS, UNBOUND, tools_for
 from multi_agent_mcp.services.sessions.receipts import Receipt
+from multi_agent_mcp.system.process import end_of
 
 logger = logging.getLogger(__name__)
 
 BACKGROUND_AFTER_SECONDS = 1.0
 HOST_LOOKED_AT_EVERY_SECONDS = 1.0
+"""Where the kernel does not tell when the host ends."""
 FIRST_ANSWER_SECONDS = 0.05
 LAST_CALLS_SECONDS = 0.5
 LAST_ANSWERS_SECONDS = 0.2
@@ -137,7 +139,11 @@ class App:
     async def _end_with_host(self) -> None:
         """stdin does not end with a killed host if another process has inherited it. Whether the host had read what was
         written to it cannot be known."""
+        end = end_of(self.host_pid)
         while os.getppid() == self.host_pid:
+            if end is not None:
+                await anyio.wait_readable(end)
+                break
             await anyio.sleep(HOST_LOOKED_AT_EVERY_SECONDS)
         self._end(confirm=False)
 

@@ -1,5 +1,5 @@
-"""Who this process is: bound to one agent by `--agent` and its key, or unbound until `authenticate`
-(docs/protocol.md, Identity)."""
+"""Which agent this process acts for: bound by `--agent` and its key, or unbound until `authenticate` (docs/protocol.md,
+Identity)."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ class Binding:
         self._thread_id: str | None = None
         self._place: dict[str, Any] = {}
         """Where this session is rung: its pane, and its thread of Codex once that is known."""
-        self._bell: DoorbellThread | None = None
+        self._doorbell: DoorbellThread | None = None
         self._watch: Watch | None = None
         self._mutex = services.sessions.binding_mutex
 
     def bind_process(self, agent_id: str, passkey: str | None) -> None:
-        """Binds for good, by the passkey or the stored key. Raises `InvalidSession`, `AgentNotFound`, `InvalidId`."""
+        """Binds for good, by the passkey or the stored key. Raises `InvalidSession`, `AgentNotFound`, `InvalidId`,
+        `Unauthorized`."""
         agents = self.services.agents
-        agent = agents.get(agent_id)
+        agent = agents.here(agent_id)
         self._bind(agents.authenticate(agent.id, passkey if passkey is not None else agents.stored_key(agent.id)))
         self._only = agent.id
 
@@ -89,10 +90,10 @@ class Binding:
         """Starts watching and ringing, once. Called when the first answer is out: the imports this needs would
         otherwise delay it, and a host waits only a second (docs/protocol.md, Host life cycle)."""
         with self._mutex:
-            if self._bell is None or self._watch is not None:
+            if self._doorbell is None or self._watch is not None:
                 return
             self._watch = Watch(self.services.directories_of(self._agent_id or ""), self._directory_changed)
-            self._bell.start()
+            self._doorbell.start()
 
     def note_thread(self, thread_id: object) -> None:
         """Codex says with every call which thread it belongs to; `codex queue` wakes the agent by it
@@ -113,8 +114,8 @@ class Binding:
 
     def mailbox_was_read(self) -> None:
         """Reading may make the next doorbell due."""
-        if self._bell is not None:
-            self._bell.wake()
+        if self._doorbell is not None:
+            self._doorbell.wake()
 
     def close(self, *, confirm: bool = True) -> None:
         """The end of the process; senders ring again. A regular end confirms what was written out; else it is
@@ -133,25 +134,25 @@ class Binding:
         if self.session.record.task_id is not None:
             self.services.executions.begin(self.session.record, self.session.record.task_id)
         self._agent_id, self._thread_id, self._place = agent.id, None, {}
-        self._bell = DoorbellThread(
+        self._doorbell = DoorbellThread(
             self.services.doorbell, agent.id, self.session.record.purpose, prepare=self._prepare
         )
-        self._bell.claim()
+        self._doorbell.claim()
         return self.session
 
     def _release(self, state: str = "ended", *, confirm: bool = True) -> None:
         if self.session is not None:
             self.session.end(state, confirm=confirm)
             self.session = None
-        if self._bell is not None:
-            self._bell.close()
-            self._bell = None
+        if self._doorbell is not None:
+            self._doorbell.close()
+            self._doorbell = None
         if self._watch is not None:
             self._watch.__exit__()
             self._watch = None
 
     def _prepare(self) -> Mapping[str, Any]:
-        """Runs in the bell's thread: registers the pane, begins to watch, tidies the mailbox. Returns the place."""
+        """Runs in the doorbell's thread: registers the pane, begins to watch, tidies the mailbox. Returns the place."""
         agent_id = self._agent_id
         if agent_id is None:
             return self._place
@@ -179,6 +180,6 @@ class Binding:
         return place
 
     def _directory_changed(self, _directory: Path) -> None:
-        if self._bell is not None:
-            self._bell.wake()
+        if self._doorbell is not None:
+            self._doorbell.wake()
         self.changes.notify()

@@ -1,5 +1,5 @@
-"""Around every tool call: interrupts first, then who may call, then the tool, then what the agent must be told
-(docs/protocol.md, Order of checks, Notification field, Interrupts).
+"""Around every tool call: interrupts first, then permission, then the tool, then the notification field
+(docs/protocol.md, Order of checks, Notification field).
 
 The order of checks is fixed: interrupt, token, role, purpose, owner_waiting, arguments. A call replaced before it ran
 had no effect; a call replaced after it ran says so in `_meta` and hands nothing out.
@@ -55,7 +55,9 @@ class Middleware:
             session.touch()
             self.services.operations.finish()
             receipt.open(session)
-            call = Call(self.binding, session, self.binding.agent(), receipt)
+            me = self.binding.agent()
+            self.services.agents.require_here(me)  # it may have moved while its machine was away
+            call = Call(self.binding, session, me, receipt)
         except Refusal as refusal:
             return replies.failure(refusal, self._texts, notification=self._texts("notification.none"))
         result = self._bound(call, self.tools[name], arguments)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -86,6 +86,6 @@ def catalogue(language: str, part: str | None = None) -> Texts:
     if language not in LANGUAGES:
         language = DEFAULT_LANGUAGE
     name = f"{language}.yaml" if part is None else f"{part}.{language}.yaml"
-    source = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    source = Path(__file__).with_name(name).read_text(encoding="utf-8")  # `importlib.resources` takes as long as this
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return Texts(language, yaml.load(source, Loader=loader))  # noqa: S506 - both are safe loaders

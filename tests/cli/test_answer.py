@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from click.testing import CliRunner
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.cli.main import app
+from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.notify.tmux.client import pane_place
 from tests.conformance.stage import Stage
 from tests.end_to_end.support import wait_until
@@ -25,8 +25,6 @@ Run = Callable[..., Any]
 @pytest.fixture
 def asked(services: Services, tmp_path: Path) -> Iterator[Services]:
     """worker-a's host asks something."""
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed")
     with Stage(0) as stage:
         log, size = tmp_path / "asker.log", ("-x", "100", "-y", "40")
         pane = stage.tmux("new-session", "-d", *size, "-P", "-F", "#{pane_id}", asker_command(log))
@@ -66,6 +64,24 @@ def test_an_answer_is_pressed_once_said_and_on_record(asked: Services) -> None:
         *("answer", "owner", "worker-a", "3", "No", "answered"),
     ]
     assert "Bash command 0" in line["dialog"]["text"]
+
+
+def test_an_answer_stands_in_the_timeline_with_who_gave_it_to_what_and_when(asked: Services) -> None:
+    (shown,) = json.loads(said(asked, "--json"))["dialogs"]
+    before = now()
+    said(asked, "worker-a", "3", "--question", shown["id"])
+    run = CliRunner()
+    found = json.loads(run.invoke(app, ["timeline", "--json", "--root", str(asked.root)]).output)["answers"]
+    assert [(item["by"], item["agent_id"], item["choice"], item["label"], item["state"]) for item in found] == [
+        ("owner", "worker-a", "3", "No", "answered"),
+    ]
+    assert "Bash command 0" in found[0]["question"]
+    assert format_time(before) <= found[0]["at"] <= format_time(now())
+    lines = run.invoke(app, ["timeline", "--root", str(asked.root)]).output.splitlines()
+    (line,) = [line for line in lines if "owner → worker-a" in line]
+    assert "question answered" in line
+    assert "3 No ← Bash command 0" in line
+    assert asked.timeline.of(end=before).answers == ()
 
 
 def test_an_answer_without_the_question_is_refused(asked: Services) -> None:

@@ -52,7 +52,7 @@ def test_agents_are_added_changed_listed_and_removed(ask: Ask, run: Run, session
     head, *rows = run("agent", "list").stdout.splitlines()
     assert head.split() == ["id", "role", "type", "parent", "alive", "unread", "pane"]
     assert rows[-1].split() == ["worker-b", "worker", "ai", "admin", "no", "0", "-"]
-    assert run("agent", "remove", "worker-b").stdout == "worker-b is removed; its files stay\n"
+    assert run("agent", "remove", "worker-b").stdout == "worker-b is removed; its files are kept\n"
     assert "worker-b" not in run("agent", "list").stdout
 
 
@@ -106,7 +106,7 @@ def test_no_line_of_an_agents_text_begins_at_the_left() -> None:
 
 def test_doctor_shows_how_far_it_has_got_on_a_terminal_and_nowhere_else(session: Path) -> None:
     command = [sys.executable, "-m", "multi_agent_mcp", "doctor", "--root", str(session.parent)]
-    assert "files looked at" not in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "files checked" not in subprocess.run(command, capture_output=True, text=True, check=True).stdout
     for arguments, shown in (([], True), (["--json"], False)):
         human, terminal = pty.openpty()
         with subprocess.Popen([*command, *arguments], stdout=terminal, stderr=terminal, stdin=terminal) as process:
@@ -114,7 +114,7 @@ def test_doctor_shows_how_far_it_has_got_on_a_terminal_and_nowhere_else(session:
             seen = b"".join(iter(partial(read_terminal, human), b""))
         os.close(human)
         assert process.returncode == 0
-        assert (b"files looked at" in seen) == shown
+        assert (b"files checked" in seen) == shown
         assert b"secrets" in seen  # what takes how much
 
 

@@ -161,7 +161,7 @@ def test_a_team_yaml_that_is_there_is_never_written(run: Run, offer: Offer, sess
     for arguments in (("--admin", "codex"), ("--workers", "codex"), ("--name", "x"), ("--demo",)):
         refused = run("init", *arguments)
         assert refused.exit_code == 1
-        assert f"{tmp_path}/team.yaml is there already" in refused.stderr
+        assert f"{tmp_path}/team.yaml already exists" in refused.stderr
     assert (tmp_path / "team.yaml").read_text(encoding="utf-8") == TEAM
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
+from multi_agent_mcp.cli import main
 from multi_agent_mcp.cli.main import app
 from tests.cli.conftest import Ask, Run
 
@@ -102,6 +104,40 @@ def test_a_refusal_is_one_sentence_and_exit_code_1(
 @pytest.mark.parametrize("arguments", ["nothing", "send", "read --limit 0", "prune --older-than x"])
 def test_wrong_use_is_exit_code_2(run: Run, arguments: str) -> None:
     assert run(*arguments.split()).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("nothing --json", "nothing"),
+        ("send --json", "RECEIVER"),
+        ("read --json --limit 0", "--limit"),
+        ("search x --json --limit x", "--limit"),
+        ("read --json --nothing", "--nothing"),
+        ("read --json --as", "--as"),
+        ("read a b c --json", "b c"),
+    ],
+)
+def test_wrong_use_is_an_object_for_those_who_asked_for_json(
+    arguments: str, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["multi-agent-mcp", *arguments.split()])
+    with pytest.raises(SystemExit) as ended:
+        main.run()
+    printed = capsys.readouterr()
+    answer = json.loads(printed.out)
+    assert (ended.value.code, printed.err) == (2, "")
+    assert (answer["success"], answer["error"]) == (False, "invalid_arguments")
+    assert says in answer["message"]
+
+
+def test_what_stands_behind_two_dashes_asks_for_no_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["multi-agent-mcp", "reply", "--", "--json", "x", "y", "z"])
+    with pytest.raises(SystemExit):
+        main.run()
+    assert capsys.readouterr().out == ""
 
 
 def test_without_a_session_nothing_is_made(run: Run, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_nobody_is_bound_until_authenticate_and_after_logout(services: Services)
 
 
 def test_the_checks_come_in_their_order(services: Services) -> None:
-    """Each of these calls is wrong in every way that is left; what was mended is not complained of again."""
+    """Each of these calls is wrong in every way that is left; what was fixed is not complained of again."""
     owner, worker = Seat(services, "owner", purpose="chat"), Seat(services, "worker-a", purpose="chat")
     services.task_creation.send(services.agents.get("owner"), "admin", "Plan", "the house")  # now the Owner waits
     wrong: dict[str, Any] = {"tasks": "none", "session_token": "wrong"}
@@ -117,8 +117,8 @@ def test_every_answer_tells_what_waits_beside_it(services: Services) -> None:
 
 
 def test_a_call_finishes_what_a_killed_process_left(services: Services) -> None:
-    letters = services.messages.compose(services.agents.get("admin"), Draft(content="to all"))
-    intent = services.workspace.intents.write("send", letters.facts)
+    prepared = services.messages.compose(services.agents.get("admin"), Draft(content="to all"))
+    intent = services.workspace.intents.write("send", prepared.facts)
     services.workspace.intents.rest(intent)  # its process gave up
     assert Seat(services, "worker-a").call("get_unread_count")["unread_count"] == 1
 

@@ -21,7 +21,7 @@ from multi_agent_mcp.cli import serve
 from multi_agent_mcp.cli.main import app, run
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.hub.share import socket_path
+from multi_agent_mcp.hub.share_directory import socket_path
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
 from multi_agent_mcp.texts import CONSOLE, LANGUAGES, PEOPLE, catalogue
@@ -128,6 +128,14 @@ def shared(stage: Stage) -> Path:
     share.mkdir()
     (share / "machine.json").write_text(json.dumps({"uuid": "0" * 32, "machine": "desk", "urls": []}))
     return share
+
+
+def a_hub_that_others_need(stage: Stage) -> Said:
+    share = shared(stage)
+    (share / "hub").mkdir()
+    (share / "hub" / "users.json").write_text(json.dumps({"machines": {"desk": "U", "laptop": "U"}, "tokens": {}}))
+    (share / "machine.json").write_text(json.dumps({"uuid": "0" * 32, "machine": "desk", "urls": [], "serves": True}))
+    return stage.command("leave")
 
 
 def a_hub_away(stage: Stage) -> Said:
@@ -269,8 +277,10 @@ def refused_commands(at: Stage) -> Iterator[Said]:
         yield at.command("init", "--root", "new", "--team", "new.yaml", "--name", "x", session=False)
     Path(".mcp.json").write_text("[1")
     yield at.command("host-config", "claude", "--agent", "admin", "--write", "--directory", ".")
-    at.services.write_host_configuration(at.services.host_configuration("claude", "admin", Path("shared")))
+    configurations = at.services.host_configurations
+    configurations.write(configurations.of("claude", "admin", Path("shared")))
     yield at.command("host-config", "claude", "--agent", "worker-a", "--write", "--directory", "shared")
+    yield a_hub_that_others_need(at)
 
 
 def judged(said: Said, language: str) -> list[str]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from multi_agent_mcp.cli.context import refuse
+from multi_agent_mcp.cli.context import people_texts, refuse
+from multi_agent_mcp.cli.machines import require_client
 from multi_agent_mcp.cli.output import print_error, print_line
 from multi_agent_mcp.cli.timeline import picture, write
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.services.validation import require_choice
-from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES, PEOPLE, catalogue
+from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES, Texts
 
 if TYPE_CHECKING:
     from multi_agent_mcp.cli.demo.stage import Stage
@@ -51,9 +53,11 @@ def demo(scene: str, attach: bool, keep: bool, directory: Path | None, language:
         if shutil.which("tmux") is None:
             raise InvalidArguments("no_tmux")
         if scene == MACHINES:
-            _play_on_machines(directory, language)
-            return
+            require_client()
         place = (directory or Path(tempfile.mkdtemp(prefix="multi-agent-mcp-demo-"))).absolute()
+        if scene == MACHINES:
+            _play_on_machines(place, people_texts(language))
+            return
         team_file, scene_type = SCENES[scene]
         with Stage(place, team_file, language, keep=keep, attach=attach) as stage:
             texts = stage.services.people
@@ -61,26 +65,17 @@ def demo(scene: str, attach: bool, keep: bool, directory: Path | None, language:
             missing = scene_type(stage).play()
             print_line(texts("demo.kept", path=stage.services.path))
             print_line(texts("demo.drawn", path=_draw(stage, place / "timeline.svg")))
-            _judge(stage, missing)
+            _judge(texts, missing, stage.screens)
     except Refusal as refusal:
         refuse(refusal)
 
 
-def _play_on_machines(directory: Path | None, language: str) -> None:
-    from multi_agent_mcp.cli.machines import require_client
-
-    require_client()
+def _play_on_machines(place: Path, texts: Texts) -> None:
     from multi_agent_mcp.cli.demo.machines import MachinesDemo
 
-    texts = catalogue(language) | catalogue(language, PEOPLE)
-    place = (directory or Path(tempfile.mkdtemp(prefix="multi-agent-mcp-demo-"))).absolute()
     missing = MachinesDemo(place, texts).play()
     print_line(texts("demo.kept", path=place))
-    for problem in missing:
-        print_error(texts("demo.missing", what=problem))
-    if missing:
-        raise click.exceptions.Exit(1)
-    print_line(texts("demo.done"))
+    _judge(texts, missing)
 
 
 def _draw(stage: Stage, path: Path) -> Path:
@@ -89,12 +84,12 @@ def _draw(stage: Stage, path: Path) -> Path:
     return path
 
 
-def _judge(stage: Stage, missing: list[str]) -> None:
+def _judge(texts: Texts, missing: list[str], screens: Callable[[], Iterable[str]] = tuple) -> None:
     if not missing:
-        print_line(stage.services.people("demo.done"))
+        print_line(texts("demo.done"))
         return
     for problem in missing:
-        print_error(stage.services.people("demo.missing", what=problem))
-    for line in stage.screens():
+        print_error(texts("demo.missing", what=problem))
+    for line in screens():
         print_error(line)
     raise click.exceptions.Exit(1)

@@ -1,4 +1,4 @@
-"""A team's afternoon out of `examples/office.yaml`: told by the services themselves, at the times it says."""
+"""A team's afternoon out of `examples/office.yaml`: played by the services themselves, at the times it gives."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from typing import Self
 from multi_agent_mcp.bootstrap import Services, open_session
 from multi_agent_mcp.errors import AlreadyExists
 from multi_agent_mcp.notify.tmux.client import Tmux
-from multi_agent_mcp.notify.tmux.windows import tmux_session
+from multi_agent_mcp.notify.tmux.team_panes import tmux_session
 from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
 from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.windows.agent_command import examples_directory

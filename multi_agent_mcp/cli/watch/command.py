@@ -26,7 +26,7 @@ def watch(context: SessionContext, once: bool, messages: int) -> None:
     """Show agents, open tasks and the last messages, redrawn when something changes; q or Ctrl-C ends it."""
     if once or context.as_json or not sys.stdout.isatty():
         services = context.services
-        seen, items = services.snapshots.take(messages=messages), waiting_for_owner(services)
+        seen, items = services.snapshots.take(messages=messages), waiting_for_owner(services, services.attention.of)
         answer = seen.as_answer() | {"attention": [item.as_answer() for item in items]}
         context.answer(answer, _plain(seen, items, services.people))
         return

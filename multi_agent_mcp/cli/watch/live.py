@@ -45,7 +45,8 @@ def run(services: Services, messages: int) -> None:
     ):
         while not changes.closed:
             seen = changes.count
-            taken, items = services.snapshots.take(messages=messages), waiting_for_owner(services)
+            items = waiting_for_owner(services, services.recent_attention.of)
+            taken = services.snapshots.take(messages=messages)
             picture = screen(taken, items, services.people, live.console.height)
             live.update(picture, refresh=True)
             time.sleep(CALM_SECONDS)

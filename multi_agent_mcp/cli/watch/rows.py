@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from multi_agent_mcp.cli.output import excerpt
+from multi_agent_mcp.cli.output import excerpt, placed
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.times import format_duration
 from multi_agent_mcp.errors import Refusal
 
 if TYPE_CHECKING:
     from multi_agent_mcp.bootstrap import Services
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.dialog import Dialog
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.attention import Item
     from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Snapshot
@@ -28,26 +30,46 @@ Row = tuple[str, ...]
 METER = 6
 
 
-def waiting(item: Item, now: datetime, texts: Texts) -> Row:
+def waiting(item: Item, now: datetime, texts: Texts) -> Iterator[Row]:
     since = ago(item.since, now, texts) if item.since else "-"
-    return since, one_line(item.agent_id or "-"), texts(f"attention.kind.{item.kind}"), excerpt(item.text)
+    yield (
+        since,
+        placed(item.agent_id, item.machine) if item.agent_id else "-",
+        texts(f"attention.kind.{item.kind}"),
+        excerpt(item.text),
+    )
+    if item.dialog is not None:
+        yield "", "", "", choices(item.dialog, texts)
 
 
-def waiting_for_owner(services: Services) -> list[Item]:
-    """What waits for the Owner, by what the supervisor saw last in the panes; nothing in a team without one."""
+def choices(dialog: Dialog, texts: Texts) -> str:
+    """What can be answered, on one line."""
+    shown = (
+        f"{choice.key} {choice.label}{' ' + texts('answer.lasting') if choice.lasting else ''}"
+        for choice in dialog.choices
+    )
+    return one_line(" · ".join(shown))
+
+
+def waiting_for_owner(services: Services, look: Callable[[Agent], list[Item]]) -> list[Item]:
+    """What waits for the Owner; nothing in a team without one."""
     try:
         owner = services.agents.owner()
     except Refusal:
         return []
-    return services.attention.of(owner, panes=services.attention.recorded())
+    return look(owner)
 
 
 def agent(seen: AgentRow, now: datetime, texts: Texts) -> Row:
     indent = "  " * min(seen.depth, 4)
     waiting = texts("watch.waits_for", agent_id=seen.waiting_for) if seen.waiting_for else "-"
     doing = seen.task.title if seen.task else waiting
-    name = seen.agent.id if seen.agent.machine is None else f"{seen.agent.id}@{seen.agent.machine}"
-    return indent + one_line(name), state(seen, now, texts), str(seen.unread or "-"), one_line(doing)
+    return (
+        indent + placed(seen.agent.id, seen.agent.machine),
+        state(seen, now, texts),
+        str(seen.unread or "-"),
+        one_line(doing),
+    )
 
 
 def state(seen: AgentRow, now: datetime, texts: Texts) -> str:
@@ -93,7 +115,7 @@ def heading(seen: Snapshot, items: Collection[Item], texts: Texts) -> str:
 def tables(seen: Snapshot, items: Collection[Item], texts: Texts) -> Iterator[tuple[str, Row, list[Row]]]:
     """Name, columns and rows of each table, from the top. What waits for the human is the first, if anything does."""
     if items:
-        yield "attention", ATTENTION, [waiting(item, seen.at, texts) for item in items]
+        yield "attention", ATTENTION, [row for item in items for row in waiting(item, seen.at, texts)]
     yield "agents", AGENTS, [agent(item, seen.at, texts) for item in seen.agents]
     yield "tasks", TASKS, [task(item, seen.at, texts) for item in seen.tasks]
     yield "messages", MESSAGES, [message(item, seen.at, texts) for item in seen.messages]

@@ -48,13 +48,9 @@ def get_conversation_messages(
     conversation.require_participant(call.me.id)
     service = call.services.conversations
     messages, total = service.newest(conversation.id, limit)
-    agents = call.services.agents.registry.all()
+    name_of = call.services.agents.name_of
     shown = [
-        {
-            **service.spoken(conversation, message),
-            "sender_name": agents[message.sender_id].name if message.sender_id in agents else "",
-        }
-        for message in messages
+        {**service.spoken(conversation, message), "sender_name": name_of(message.sender_id)} for message in messages
     ]
     answer = {
         "conversation_id": conversation.id,

@@ -1,4 +1,4 @@
-"""Who am I, who else is there."""
+"""Identity, and the list of agents."""
 
 from __future__ import annotations
 

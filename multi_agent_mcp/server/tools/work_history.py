@@ -1,4 +1,4 @@
-"""An agent's look at itself: its tasks, its executions, their logs (docs/protocol.md, Executions)."""
+"""What an agent may see of its own work: tasks, executions, logs (docs/protocol.md, Executions)."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import unicodedata
 from pathlib import Path
 
 from multi_agent_mcp.cli.context import people_texts
+from multi_agent_mcp.domain.ids import as_name
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.host_config import HOSTS
 from multi_agent_mcp.services.validation import require_choice
@@ -49,7 +50,7 @@ def scripted_agents() -> list[Agent]:
 def name_of(directory: Path) -> str:
     """A session's name for a directory: its own, as far as names may hold it; letters lose their accents."""
     plain = re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFKD", directory.name))
-    return re.sub("[^A-Za-z0-9_-]+", "-", plain).strip("-_")[:64] or "team"
+    return as_name(plain, "team")
 
 
 def _team(admin: str, workers: list[str]) -> list[Agent]:

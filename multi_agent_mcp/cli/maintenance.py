@@ -8,15 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import partial
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from multi_agent_mcp.cli.context import WRONG_USE, SessionContext, refuse, session_command
+from multi_agent_mcp.cli.context import SessionContext, session_command
 from multi_agent_mcp.cli.output import print_line, titled_table
-from multi_agent_mcp.errors import InvalidArguments, Refusal
+from multi_agent_mcp.errors import Refusal
 
 if TYPE_CHECKING:
     from multi_agent_mcp.bootstrap import Services
@@ -30,21 +29,18 @@ LONGEST_AGE_DAYS = 365_000.0
 
 
 @click.command()
-@click.option("--repair", is_flag=True, help="Mend what can be mended; nothing readable is lost.")
-@click.option("--verify", is_flag=True, help="Check the signature of every message, too.")
+@click.option("--repair", is_flag=True, help="Repair what can be repaired; nothing readable is lost.")
+@click.option("--verify", is_flag=True, help="Check the signature of every message and the history of every task, too.")
 @session_command()
 def doctor(context: SessionContext, repair: bool, verify: bool) -> None:
-    """Report what is wrong with a session, and how to mend it; explain who can be rung, and how.
+    """Report what is wrong with a session, and how to repair it; explain who can be rung, and how.
 
     Exit code 1 when there is a problem, 0 when there is none (notes are none).
     """
-    from multi_agent_mcp.notify.tmux.profiles import load_profiles
-    from multi_agent_mcp.notify.tmux.snapshot import probe
     from multi_agent_mcp.services.doctor.finding import PROBLEM
 
     services = context.services
-    profiles = load_profiles(services.root / "hosts")
-    examined = services.doctor(partial(probe, profiles=profiles))
+    examined = services.doctor()
     with _tracked(context) as track:
         findings = examined.examine(verify=verify, track=track)
         repaired = examined.repair(findings) if repair else []
@@ -72,7 +68,7 @@ def _tracked(context: SessionContext) -> Iterator[Track]:
         return
     from rich.progress import BarColumn, Progress, TextColumn  # rich takes 40 ms to import
 
-    texts = context.services.people
+    texts = context.texts
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}"))
     with Progress(*columns, transient=True) as progress:
         yield lambda items, name, total: progress.track(items, total, description=texts(f"doctor.{name}"))
@@ -81,7 +77,7 @@ def _tracked(context: SessionContext) -> Iterator[Track]:
 def _doorbells(services: Services) -> list[Answer]:
     """Every recipient's channels, strongest first, and what its pane shows."""
     try:
-        agents = services.agents.all().values()
+        agents = services.agents.at_home().values()
     except Refusal:
         return []  # the findings say why
     return [
@@ -127,7 +123,7 @@ def _now(texts: Texts, reason: str | None) -> str:
 @click.option(
     "--older-than", metavar="DAYS", default=30.0, type=click.FloatRange(0), help="Only what is older than this."
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @session_command()
 def prune(context: SessionContext, older_than: float, dry_run: bool) -> None:
     """Delete what is over: archived mail and tasks, ended sessions, executions, conversations, old logs.
@@ -135,8 +131,7 @@ def prune(context: SessionContext, older_than: float, dry_run: bool) -> None:
     Unread mail and unfinished tasks always stay.
     """
     if isnan(older_than):  # no range excludes it
-        wrong = InvalidArguments("bad_number", name="--older-than", limits="≥ 0")
-        refuse(wrong, context.services.people, as_json=context.as_json, code=WRONG_USE)
+        context.wrong_use("bad_number", name="--older-than", limits="≥ 0")
     services, age = context.services, timedelta(days=min(older_than, LONGEST_AGE_DAYS))
     gone: Counter[str] = Counter()
     names = _deleted(services.pruning, services.pruning.prunable(services.clock(), age), gone, dry_run=dry_run)
@@ -154,7 +149,8 @@ def _deleted(pruning: Pruning, items: Iterable[Prunable], gone: Counter[str], *,
     for item in items:
         if not dry_run:
             pruning.delete(item)
-        gone.update(files=1, bytes=item.size)
+        gone["files"] += 1
+        gone["bytes"] += item.size
         yield item.name
 
 

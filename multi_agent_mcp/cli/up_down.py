@@ -24,10 +24,10 @@ SOCKET = click.option(
 @click.option(
     "--supervisor/--no-supervisor",
     default=True,
-    help="Keep a pane that opens windows for chat work and for agents with `spawn: on_demand`.",
+    help="Run the supervisor in a pane: it opens windows for chat work and for agents with `spawn: on_demand`.",
 )
 @click.option("--watch/--no-watch", default=True, help="Open a window `owner` with `watch`, for the human.")
-@click.option("--wait/--no-wait", default=True, help="Wait until everybody is there or asks for something.")
+@click.option("--wait/--no-wait", default=True, help="Wait until every agent is ready or asks for something.")
 @click.option("--timeout", type=click.IntRange(0, 3600), default=60, metavar="SECONDS", help="How long (default: 60).")
 @click.option("--attach/--no-attach", default=True, help="In tmux: show the team's windows in this terminal.")
 @session_command()
@@ -49,7 +49,7 @@ def up(
 
     Exit code 1 when somebody is not ready.
     """
-    from multi_agent_mcp.cli.team_lines import progress, summary, warnings
+    from multi_agent_mcp.cli.up_output import progress, summary, warnings
     from multi_agent_mcp.config import tmux_socket
     from multi_agent_mcp.windows.startup import Startup
     from multi_agent_mcp.windows.window_registry import TeamWindows
@@ -60,7 +60,7 @@ def up(
         sharing_of(context).start_relay()
     path = str(Path(socket).absolute()) if socket else tmux_socket()
     startup = Startup(TeamWindows(context.services, path, tmux_config, joins=socket is None), agent_ids)
-    texts = context.services.people
+    texts = context.texts
     if not context.as_json:
         for line in warnings(startup.preflight, texts):
             print_line(line)
@@ -84,7 +84,7 @@ def down(context: SessionContext) -> None:
     from multi_agent_mcp.windows.window_registry import TeamWindows
 
     closed = close_team(TeamWindows(context.services, tmux_socket()))
-    texts = context.services.people
+    texts = context.texts
     line = texts("down.closed", names=", ".join(closed)) if closed else texts("down.nothing")
     context.answer({"closed": closed}, [line])
 

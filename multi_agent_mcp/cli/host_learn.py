@@ -1,4 +1,4 @@
-"""`host learn`: a profile for a program that nobody has described, from what its user shows of it."""
+"""`host learn`: a profile for a program that has none, from screens that its user produces."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 FRAMES, FRAME_SECONDS = 5, 0.2
 """How often a screen is captured in each step: marks of work may be missing from a frame, or move."""
-KEY = re.compile(r"[A-Za-z0-9-]{1,16}")
+KEY = re.compile("((C-|M-|S-)*Enter|Tab|C-[jm])")
+"""What enters a line somewhere, as tmux names it; any other key could interrupt the agent (docs/protocol.md, Typing
+into a pane, No other keys)."""
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 
@@ -47,7 +49,7 @@ def learn(context: SessionContext, agent_id: str, name: str | None, submit: str)
 
     if not KEY.fullmatch(submit):
         raise InvalidArguments("bad_parameter", name="--submit")
-    agent = context.services.agents.get(agent_id)
+    agent = context.services.agents.here(agent_id)
     program = UnknownProgram.in_pane_of(agent, context.services.root / "hosts")
     name = name or re.sub("[^a-z0-9_-]+", "-", Path(program.name).stem.lower()).strip("-_")[:32]
     _require_new(name, program)
@@ -67,7 +69,7 @@ class Lesson:
 
     def __init__(self, context: SessionContext, program: UnknownProgram, key: str) -> None:
         self.services = context.services
-        self.texts = context.services.people
+        self.texts = context.texts
         self.program = program
         self.key = key
         self.screens: dict[str, list[Screen]] = {}
