@@ -24,7 +24,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
 from multi_agent_mcp.web import pages
-from multi_agent_mcp.web.api import ENDPOINTS, Endpoint, timeline
+from multi_agent_mcp.web.api import AT_THE_MACHINE, ENDPOINTS, Endpoint, timeline
 from multi_agent_mcp.web.auth import COOKIE_SECONDS, Auth
 from multi_agent_mcp.web.live import Live
 from multi_agent_mcp.web.request import ApiRequest, parse_body, read_body
@@ -139,6 +139,8 @@ async def _call(console: Console, request: Request, endpoint: Endpoint) -> dict[
     """Runs an endpoint on a worker thread; a refusal becomes one sentence with its code."""
     try:
         body: Mapping[str, Any] = parse_body(await read_body(request)) if request.method == "POST" else {}
+        if request.method == "POST" and endpoint not in AT_THE_MACHINE:
+            console.services.agents.require_here(console.me)
         call = ApiRequest(console.services, console.me, request.path_params, request.query_params, body)
         return {"success": True, **await run_in_threadpool(endpoint, call)}
     except Refusal as refusal:

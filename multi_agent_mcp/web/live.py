@@ -18,6 +18,7 @@ from multi_agent_mcp.system.file_events import TreeWatch
 
 TOPIC_OF_DIRECTORY = {
     "agents.json": "agents",
+    ".share": "machines",
     "sessions": "agents",
     "owner_wait": "agents",
     "tasks": "tasks",
@@ -27,6 +28,7 @@ TOPIC_OF_DIRECTORY = {
     "conversations": "conversations",
     "delegations": "conversations",
     "executions": "executions",
+    "audit": "agents",
 }
 TOPICS = tuple(sorted(set(TOPIC_OF_DIRECTORY.values())))
 GATHER_SECONDS = 0.04  # a send touches several files and is one event

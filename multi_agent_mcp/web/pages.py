@@ -17,21 +17,48 @@ from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES
 from multi_agent_mcp.domain.sanitize import HIDDEN
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES
 from multi_agent_mcp.texts import CONSOLE, catalogue
+from multi_agent_mcp.web.api.page_frame import homes
 from multi_agent_mcp.web.auth import Auth
 
-PAGES = ("board", "agents", "messages", "conversations", "timeline", "executions", "stats", "health", "search")
+PAGES = (
+    "board",
+    "agents",
+    "machines",
+    "messages",
+    "conversations",
+    "timeline",
+    "executions",
+    "stats",
+    "health",
+    "search",
+)
+ICONS = (
+    ("icon-192.png", 192, "any"),
+    ("icon-512.png", 512, "any"),
+    ("icon-maskable-192.png", 192, "maskable"),
+    ("icon-maskable-512.png", 512, "maskable"),
+)
+"""File, size in pixels and purpose of the icons that `scripts/icons` draws."""
 MANIFEST = "application/manifest+json"
 SHARED = ("reason.", "attention.kind.", "up.dialog:")
 """Of these families of people's texts the page shows some, by data."""
 
 
 def routes(services: Services, access: Auth, now: Callable[[], dict[str, Any]]) -> list[Route]:
-    """`/` is the board; every other page has its name for a path. `now` gives the current event and agent."""
+    """`/` is the board; every other page has its name for a path. `now` gives the current event and agent. Machines are
+    a page where there are several."""
     manifest = Route("/manifest.webmanifest", lambda _: JSONResponse(_manifest(services), media_type=MANIFEST))
     return [
         manifest,
-        *(Route("/" if name == "board" else f"/{name}", _page(name, services, access, now)) for name in PAGES),
+        *(
+            Route("/" if name == "board" else f"/{name}", _page(name, services, access, now))
+            for name in _pages(services)
+        ),
     ]
+
+
+def _pages(services: Services) -> list[str]:
+    return [name for name in PAGES if name != "machines" or services.machine is not None]
 
 
 def _manifest(services: Services) -> dict[str, Any]:
@@ -45,7 +72,13 @@ def _manifest(services: Services) -> dict[str, Any]:
         "display": "standalone",
         "background_color": "#f4f5f8",
         "theme_color": "#4353d6",
-        "icons": [{"src": "/static/icon.svg", "sizes": "any", "type": "image/svg+xml"}],
+        "icons": [
+            {"src": "/static/icon.svg", "sizes": "any", "type": "image/svg+xml", "purpose": "any"},
+            *(
+                {"src": f"/static/{name}", "sizes": f"{size}x{size}", "type": "image/png", "purpose": purpose}
+                for name, size, purpose in ICONS
+            ),
+        ],
     }
 
 
@@ -67,9 +100,11 @@ def _page(
             "messagePriorities": MESSAGE_PRIORITIES,
             "hidden": HIDDEN,
             "answers": services.settings.console_answers,
+            "acts": services.agents.elsewhere(services.agents.get(now()["me"])) is None,
+            **homes(services),
             "texts": {key: texts(key) for key in sorted(texts.keys())} | shared,
         }
-        return HTMLResponse(_template(name, t=texts, pages=PAGES, facts=_embedded(facts), **facts))
+        return HTMLResponse(_template(name, t=texts, pages=_pages(services), facts=_embedded(facts), **facts))
 
     return show
 

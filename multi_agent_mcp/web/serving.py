@@ -22,29 +22,46 @@ from multi_agent_mcp.web.live import Live
 logger = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
+PORT_MAX = 65_535
 WAITING_CONNECTIONS = 1024  # clients beyond them retry only after a second
 REPORT_SECONDS = 60.0
 
 
-def serve(services: Services, port: int, acting: str | None, ready: Callable[[str], None]) -> None:
-    """Serves on loopback; port 0 is any free one. `ready` gets the one-time link once connections are accepted.
+def serve(services: Services, port: int | None, acting: str | None, ready: Callable[[str], None]) -> None:
+    """Serves on loopback: on this port (0: any free one), or without one on that of the last time, if it is free.
+    `ready` gets the one-time link once connections are accepted.
 
     Raises `StorageError` when the port is taken, and what an unknown `acting` raises.
     """
-    with socket.socket() as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind((LOOPBACK, port))
-        except (OSError, OverflowError) as error:
-            if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-                raise StorageError("port_taken", port=port) from error
-            raise StorageError(path=f"{LOOPBACK}:{port}", reason=error) from error
+    with _listening(services, port) as listening:
         port = listening.getsockname()[1]
+        services.console_port.write(port, durable=False)
         access = Auth(services.console_key, services.path / ".console")
         console = Console(services, access, Live(services.path), port, acting)
         assert console.me  # noqa: S101 - raises for an unknown agent before anything is served
         with services.people_doorbells(), suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
             asyncio.run(_serve(console, listening, lambda: ready(link(console))))
+
+
+def _listening(services: Services, port: int | None) -> socket.socket:
+    last = services.console_port.read() if port is None else None
+    if type(last) is int and 0 < last <= PORT_MAX:  # `true` is no port
+        with suppress(StorageError):
+            return _bound(last)
+    return _bound(port or 0)
+
+
+def _bound(port: int) -> socket.socket:
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((LOOPBACK, port))
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            raise StorageError("port_taken", port=port) from error
+        raise StorageError(path=f"{LOOPBACK}:{port}", reason=error) from error
+    return listening
 
 
 def link(console: Console) -> str:

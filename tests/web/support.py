@@ -56,7 +56,7 @@ def at_work(team: Team, agent_id: str = "worker-a") -> Iterator[Execution]:
 class Web:
     """`multi-agent-mcp web` on a team; its link stands in `link`. Its standard error must never hold a traceback."""
 
-    def __init__(self, team: Team, *options: str, port: int = 0, open_files: int | None = None) -> None:
+    def __init__(self, team: Team, *options: str, port: int | None = 0, open_files: int | None = None) -> None:
         self.team = team
         self.errors = team.base / "web.stderr"
         self._options = options
@@ -75,8 +75,9 @@ class Web:
         assert "Traceback" not in said, said
 
     def start(self) -> None:
-        """Starts it, again on the port it had."""
-        where = ["--root", str(self.team.root), "--session", self.team.session, "--port", str(self.port)]
+        """Starts it, again on the port it had; without one it chooses by itself."""
+        where = ["--root", str(self.team.root), "--session", self.team.session]
+        where += [] if self.port is None else ["--port", str(self.port)]
         with self.errors.open("a", encoding="utf-8") as errors:
             self._process = subprocess.Popen(
                 [*self._limit, *COMMAND, "web", *where, *self._options],
@@ -205,7 +206,7 @@ class Visitor:
             connection.request(method, path, data, self._headers(headers))
             response = connection.getresponse()
             told = {name.lower(): value for name, value in response.getheaders()}
-            return Reply(response.status, told, response.read().decode())
+            return Reply(response.status, told, response.read().decode(errors="replace"))
         finally:
             connection.close()
 
@@ -232,6 +233,7 @@ class Guest(Visitor):
         told = {"Host": "127.0.0.1:80", **self._headers(headers)}
         scope = {
             "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
             "http_version": "1.1",
             "method": method,
             "scheme": "http",
@@ -257,7 +259,9 @@ async def _answered(app: ASGIApp, scope: dict[str, Any], data: bytes) -> Reply:
 
     await app(scope, receive, send)
     headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-    return Reply(sent[0]["status"], headers, b"".join(part.get("body", b"") for part in sent[1:]).decode())
+    return Reply(
+        sent[0]["status"], headers, b"".join(part.get("body", b"") for part in sent[1:]).decode(errors="replace")
+    )
 
 
 def _events(response: http.client.HTTPResponse) -> Iterator[tuple[str, list[str]]]:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
+import struct
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+import multi_agent_mcp.web
 from multi_agent_mcp.domain.task import TASK_STATUSES
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.validation import Draft
 from tests.end_to_end.support import Team
 from tests.web.support import Guest, Visitor
+
+STATIC = Path(multi_agent_mcp.web.__file__).parent / "static"
 
 
 @pytest.fixture
@@ -145,11 +151,10 @@ def test_a_request_waits_on_the_board_until_it_is_approved(team: Team, visitor: 
     services = team.services
     worker = services.agents.get("worker-a")
     task, _ = services.task_creation.request(worker, NewTask(title="let me"))
-    assert [card["task_id"] for card in visitor.see("/tasks")["requests"]] == [task.id]
-    assert visitor.see("/session")["requests"] == 1
+    assert [item["id"] for item in visitor.see("/attention")["items"] if item["kind"] == "request"] == [task.id]
     answer = visitor.act(f"/tasks/{task.id}/decision", {"approve": True})
     assert answer["task"]["approval_status"] == "approved"
-    assert visitor.see("/tasks")["requests"] == []
+    assert "request" not in [item["kind"] for item in visitor.see("/attention")["items"]]
     assert [message.message_type for message in team.mailbox("worker-a")] == ["task_approved"]
 
 
@@ -199,7 +204,7 @@ def test_the_team_is_a_tree(visitor: Visitor) -> None:
 def test_an_agents_unread_notifications_are_shown_with_how_far_they_got(team: Team, visitor: Visitor) -> None:
     services = team.services
     for action in ("pause", "blocked"):
-        services.stopping.interrupt(services.agents.owner(), "worker-a", action, None, None)
+        services.interrupting.interrupt(services.agents.owner(), "worker-a", action, None, None)
     (shown,) = [agent["notifications"] for agent in visitor.see("/agents")["agents"] if agent["notifications"]]
     assert [(notice["action"], notice["sender_id"]) for notice in shown] == [("blocked", "owner"), ("pause", "owner")]
     assert {(notice["state"], notice["reason"]) for notice in shown} == {("stored", "no_pane")}
@@ -462,6 +467,25 @@ def test_the_console_says_what_it_is_as_an_application_to_whoever_came_in(visito
     reply = visitor.get("/manifest.webmanifest")
     assert (reply.json["short_name"], reply.json["start_url"], reply.json["display"]) == ("demo", "/", "standalone")
     assert reply.headers["content-type"].startswith("application/manifest+json")
-    assert [icon["src"] for icon in reply.json["icons"]] == ["/static/icon.svg"]
+    first, *drawn = reply.json["icons"]
+    assert first["src"] == "/static/icon.svg"
+    assert [(icon["sizes"], icon["purpose"]) for icon in drawn] == [
+        *(("192x192", "any"), ("512x512", "any"), ("192x192", "maskable"), ("512x512", "maskable")),
+    ]
+    for icon in drawn:
+        picture = visitor.get(icon["src"])
+        assert (picture.status, picture.headers["content-type"]) == (200, "image/png")
+        width, height = struct.unpack(">II", (STATIC / Path(icon["src"]).name).read_bytes()[16:24])
+        assert f"{width}x{height}" == icon["sizes"]
     visitor.cookies.clear()
     assert visitor.get("/manifest.webmanifest").status == 401
+
+
+def test_where_there_is_one_machine_nothing_of_machines_is_to_be_seen(team: Team, guest: Guest) -> None:
+    assert guest.get("/machines").status == 404
+    assert "machines" not in re.findall(r'href="/(\w+)"', guest.get("/agents").text)
+    assert "homes" not in guest.facts() | guest.see("/session")
+    assert guest.get("/api/machines").json["error"] == "invalid_arguments"
+    assert {"elsewhere", "away"} & guest.see("/agents")["agents"][-1].keys() == set()
+    told = team.services.timeline.of().as_answer()
+    assert all("machine" not in lane for lane in told["lanes"])

@@ -156,6 +156,20 @@ def test_a_taken_port_is_one_sentence(team: Team, web: Web) -> None:
     assert "--port" in ran.stderr
 
 
+def test_the_port_of_the_last_time_is_taken_again_if_it_is_free(team: Team) -> None:
+    with Web(team, port=None) as first:
+        port = first.port
+        with Web(team, port=None) as second:
+            assert second.port != port
+    (team.services.path / ".console" / "port.json").write_text(f"{port}\n", encoding="utf-8")
+    with Web(team, port=None) as again:
+        assert again.port == port
+    for spoilt in ("[1]", "-1", "99999999", "true", "nonsense"):
+        (team.services.path / ".console" / "port.json").write_text(spoilt, encoding="utf-8")
+        with Web(team, port=None) as still:
+            assert still.port is not None
+
+
 def test_an_unknown_agent_cannot_be_acted_as(team: Team) -> None:
     ran = team.run("web", "--as", "nobody")
     assert ran.code == 1

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
-from multi_agent_mcp.notify.tmux.client import pane_place
 from multi_agent_mcp.services.tasks.creation import NewTask
-from tests.conformance.stage import Stage
-from tests.end_to_end.support import Team, wait_until
-from tests.notify.tmux.asker import asker_command
+from tests.end_to_end.support import Team
+from tests.web.asking import Opened, asks, keys
 from tests.web.browsing import Person
 
 HEARS = """
@@ -29,20 +25,6 @@ window.Notification = class {
 };
 """
 """A browser that notes its notifications, and a page that can be sent to the background."""
-
-
-@pytest.fixture
-def asking(team: Team, tmp_path: Path) -> Iterator[Path]:
-    """worker-a's host asks something in a real pane. The asker's log."""
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed")
-    with Stage(0) as stage:
-        log, size = tmp_path / "asker.log", ("-x", "100", "-y", "40")
-        pane = stage.tmux("new-session", "-d", *size, "-P", "-F", "#{pane_id}", asker_command(log))
-        wait_until(log.exists, "it has begun")
-        team.services.agents.change("worker-a", host="claude", **(pane_place(stage.socket, pane) or {}))
-        wait_until(team.services.panes.dialogs, "it asks")
-        yield log
 
 
 def test_what_waits_is_there_at_once_and_gone_when_it_is_solved_elsewhere(team: Team, person: Person) -> None:
@@ -67,7 +49,10 @@ def test_what_waits_is_there_at_once_and_gone_when_it_is_solved_elsewhere(team: 
 
 
 @pytest.mark.tmux
-def test_a_hosts_question_is_read_and_answered_from_here(asking: Path, person: Person) -> None:
+def test_a_hosts_question_is_read_and_answered_from_here(
+    team: Team, opened: Opened, tmp_path: Path, person: Person
+) -> None:
+    log = asks(team, opened, tmp_path)
     asked = person.page.locator("#attention li")
     expect(asked.locator("pre")).to_contain_text("Bash command 0")
     expect(asked.locator(".choices button")).to_have_count(3)
@@ -75,8 +60,7 @@ def test_a_hosts_question_is_read_and_answered_from_here(asking: Path, person: P
     expect(lasting).to_contain_text("Yes, and don't ask again")
     asked.locator("[data-mark=choice-3]").click()
     expect(asked.locator("pre")).to_contain_text("Bash command 1")
-    events = [json.loads(line) for line in asking.read_text(encoding="utf-8").splitlines()]
-    assert [event["key"] for event in events if event["event"] == "key"] == ["3"]
+    assert keys(log) == ["3"]
 
 
 def test_what_is_new_is_told_while_the_page_is_in_the_background_if_that_was_asked_for(

@@ -33,6 +33,26 @@ def test_two_browsers_see_what_either_does(team: Team, people: Callable[..., Per
         expect(person.card("for both", "blocked").locator(".reason")).to_have_text("by command")
 
 
+def test_nothing_moves_under_the_pointer_while_a_card_is_dragged(team: Team, people: Callable[..., Person]) -> None:
+    add(team, "carried")
+    one = people().enter()
+    other = people().beside(one)
+    column = one.column("in_progress")
+    one.card("carried").hover()
+    one.page.mouse.down()
+    column.hover()
+    column.hover()  # the browser tells of a drag at the second move
+    team.ask("task", "assign", team.services.workspace.tasks.all()[0].id, "worker-b")
+    add(team, "meanwhile")
+    expect(other.card("meanwhile", "todo")).to_be_visible()
+    expect(other.card("carried").locator(".who")).to_contain_text("worker-b")
+    expect(one.card("meanwhile")).to_have_count(0)
+    expect(one.card("carried").locator(".who")).to_contain_text("worker-a")
+    one.page.mouse.up()
+    expect(one.card("carried", "in_progress")).to_be_visible()
+    expect(one.card("meanwhile", "todo")).to_be_visible()
+
+
 def test_nothing_is_lost_while_the_server_is_killed_and_started_again(team: Team, web: Web, person: Person) -> None:
     add(team, "before")
     expect(person.card("before")).to_be_visible()
@@ -45,6 +65,7 @@ def test_nothing_is_lost_while_the_server_is_killed_and_started_again(team: Team
     person.is_live()
     expect(person.card("meanwhile", "todo")).to_be_visible()
     expect(person.page.locator("#badge-messages")).to_have_text("1")
+    expect(person.page.locator("#attention li")).to_have_count(1)  # which moves the board down
     drag(person.card("meanwhile"), person.column("in_progress"))
     expect(person.card("meanwhile", "in_progress")).to_be_visible()
     person.troubles.clear()  # of the connection that was refused meanwhile

@@ -41,28 +41,28 @@ def test_all_that_two_agents_wrote_is_reached_by_keyboard(team: Team, person: Pe
         services.messages.send(admin, Draft(content=f"number {number}", receiver_id="worker-a"))
     person.visit("messages", "#box=all")
     person.choose("messages")
-    letters = person.page.locator(".thread li")
-    expect(letters).to_have_count(20)
+    shown = person.page.locator(".thread li")
+    expect(shown).to_have_count(20)
     earlier = person.button("messages.earlier")
     earlier.focus()
     person.page.keyboard.press("Enter")
-    expect(letters).to_have_count(120)
+    expect(shown).to_have_count(120)
     expect(earlier).to_be_focused()
     person.page.keyboard.press("Enter")
-    expect(letters).to_have_count(130)
+    expect(shown).to_have_count(130)
     expect(earlier).to_have_count(0)
     expect(person.page.locator(".chosen :focus")).to_have_text(person.words("messages.beginning"))
     person.page.keyboard.press("Shift+Tab")
     person.page.keyboard.press("Enter")
     expect(person.page.locator(".chosen .words")).to_have_text("number 0")
-    expect(letters).to_have_count(130)
-    expect(letters.last.locator("a")).to_be_focused()
+    expect(shown).to_have_count(130)
+    expect(shown.last.locator("a")).to_be_focused()
 
 
-def test_a_letter_of_somebody_who_is_no_agent_is_shown(team: Team, person: Person) -> None:
-    header = ["id: letter-1", "sender_id: a,stranger", "receiver_id: worker-a", "message_type: request"]
+def test_a_message_of_somebody_who_is_no_agent_is_shown(team: Team, person: Person) -> None:
+    header = ["id: by-hand-1", "sender_id: a,stranger", "receiver_id: worker-a", "message_type: request"]
     team.drop(team.path / "ipc" / "worker-a" / "note.md", "\n".join(["---", *header, "---", "", "hello"]))
-    person.visit("messages", "#box=all&id=letter-1")
+    person.visit("messages", "#box=all&id=by-hand-1")
     expect(person.page.locator(".chosen .words")).to_have_text("hello")
 
 
@@ -71,10 +71,10 @@ def test_why_a_message_got_no_further_is_said_in_words_and_what_has_none_says_it
 ) -> None:
     team.post("worker-a")
     (message,) = team.mailbox("worker-a")
-    diary = team.services.workspace.delivery_log("worker-a")
+    log = team.services.workspace.delivery_log("worker-a")
     for reason in ("a_screen_of_mine", "failed_OSError", "<b>"):
         facts = {"at": "2026-11-21T00:00:00Z", "messages": [message.id]}
-        diary.append(state="deferred", reason=reason, **facts)
+        log.append(state="deferred", reason=reason, **facts)
     person.visit("messages", f"#box=all&id={message.id}")
     told = person.page.locator(".way .hint")
     broken = person.words("reason.failed", error="OSError")

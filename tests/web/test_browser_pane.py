@@ -58,6 +58,27 @@ def test_a_question_is_read_and_answered_with_one_click(
     assert keys(log) == ["3"]
     line = json.loads(next((team.services.path / "audit").iterdir()).read_text(encoding="utf-8"))
     assert (line["tool"], line["by"], line["choice"], line["label"]) == ("answer", "owner", "3", "No")
+    person.visit("timeline")
+    drawn = person.page.locator("[data-kind=answer] title")
+    expect(drawn).to_contain_text(["owner → worker-a: 3 No\nBash command 0"])
+    person.page.screenshot(path=pictures / "timeline-answer.png")
+
+
+def test_a_second_click_does_not_answer_the_next_question_that_nobody_has_read(
+    team: Team, opened: Opened, person: Person, tmp_path: Path
+) -> None:
+    log = asks(team, opened, tmp_path)
+    shown = sheet(person)
+    first = shown.locator("[data-mark=choice-1]")
+    expect(first).to_be_enabled()
+    spot = first.bounding_box()
+    assert spot is not None
+    person.page.mouse.click(spot["x"] + 10, spot["y"] + 10)
+    expect(shown.locator(".question pre")).to_contain_text("Bash command 1")
+    for _ in range(3):
+        person.page.mouse.click(spot["x"] + 10, spot["y"] + 10)
+    expect(first).to_be_enabled()
+    assert keys(log) == ["1"]
 
 
 def test_a_line_is_typed_into_an_idle_composer_only(team: Team, opened: Opened, person: Person, tmp_path: Path) -> None:
@@ -95,6 +116,47 @@ def test_a_hostile_screen_is_text_in_its_frame(opened: Opened, person: Person, t
     shown.locator("figcaption button").click()
     back = person.page.locator("dialog[open] .screen").last
     expect(back).to_contain_text("Approve")
+
+
+FLOOD = """
+import itertools, sys, time
+for frame in itertools.count():
+    rows = [f"\\x1b[38;5;{row % 256}m{row:3} {'x' * 294}" for row in range(2, 99)]
+    marked = "\\x1b[38;5;196m\\x1b[48;5;21mnoe\\u0308l\\x1b[0m e\\u0301 か\\u3099|"
+    page = "<button data-mark=choice-1>1 Yes</button> \\x1b[?1049h\\x1b[?1000h\\x1b]52;c;b3duZWQ=\\x07"
+    sys.stdout.write("\\x1b[H" + "\\r\\n".join([marked, f"{page} {frame:9}", *rows]))
+    sys.stdout.flush()
+    time.sleep(1 / 60)
+"""
+
+
+def test_a_large_pane_that_changes_all_the_time_stays_in_its_frame(
+    opened: Opened, own_tmux: Stage, team: Team, person: Person, tmp_path: Path
+) -> None:
+    program = tmp_path / "flood.py"
+    program.write_text(FLOOD, encoding="utf-8")
+    opened(f"exec {sys.executable} -X utf8 {program}")
+    pane = str(team.services.agents.get("worker-a").pane_id)
+    own_tmux.tmux("resize-window", "-t", pane, "-x", "300", "-y", "100")
+    screen = sheet(person).locator(".screen")
+    expect(screen.locator(".row")).to_have_count(100)
+    first = screen.locator(".row").first
+    expect(first).to_contain_text("noe\u0308l e\u0301 か\u3099|")
+    expect(screen.locator(".cells").first).to_have_text("か\u3099")
+    colours = first.locator("span").first.evaluate(
+        "one => [getComputedStyle(one).color, getComputedStyle(one).backgroundColor]"
+    )
+    assert colours == ["rgb(255, 0, 0)", "rgb(0, 0, 255)"]
+    counter = screen.locator(".row").nth(1)
+    before = counter.inner_text()
+    expect(counter).not_to_have_text(before)  # it lives
+    expect(screen.locator("button")).to_have_count(0)
+    for size in (DESK, PHONE):
+        person.turn(size)
+        assert person.page.evaluate("document.documentElement.scrollWidth") <= person.width
+        assert screen.evaluate("one => one.scrollWidth > one.clientWidth")  # what does not fit is scrolled to
+    person.page.keyboard.press("Escape")
+    expect(person.page.locator("dialog[open]")).to_have_count(0)
 
 
 def test_a_pane_that_is_gone_is_said(own_tmux: Stage, opened: Opened, person: Person) -> None:

@@ -30,7 +30,7 @@ def add_task(team: Team) -> None:
 
 def interrupt(team: Team) -> None:
     services = team.services
-    services.stopping.interrupt(services.agents.owner(), "worker-a", "pause", None, None)
+    services.interrupting.interrupt(services.agents.owner(), "worker-a", "pause", None, None)
 
 
 def talk(team: Team) -> None:

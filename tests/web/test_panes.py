@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.support import Team
+from multi_agent_mcp.notify.tmux.pane_actions import LOOK_SECONDS
+from tests.conformance.stage import Stage
+from tests.end_to_end.support import Team, wait_until
 from tests.web.asking import Opened, asks, keys
 from tests.web.support import Guest
 
@@ -34,7 +40,37 @@ def test_an_answer_needs_the_very_question_and_a_line_is_one(team: Team, opened:
     assert guest.refused("/agents/admin/answer", {"dialog_id": "x", "choice": "1"}) == (409, "not_answered")
     assert guest.refused("/agents/worker-a/answer", {"choice": "1"}) == (400, "invalid_arguments")
     assert guest.refused("/agents/ghost/answer", {"dialog_id": "x", "choice": "1"}) == (404, "agent_not_found")
-    for text in ("", " ", "x" * 101, "a\nb", "#k3x9", "\x1b[A"):
+    for text in ("", " ", "x" * 101, "a\nb", "#k3x9", "\x1b[A", "x\ud800y", "\u200b", "a\u202eb", "\u26a0\ufe0f stop"):
         assert guest.refused("/agents/worker-a/line", {"text": text}) == (400, "invalid_arguments")
     assert guest.see("/agents/admin/pane")["reason"] == "no_pane"
     assert keys(log) == []
+
+
+@pytest.mark.parametrize("question", ["pane", "scrollback"])
+def test_a_pane_that_is_closed_is_said_to_be(team: Team, own_tmux: Stage, opened: Opened, question: str) -> None:
+    opened("exec sleep 600")
+    closed = team.services.agents.get("worker-a").pane_id or ""
+    own_tmux.tmux("new-session", "-d", "exec sleep 600")  # the server lives on
+    guest = Guest(team)
+    assert guest.see("/agents/worker-a/pane")["attach"].endswith(f"attach -t {closed}")
+    own_tmux.tmux("kill-pane", "-t", closed)
+    wait_until(lambda: "screen" not in guest.see(f"/agents/worker-a/{question}"), "it is gone")
+    shown = guest.see(f"/agents/worker-a/{question}")
+    assert (shown["reason"], shown.get("attach")) == ("pane_gone", None)
+
+
+def test_however_many_look_a_pane_is_captured_four_times_a_second(
+    team: Team, opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened("exec sleep 600")
+    calls, wrapper = tmp_path / "calls", tmp_path / "bin" / "tmux"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\necho "$*" >> {calls}\nexec {shutil.which("tmux")} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+    guest, began = Guest(team), time.monotonic()
+    with ThreadPoolExecutor(6) as people:
+        for _ in range(4):
+            list(people.map(guest.see, ["/agents/worker-a/pane"] * 6))
+    looks = 1 + (time.monotonic() - began) // LOOK_SECONDS
+    assert 2 <= calls.read_text(encoding="utf-8").count("capture-pane") <= 2 * looks

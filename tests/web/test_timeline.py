@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from multi_agent_mcp.domain.sanitize import sanitize
-from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, Span, Talk, Timeline
+from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, PaneAnswer, Span, Talk, Timeline
 from multi_agent_mcp.texts import LANGUAGES, catalogue
 from multi_agent_mcp.web.timeline import draw, stylesheet
 from multi_agent_mcp.web.timeline.layout import ROWS_MAX, lay_out
@@ -72,6 +72,11 @@ def session(text: str = "plain") -> Timeline:
             Mark(notification_id="ntf_2", agent_id="worker", action="pause", message=text, at=at(70), read_at=at(80)),
         ),
         lives=(Life(session_id="ses_1", agent_id="worker", purpose=text, start=at(1)),),
+        answers=(
+            PaneAnswer(
+                agent_id="worker", by="admin", at=at(40), question=text, choice="1", label=text, state="answered"
+            ),
+        ),
         talks=(
             Talk(
                 conversation_id="cnv_1",
@@ -110,6 +115,7 @@ def test_everything_that_happened_is_in_the_picture_and_says_what_it_stands_for(
         ("task", "tsk_2"): 1,
         ("interrupt", "ntf_1"): 1,
         ("interrupt", "ntf_2"): 1,
+        ("answer", None): 1,
         ("session", "ses_1"): 1,
         ("conversation", "cnv_1"): 2,
     }
@@ -119,6 +125,7 @@ def test_each_of_them_tells_more_on_hovering() -> None:
     root = parsed(draw(session("a subject"), texts=EN))
     silent = [item for item in root.iter() if item.get("data-kind") and not list(item.iter(f"{_namespace(root)}title"))]
     assert silent == []
+    assert "<title>admin → worker: request\na subject\n" in draw(session("a subject"), texts=EN)
     assert "read +2.0 s" in draw(session(), texts=EN)
 
 

@@ -11,6 +11,7 @@ from multi_agent_mcp.web.api import (
     attention,
     conversations,
     executions,
+    machines,
     messages,
     page_frame,
     panes,
@@ -40,6 +41,7 @@ ENDPOINTS: tuple[tuple[str, str, Endpoint], ...] = (
     ("GET", "/agents/{agent_id}/scrollback", panes.scrollback),
     ("POST", "/agents/{agent_id}/answer", panes.answer),
     ("POST", "/agents/{agent_id}/line", panes.line),
+    ("GET", "/machines", machines.show),
     ("GET", "/messages", messages.page),
     ("POST", "/messages", messages.send),
     ("GET", "/messages/{message_id}", messages.show),
@@ -59,3 +61,6 @@ ENDPOINTS: tuple[tuple[str, str, Endpoint], ...] = (
     ("GET", "/stats", stats.show),
 )
 """Method, path below `/api`, handler. `/api/events` is a stream and handled in `app.py`."""
+AT_THE_MACHINE = frozenset({panes.answer, panes.line})
+"""What anybody may do who sits at this machine. Everything else that changes something is done in an agent's name, and
+so at its home."""

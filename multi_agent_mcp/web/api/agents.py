@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from multi_agent_mcp.domain.entity import fields_of
+from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.stuck import Stuck
 from multi_agent_mcp.services.overview.snapshot import AgentRow
@@ -26,22 +27,28 @@ def interrupt(call: ApiRequest) -> dict[str, Any]:
     """Stops an agent at its next tool call: `blocked` or `cancel` its task, or `pause` it."""
     action = call.text("action")
     require_choice("action", action, ACTIONS)
-    notice = call.services.stopping.interrupt(
+    notice = call.services.interrupting.interrupt(
         call.me, call.path["agent_id"], action, call.optional_text("task_id"), call.optional_text("reason")
     )
-    return {"notification_id": notice.id, "action": notice.action, "task_id": notice.task_id}
+    return _sent(call, notice)
 
 
 def resume(call: ApiRequest) -> dict[str, Any]:
     """Lets a paused agent go on."""
-    notice = call.services.stopping.resume(call.me, call.path["agent_id"])
-    return {"notification_id": notice.id, "action": notice.action, "task_id": notice.task_id}
+    return _sent(call, call.services.interrupting.resume(call.me, call.path["agent_id"]))
 
 
 def release(call: ApiRequest) -> dict[str, Any]:
     """Takes away an Owner's wait-lock."""
     owner = call.services.agents.get(call.path["agent_id"])
     return call.services.owner_waits.unlock(call.me, owner, call.optional_text("reason"))
+
+
+def _sent(call: ApiRequest, notice: Notification) -> dict[str, Any]:
+    """`queued`: why it waits here, for an agent of another machine."""
+    waits = call.services.tracking.waits(notice)
+    queued = {"queued": waits} if waits is not None else {}
+    return {"notification_id": notice.id, "action": notice.action, "task_id": notice.task_id, **queued}
 
 
 def _agent(call: ApiRequest, row: AgentRow) -> dict[str, Any]:
@@ -57,6 +64,7 @@ def _agent(call: ApiRequest, row: AgentRow) -> dict[str, Any]:
         "last_activity_at": moment(call.services.sessions.last_activity(agent.id)),
         "wait": fields_of(row.wait, "admin_id", "task_id", "since") if row.wait else None,
         "stuck": _stuck(call, row.stuck) if row.stuck else None,
+        **({"elsewhere": home, "away": row.away} if (home := call.services.agents.elsewhere(agent)) else {}),
     }
 
 

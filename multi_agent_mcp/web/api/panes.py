@@ -1,4 +1,4 @@
-"""Agents' panes: what they show, what their hosts ask, and a line for an idle composer."""
+"""Agents' panes: what they show, what their hosts ask, and a line for an empty composer."""
 
 from __future__ import annotations
 
@@ -9,29 +9,32 @@ from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import NotAnswered, Unauthorized
+from multi_agent_mcp.notify.tmux.snapshot import GONE
 from multi_agent_mcp.web.request import ApiRequest
 
 
 def show(call: ApiRequest) -> dict[str, Any]:
     """The screen of an agent's pane, and the question that waits there. `?seen=` is the `state` that the page has:
-    where nothing has changed the answer holds nothing else."""
-    agent, services = _agent(call), call.services
+    where nothing has changed the answer holds nothing else. Of an agent of another machine it says only which."""
+    agent, services = call.services.agents.get(call.path["agent_id"]), call.services
+    if (home := services.agents.elsewhere(agent)) is not None:
+        return {"state": home, "elsewhere": home, "dialog": None, "attach": None}
     view, dialog = services.panes.look(agent)
     shown: dict[str, Any] = {"reason": view} if isinstance(view, str) else {"screen": vars(view)}
     shown |= {"dialog": dialog and dialog.as_answer()}
-    shown["attach"] = _attach(agent)
+    shown["attach"] = None if view in GONE else _attach(agent)
     state = hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:16]
     return {"state": state} if call.parameter("seen") == state else {"state": state, **shown}
 
 
 def scrollback(call: ApiRequest) -> dict[str, Any]:
     """The newest rows above the screen, and the screen."""
-    view = call.services.panes.view(_agent(call), scrollback=True)
+    view, _ = call.services.panes.look(_agent(call), scrollback=True)
     return {"reason": view} if isinstance(view, str) else {"screen": vars(view)}
 
 
 def answer(call: ApiRequest) -> dict[str, Any]:
-    """Presses the key of a choice, if this very dialog still stands there."""
+    """Presses the key of a choice, if exactly this dialog is still shown."""
     agent = _typeable(call)
     came = call.services.panes.answer(agent, call.text("dialog_id"), call.text("choice"), call.me)
     call.services.recent_attention.look_again()
@@ -41,12 +44,12 @@ def answer(call: ApiRequest) -> dict[str, Any]:
 
 
 def line(call: ApiRequest) -> dict[str, Any]:
-    """Types a line into an idle composer and enters it; else says why nothing was typed."""
+    """Types a line into an empty composer, as the doorbell does, and enters it; else says why nothing was typed."""
     return call.services.panes.type_line(_typeable(call), call.text("text"), call.me).as_answer()
 
 
 def _agent(call: ApiRequest) -> Agent:
-    return call.services.agents.get(call.path["agent_id"])
+    return call.services.agents.here(call.path["agent_id"])
 
 
 def _typeable(call: ApiRequest) -> Agent:

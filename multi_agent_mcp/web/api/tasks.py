@@ -30,8 +30,7 @@ def board(call: ApiRequest) -> dict[str, Any]:
         }
         for column in columns
     ]
-    requests = services.task_changes.requests_for(call.me.id) if status is None else []
-    return {"columns": shown, "requests": [task_card(task) for task in requests]}
+    return {"columns": shown}
 
 
 def show(call: ApiRequest) -> dict[str, Any]:

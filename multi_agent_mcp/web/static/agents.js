@@ -1,6 +1,6 @@
 // The agents as a tree, with their sessions, tasks and waits; stopping them and letting them go on.
 
-import { age, api, attempt, chip, face, facts, h, icon, statusChip, t, toast, visible, why } from "./core.js";
+import { age, api, attempt, chip, face, facts, h, home, icon, statusChip, t, toast, told, visible, why } from "./core.js";
 import { ask } from "./dialogs.js";
 import { keyed } from "./lists.js";
 import { watch } from "./live.js";
@@ -9,7 +9,7 @@ import { compose } from "./writing.js";
 
 const team = document.getElementById("agents");
 
-watch(["agents", "tasks", "messages", "notifications"], async () => {
+watch(["agents", "machines", "tasks", "messages", "notifications"], async () => {
   const { agents } = await api("/agents");
   keyed(team, agents, (agent) => agent.id, row);
   team.setAttribute("aria-busy", "false");
@@ -24,7 +24,7 @@ function row(agent) {
     "li", { class: `agent ${agent.alive ? "is-alive" : ""}`, vars: { "--depth": agent.depth } },
     h("div", { class: "name" }, face(agent.id),
       h("div", { class: "grow" },
-        h("b", null, h("bdi", null, agent.id)), " ", h("span", { class: "hint" }, t(`role.${agent.role}`)),
+        h("b", null, h("bdi", null, agent.id)), home(agent.id), " ", h("span", { class: "hint" }, t(`role.${agent.role}`)),
         agent.name && agent.name !== agent.id && h("div", { class: "hint" }, h("bdi", null, visible(agent.name))))),
     h("div", { class: "life" }, life(agent)),
     h("div", { class: "work" }, work(agent)),
@@ -36,7 +36,8 @@ function life(agent) {
   const marks = agent.sessions.length
     ? agent.sessions.map((session) => chip("alive", t(`agents.session.${session.purpose}`)))
     : [chip("gone", t("agents.gone"))];
-  const where = agent.pane_id ? `${t("agents.pane")} ${agent.pane_id}${agent.host ? ` · ${agent.host}` : ""}` : t("agents.no_pane");
+  if (agent.away) marks.unshift(chip("status-blocked", t("agents.away")));
+  const where = agent.elsewhere ? t("agents.elsewhere", { machine: visible(agent.elsewhere) }) : agent.pane_id ? `${t("agents.pane")} ${agent.pane_id}${agent.host ? ` · ${agent.host}` : ""}` : t("agents.no_pane");
   return [
     h("div", { class: "marks" }, marks),
     h("small", { class: "hint" }, where, " · ", agent.last_activity_at ? [`${t("agents.last")} `, age(agent.last_activity_at)] : t("agents.never")),
@@ -86,16 +87,14 @@ async function stop(agent) {
     { name: "reason", label: t("board.reason"), kind: "long", rows: 3, hint: t("board.reason_hint") },
   ];
   const act = async (given) => {
-    await api(`/agents/${agent.id}/interrupt`, { action: given.action, reason: given.reason || null });
-    toast(t("agents.stopped", { agent: agent.id }));
+    told(await api(`/agents/${agent.id}/interrupt`, { action: given.action, reason: given.reason || null }), "agents.stopped", agent.id);
   };
   await ask(t("agents.stop_title", { agent: agent.id }), fields, t("agents.stop"), act, t("board.will_interrupt", { agent: agent.id }));
 }
 
 async function resume(agent) {
   await attempt(async () => {
-    await api(`/agents/${agent.id}/resume`, {});
-    toast(t("agents.resumed", { agent: agent.id }));
+    told(await api(`/agents/${agent.id}/resume`, {}), "agents.resumed", agent.id);
   });
 }
 

@@ -1,6 +1,6 @@
 // What waits for the human: fetched once for the page, shown by whoever asks for it.
 
-import { age, api, attempt, chip, h, icon, t, toast, visible, who } from "./core.js";
+import { age, api, chip, copying, h, t, visible, who } from "./core.js";
 import { keyed } from "./lists.js";
 import { watch } from "./live.js";
 import { notifyButton } from "./notifying.js";
@@ -19,7 +19,7 @@ export function whenAttentionChanges(show) {
   if (known) show(known);
 }
 
-const again = watch(["agents", "conversations", "messages", "notifications", "tasks"], async () => {
+const again = watch(["agents", "conversations", "machines", "messages", "notifications", "tasks"], async () => {
   asked = Date.now();
   known = (await api("/attention")).items;
   for (const show of shows) show(known);
@@ -53,7 +53,7 @@ export function showAttention(section, decide) {
 }
 
 // What waits in a pane: its own page does not show it, a command leads there.
-const IN_PANES = new Set(["dialog", "login", "ended", "machine", "stuck"]);
+const IN_PANES = new Set(["dialog", "login", "ended", "tmux", "machine", "stuck"]);
 
 function row(item, decide) {
   return h("li", { class: IN_PANES.has(item.kind) ? "bad" : "" },
@@ -72,7 +72,10 @@ function acts(item, decide) {
       h("button", { type: "button", class: "ghost", "data-mark": "reject", onclick: () => decide(task, false) }, t("board.reject")),
     ];
   }
-  return IN_PANES.has(item.kind) && !item.dialog && copying(item.command);
+  return IN_PANES.has(item.kind) && !item.dialog && [
+    item.machine && h("small", { class: "hint" }, t("attention.there", { machine: visible(item.machine) })),
+    copying(item.command),
+  ];
 }
 
 const places = {
@@ -82,17 +85,10 @@ const places = {
   conversation: ({ id }) => `/messages#${new URLSearchParams({ id })}`,
   undelivered: ({ id }) => `/messages#${new URLSearchParams({ box: "all", id })}`,
   doctor: () => "/health",
+  machine: ({ id }) => `/machines#machine-${id}`,
 };
 
 function open(item) {
   const place = places[item.kind] ?? (item.agent_id && (() => `/agents#pane=${item.agent_id}`));
   return place && h("a", { class: "button", href: place(item), "data-mark": "open" }, t("attention.open"));
-}
-
-function copying(command) {
-  const copy = () => attempt(async () => {
-    await navigator.clipboard.writeText(command);
-    toast(t("attention.copied", { command }));
-  });
-  return h("button", { type: "button", class: "ghost", title: command, "data-mark": "copy", onclick: copy }, icon("copy"), t("attention.copy"));
 }

@@ -1,7 +1,7 @@
 // The board: columns by status, live; tasks are moved by dragging, by keyboard and by menu.
 
 import { showAttention } from "./attention.js";
-import { age, announce, api, attempt, chip, facts, h, icon, query, t, toast, visible, who } from "./core.js";
+import { age, announce, api, attempt, chip, facts, h, icon, query, t, toast, told, visible, who } from "./core.js";
 import { ask, menu } from "./dialogs.js";
 import { keyed, MOST } from "./lists.js";
 import { watch } from "./live.js";
@@ -113,16 +113,14 @@ async function move(task, status) {
 
 async function pause(task) {
   const act = async (given) => {
-    await api(`/agents/${task.assignee_id}/interrupt`, { action: "pause", task_id: task.task_id, reason: given.reason || null });
-    toast(t("board.paused", { agent: task.assignee_id }));
+    told(await api(`/agents/${task.assignee_id}/interrupt`, { action: "pause", task_id: task.task_id, reason: given.reason || null }), "board.paused", task.assignee_id);
   };
   await ask(t("board.why_paused", { agent: task.assignee_id }), [reasonField()], t("board.pause"), act);
 }
 
 async function resume(agent) {
   await attempt(async () => {
-    await api(`/agents/${agent}/resume`, {});
-    toast(t("agents.resumed", { agent }));
+    told(await api(`/agents/${agent}/resume`, {}), "agents.resumed", agent);
   });
 }
 

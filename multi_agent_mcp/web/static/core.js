@@ -94,6 +94,21 @@ export function toast(text, kind = "good") {
   setTimeout(() => element.remove(), kind === "bad" ? 9000 : 5000);
 }
 
+// What was said to an agent: done, or why it waits here for the machine of that agent.
+export function told({ queued }, key, agent) {
+  if (queued) toast(t("agents.queued", { agent, reason: why(queued) }), "bad");
+  else toast(t(key, { agent }));
+}
+
+// A button that copies a command to be run in a terminal.
+export function copying(command) {
+  const copy = () => attempt(async () => {
+    await navigator.clipboard.writeText(command);
+    toast(t("attention.copied", { command }));
+  });
+  return h("button", { type: "button", class: "ghost", title: command, "data-mark": "copy", onclick: copy }, icon("copy"), t("attention.copy"));
+}
+
 export function announce(text) {
   document.getElementById("announcer").textContent = visible(text);
 }
@@ -148,7 +163,25 @@ export function face(id) {
 
 export function who(id) {
   if (!id) return h("span", { class: "who nobody" }, t("nobody"));
-  return h("span", { class: "who" }, face(id), h("bdi", null, id));
+  return h("span", { class: "who" }, face(id), h("bdi", null, id), home(id));
+}
+
+// Where an agent is at home, while the team has several machines.
+export function home(id) {
+  return facts.homes?.[id] && labelled(h("small", { class: "home", "data-home": id }));
+}
+
+function labelled(element) {
+  const { machine, state } = facts.homes[element.dataset.home] ?? {};
+  element.textContent = machine ? `@${visible(machine)}` : "";
+  element.title = machine ? t(`machines.is.${state}`, { machine: visible(machine) }) : "";
+  element.classList.toggle("is-away", state === "away");
+  return element;
+}
+
+export function placeHomes(homes) {
+  facts.homes = homes;
+  for (const element of document.querySelectorAll("[data-home]")) labelled(element);
 }
 
 export const chip = (kind, text) => h("span", { class: `chip ${kind}` }, text);

@@ -1,9 +1,9 @@
 // The frame of every page: its title, the badges, the connection light.
 
 import { keyOf, whenAttentionChanges } from "./attention.js";
-import { api, attempt } from "./core.js";
+import { api, attempt, facts, placeHomes } from "./core.js";
 import { useKeys } from "./keys.js";
-import { watch } from "./live.js";
+import { lookAgain, watch } from "./live.js";
 import { notify } from "./notifying.js";
 
 const title = document.title;
@@ -14,6 +14,15 @@ whenAttentionChanges((items) => {
   notify(items, keyOf);
 });
 watch(["messages"], async () => badge("messages", (await api("/session")).unread));
+if (facts.homes) {
+  watch(["agents", "machines"], async () => placeHomes((await api("/session")).homes));
+  let troubles = ""; // a relay that was killed writes no file that would tell of it
+  whenAttentionChanges((items) => {
+    const now = items.filter(({ kind }) => kind === "machine").map(({ id, text }) => `${id} ${text}`).join();
+    if (now !== troubles) lookAgain(["machines"]);
+    troubles = now;
+  });
+}
 
 function badge(page, number) {
   const element = document.getElementById(`badge-${page}`);
@@ -22,7 +31,7 @@ function badge(page, number) {
 }
 
 // The Owner has seen a message of their own.
-export const markRead = (id) => attempt(async () => badge("messages", (await api(`/messages/${id}/read`, {})).unread));
+export const markRead = (id) => facts.acts && attempt(async () => badge("messages", (await api(`/messages/${id}/read`, {})).unread));
 
 document.getElementById("theme").addEventListener("click", () => {
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;

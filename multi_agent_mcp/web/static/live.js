@@ -4,12 +4,15 @@ import { attempt, facts, query, t } from "./core.js";
 
 const listeners = new Map();
 const failed = new Set(); // looks to be repeated as soon as the console answers again
+const held = new Set(); // looks put off until what is being dragged is let go: nothing may move under the pointer
+let dragging = false;
 
 // Calls `look` now and after every change of one of the topics; never twice at once, and no change is missed.
 export function watch(topics, look) {
   let running = false;
   let again = false;
   const run = async () => {
+    if (dragging) { held.add(run); return; }
     if (running) { again = true; return; }
     running = true;
     do {
@@ -24,6 +27,21 @@ export function watch(topics, look) {
   return run;
 }
 
+// Something has changed about these topics.
+export function lookAgain(topics) {
+  for (const look of new Set(topics.flatMap((topic) => listeners.get(topic) ?? []))) look();
+}
+
+addEventListener("dragstart", ({ target }) => {
+  dragging = true;
+  target.addEventListener("dragend", () => { // on the node itself: one that has left the page tells nobody else
+    dragging = false;
+    const due = [...held];
+    held.clear();
+    for (const look of due) look();
+  }, { once: true });
+});
+
 function connect() {
   const sign = document.getElementById("live");
   const source = new EventSource(`/api/events${query({ since: facts.event })}`);
@@ -33,10 +51,7 @@ function connect() {
     for (const look of failed) look();
   });
   source.addEventListener("error", () => say(source.readyState === EventSource.CLOSED ? "closed" : "off"));
-  source.addEventListener("changed", (event) => {
-    const looks = new Set(JSON.parse(event.data).flatMap((topic) => listeners.get(topic) ?? []));
-    for (const look of looks) look();
-  });
+  source.addEventListener("changed", (event) => lookAgain(JSON.parse(event.data)));
   addEventListener("pagehide", () => source.close());
 }
 

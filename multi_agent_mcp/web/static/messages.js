@@ -106,12 +106,13 @@ function references(message) {
   return links.length ? h("p", { class: "hint marks" }, links) : null;
 }
 
-// stored → rung → submitted → read, each with its time after the first.
+// stored → rung → submitted → read (between machines: queued → on_hub → arrived, too), each with its time after the first.
 function way(copy) {
   const begin = Date.parse(copy.steps[0].at);
   return h("ol", { class: "way" }, copy.steps.map((step) => h("li", { class: `state-${step.state}` },
     h("b", null, t(`state.${step.state}`)),
     h("small", { title: at(step.at) }, step === copy.steps[0] ? at(step.at) : `+${took((Date.parse(step.at) - begin) / 1000)}`),
+    step.machine && h("small", { class: "hint" }, `← ${visible(step.machine)}`),
     step.reason && h("small", { class: "hint", title: visible(step.reason) }, why(step.reason)))));
 }
 

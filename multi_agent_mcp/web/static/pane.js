@@ -5,7 +5,7 @@ import { api, attempt, facts, h, t, toast, visible, why } from "./core.js";
 import { dialog } from "./dialogs.js";
 import { question } from "./question.js";
 
-const EVERY = 250; // milliseconds; the server looks no more often either
+const EVERY = 500; // milliseconds; the server looks no more often either
 
 export function openPane(agent) {
   const screen = h("div", { class: "screen", role: "region", tabindex: "0", dir: "ltr", "aria-label": t("pane.screen", { agent }) });
@@ -32,7 +32,7 @@ async function follow(agent, box, parts) {
           if (id !== asked || !made) parts.question.replaceChildren(...asks(agent, shown.dialog)); // a button stays under the mouse
           if (!made) {
             parts.attach.replaceChildren(...attach(shown.attach));
-            parts.line.replaceChildren(...line(agent));
+            parts.line.replaceChildren(...(shown.elsewhere ? [] : line(agent)));
           }
           [asked, made, seen] = [id, true, shown.state];
         }
@@ -46,6 +46,10 @@ async function follow(agent, box, parts) {
 }
 
 function show(element, shown) {
+  if (shown.elsewhere) {
+    element.replaceChildren(h("p", { class: "reason" }, t("pane.elsewhere", { machine: visible(shown.elsewhere) })));
+    return;
+  }
   if (!shown.screen) {
     element.replaceChildren(h("p", { class: "reason" }, t("pane.nothing", { reason: why(shown.reason) })));
     return;
@@ -57,6 +61,7 @@ function show(element, shown) {
   }
 }
 
+const MARKED = /[^\p{Mn}\p{Me}\p{Cf}][\p{Mn}\p{Me}\p{Cf}]*|[\p{Mn}\p{Me}\p{Cf}]+/gsu;
 const LOOKS = ["bold", "faint", "italic", "underline", "strike"];
 
 function piece(part) {
@@ -65,8 +70,8 @@ function piece(part) {
   const looks = LOOKS.filter((name) => part[name]);
   if (!fg && !bg && !looks.length && !part.wide) return text;
   const vars = { ...(fg && { color: colour(fg) }), ...(bg && { "background-color": colour(bg) }) };
-  // a letter of two cells is as wide as two others, whatever font it comes from
-  const letters = part.wide ? [...text].map((letter) => h("span", { class: "cells" }, letter)) : text;
+  // a letter of two cells, with the marks on it, is as wide as two others, whatever font it comes from
+  const letters = part.wide ? text.match(MARKED).map((letter) => h("span", { class: "cells" }, letter)) : text;
   return h("span", { class: looks.join(" ") || undefined, vars }, letters);
 }
 
@@ -90,7 +95,7 @@ function line(agent) {
     const came = await api(`/agents/${agent}/line`, { text: field.value });
     if (came.state === "stored") throw new Error(why(came.reason));
     field.value = "";
-    toast(t(`pane.line.${came.state}`, { agent }));
+    toast(t(`pane.line.${came.state}`, { agent, reason: came.reason ? why(came.reason) : "" }), came.state === "submitted" ? "good" : "bad");
   };
   return [h("form", { class: "line", onsubmit: (event) => { event.preventDefault(); attempt(type); } },
     field, h("button", { type: "submit" }, t("pane.type")), h("small", { class: "hint" }, t("pane.line_hint")))];

@@ -45,6 +45,7 @@ function chart(title, days, valuesOf, words) {
   const shown = new Set(days.flatMap((day) => Object.keys(valuesOf(day))).filter(Boolean));
   return h("figure", { class: "chart" },
     h("figcaption", null, h("h2", null, t(title)), h("b", null, words(total))),
+    highest > 0 && h("small", { class: "scale" }, words(highest)),
     h("ol", { class: "plot", vars: { "--days": days.length } }, days.map((day, index) =>
       column(valuesOf(day), highest, words, named(day.day), (days.length - 1 - index) % every === 0 && shortly(day.day, days.length)))),
     h("ul", { class: "legend" }, [...shown].map((agent) => h("li", { vars: { "--hue": hue(agent) } }, h("bdi", null, agent)))));

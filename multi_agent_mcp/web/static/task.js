@@ -112,7 +112,8 @@ const LABELS = {
 function changes(entry) {
   const told = new Set(["at", "by", "reason", "message_id", "conversation_id", "intent_id"]);
   const words = { status: (value) => (value ? t(`status.${value}`) : "–") };
-  return Object.entries(entry).filter(([key]) => !told.has(key)).map(([key, value]) => {
+  const isChange = ([key, value]) => !told.has(key) && !(Array.isArray(value) && value.every((one) => one === null));
+  return Object.entries(entry).filter(isChange).map(([key, value]) => {
     const say = words[key] ?? ((one) => one ?? "–");
     if (key === "status" && Array.isArray(value)) return visible(value.filter((one, index) => index || one).map(say).join(" → "));
     const label = key in LABELS ? t(LABELS[key]) : key;

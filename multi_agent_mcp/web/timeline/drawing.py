@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from multi_agent_mcp.domain.sanitize import sanitize
 from multi_agent_mcp.domain.task import TASK_STATUSES
-from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Life, Mark, Talk, Timeline
+from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Life, Mark, PaneAnswer, Talk, Timeline
 from multi_agent_mcp.domain.times import format_duration
 from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
 from multi_agent_mcp.web.timeline.layout import (
@@ -55,7 +55,7 @@ LEFT, HEADING_SIZE, NAME_SIZE, INDENT = 14.0, 14.0, 13.0, 12.0
 LEGEND_GAP, LEGEND_LINE, SWATCH = 22.0, 20.0, 26.0
 DENSE_PIXELS = 9.0  # arrows closer together than that, on an average, are drawn thinner
 NARROWEST_BAR, CROWDED_BAR = 3.0, 5.0  # the height of a bar that found no row of its own
-HEAD, GAP, SIGN = 6.0, 4.0, 7.0  # an arrow's head, its distance from the line it points to, a stop sign's radius
+HEAD, GAP, SIGN = 6.0, 4.0, 7.0  # an arrow's head, its distance from the line it points to, the radius of a sign or key
 
 Item = dict[str, Any]
 
@@ -89,6 +89,7 @@ def draw(timeline: Timeline, *, texts: Texts, width: float = 1200, dark: bool | 
             arrows=[item for arrow in timeline.arrows for item in _message(arrow, layout)],
             bars=[_bar(placed.bar, placed.row, band, scale) for band in layout.bands for placed in band.bars],
             interrupts=[item for mark in timeline.marks for item in _interrupt(mark, layout)],
+            answers=[item for answer in timeline.answers for item in _answer(answer, layout)],
             legend=legend,
         )
     )
@@ -139,8 +140,10 @@ def _lane(band: Band, layout: Layout, texts: Texts) -> Item:
     x = LEFT + min(lane.depth, 6) * INDENT
     who = texts("timeline.others") if lane.agent_id == OTHERS else lane.agent_id
     shown = fitted(who, layout.scale.left - x - 8, NAME_SIZE)
+    role = None if lane.role == who else lane.role
+    under = fitted(" · ".join(filter(None, (role, lane.machine))), layout.scale.left - x - 8, LABEL_SIZE)
     place = {"x": x, "y": band.line, "top": band.top, "bottom": band.bottom, "indented": lane.depth > 0}
-    return {"id": lane.agent_id, "who": who, "shown": shown, "role": lane.role, **place}
+    return {"id": lane.agent_id, "title": (who, lane.role, lane.machine), "shown": shown, "under": under, **place}
 
 
 def _conversation(talk: Talk, layout: Layout) -> Iterator[Item]:
@@ -157,7 +160,8 @@ def _session(life: Life, layout: Layout, texts: Texts) -> Iterator[Item]:
     """A rail on the lane while a session's process ran: task sessions on the line, chat sessions below it."""
     if (band := layout.band(life.agent_id)) is not None:
         lasted = format_duration(life.end - life.start) if life.end else texts("timeline.still")
-        title = (f"{life.agent_id}: {life.purpose}", life.session_id, f"{layout.scale.clock(life.start)} · {lasted}")
+        who = life.agent_id if life.machine is None else f"{life.agent_id}@{life.machine}"
+        title = (f"{who}: {life.purpose}", life.session_id, f"{layout.scale.clock(life.start)} · {lasted}")
         place = _extent(life.start, life.end, layout.scale) | {"y": band.line, "is_task": life.purpose == "task"}
         yield {"id": life.session_id, "title": title, **place}
 
@@ -190,8 +194,10 @@ def _message(arrow: Arrow, layout: Layout) -> Iterator[Item]:
 
 
 def _told(event: Arrow | Mark, since: datetime) -> str:
-    """How long after it was stored it was rung, submitted and read."""
+    """How long after it was stored it took each step."""
     steps = {"rung": event.rung_at, "submitted": event.submitted_at, "read": event.read_at}
+    if isinstance(event, Arrow):
+        steps = {"on hub": event.on_hub_at, "arrived": event.came_at, **steps}
     return " · ".join(f"{name} +{format_duration(at - since)}" for name, at in steps.items() if at)
 
 
@@ -216,6 +222,27 @@ def _interrupt(mark: Mark, layout: Layout) -> Iterator[Item]:
             mark.words,
             scale.clock(mark.at),
             _told(mark, mark.at),
+        ),
+    }
+
+
+def _answer(answer: PaneAnswer, layout: Layout) -> Iterator[Item]:
+    """A key on the agent's lane, with an arrow from the person who pressed it."""
+    band, by = layout.band(answer.agent_id), layout.band(answer.by)
+    if band is None or by is None:
+        return
+    x, y = layout.scale.x(answer.at), band.line
+    edge = y - SIGN if by.line < y else y + SIGN
+    yield {
+        "x": x,
+        "y": y,
+        "from_y": by.line,
+        "path": _shaft((x, by.line), (x, edge)) if by is not band else None,
+        "key": answer.choice[:1],
+        "title": (
+            f"{answer.by} → {answer.agent_id}: {answer.choice} {answer.label}",
+            answer.question,
+            f"{layout.scale.clock(answer.at)} · {answer.state}",
         ),
     }
 
@@ -298,6 +325,8 @@ def _legend_entries(timeline: Timeline, texts: Texts) -> Iterator[tuple[str, str
         yield "unread", "", texts("timeline.unread")
     if timeline.marks:
         yield "interrupt", "", texts("timeline.interrupt")
+    if timeline.answers:
+        yield "answer", "", texts("timeline.answer")
     for name in TASK_STATUSES:
         if name in statuses:
             yield "status", name, status_words(f"status.{name}")

@@ -1,0 +1,126 @@
+"""A team on several machines in the browser: whose machine is which, who is away, what waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.texts import LANGUAGES
+from tests.end_to_end.support import Team
+from tests.hub.support import DESK, LAPTOP, Machines, eventually, machines
+from tests.web.browsing import DESK as WIDE
+from tests.web.browsing import PHONE, THEMES, Person
+
+
+class AtTheDesk(Team):
+    """The Owner's machine."""
+
+    @property
+    def root(self) -> Path:
+        return self.base / DESK
+
+
+@pytest.fixture(params=LANGUAGES)
+def made(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Machines]:
+    with ThreadPoolExecutor(1) as thread:  # in this one Playwright's event loop runs
+        making = machines(tmp_path, LAPTOP, language=request.param)
+        yield thread.submit(making.__enter__).result()
+        thread.submit(making.__exit__, None, None, None).result()
+
+
+@pytest.fixture
+def team(made: Machines, tmp_path: Path, env: dict[str, str]) -> Team:
+    desk = AtTheDesk(tmp_path, env)
+    services = desk.services
+    services.task_creation.create(services.agents.owner(), [NewTask(title="Dig", assignee_id="worker-a")])
+    eventually(lambda: desk.services.machines.states() == {DESK: "here", LAPTOP: "up"})
+    return desk
+
+
+def faults(person: Person, pictures: Path, *pages: str) -> dict[str, object]:
+    """What cannot be read, reached or named on these pages."""
+    found: dict[str, object] = {}
+    for name in pages:
+        person.visit(name)
+        for size in (WIDE, PHONE):
+            for theme in THEMES:
+                person.turn(size, theme)
+                place = f"shared-{name}-{person.web.team.services.texts.language}-{theme}-{person.width}"
+                person.page.screenshot(path=pictures / f"{place}.png")
+                wrong = {kind: seen for kind, seen in person.look("everythingAsked").items() if seen}
+                found |= {place: wrong} if wrong else {}
+    person.turn(WIDE)
+    return found
+
+
+def test_whose_machine_is_which_who_is_away_and_what_waits(
+    made: Machines, team: Team, person: Person, pictures: Path
+) -> None:
+    page, words = person.page, person.words
+    home = person.card("Dig").locator(".home")
+    expect(home).to_have_text(f"@{LAPTOP}")
+    person.visit("machines")
+    laptop = page.locator(f"#machine-{LAPTOP}")
+    expect(page.locator(".machine h2")).to_have_text([DESK, LAPTOP])
+    expect(laptop.locator(".chip")).to_have_text(words("machines.state.up"))
+    expect(laptop.locator(".at-home")).to_contain_text("worker-a")
+    expect(page.locator("#exchange")).to_contain_text(words("machines.connected"))
+
+    made[LAPTOP].sharing.stop_relay()  # seen without a reload
+    expect(laptop.locator(".chip")).to_have_text(words("machines.state.away"))
+    expect(laptop.locator("header time")).to_be_visible()
+    services = team.services
+    draft = Draft(content="for later", receiver_id="worker-a")
+    sent = services.messages.send(services.agents.owner(), draft)
+    expect(laptop.locator(".stands dt")).to_have_text(words("machines.behind"))
+
+    edit = team.path / "agents.yaml"
+    edit.write_text("mine", encoding="utf-8")
+    team.services.workspace.conflicts.keep_file(edit)
+    assert faults(person, pictures, "agents", "board", "machines") == {}
+    expect(page.locator("#edits code")).to_have_text(f"quarantine/{edit.name}")
+
+    person.visit("board")
+    expect(home).to_have_class("home is-away")
+    waiting = page.locator("#attention li").filter(has_text=LAPTOP)
+    waiting.locator("[data-mark=open]").click()
+    expect(page.locator(".machine.is-meant h2")).to_have_text(LAPTOP)
+
+    person.visit("messages", f"#box=all&id={sent.message_id}")
+    expect(page.locator(".way li")).to_contain_text([words("state.stored"), words("state.on_hub")])
+    person.visit("agents", "#pane=worker-a")
+    expect(page.locator("dialog .screen")).to_have_text(words("pane.elsewhere", machine=LAPTOP))
+    page.keyboard.press("Escape")
+    row = page.locator(".agent").filter(has_text="worker-a")
+    expect(row).to_contain_text(words("agents.elsewhere", machine=LAPTOP))
+    expect(row.locator(".marks")).to_contain_text(words("agents.away"))
+    made[LAPTOP].start()
+    expect(row.locator(".marks")).not_to_contain_text(words("agents.away"))
+    expect(row.locator(".home")).to_have_class("home")
+    person.visit("timeline")
+    expect(page.locator("svg [data-kind=agent][data-id=worker-a]")).to_contain_text(LAPTOP)
+
+
+@pytest.mark.parametrize("made", ["en"], indirect=True)
+def test_what_waits_because_this_machine_is_cut_off_says_so(made: Machines, team: Team, person: Person) -> None:
+    page, words = person.page, person.words
+    person.visit("machines")
+    made[DESK].sharing.stop_relay()
+    expect(page.locator("#exchange")).to_contain_text(words("machines.no_relay"))
+    expect(page.locator(f"#machine-{LAPTOP} .chip")).to_have_text(words("machines.state.unknown"))
+    person.visit("agents")
+    page.locator(".agent").filter(has_text="worker-a").locator("[data-mark=stop]").click()
+    person.answer(action="pause", reason="lunch")
+    reason = words("reason.no_relay")
+    expect(page.locator(".toast")).to_have_text(words("agents.queued", agent="worker-a", reason=reason))
+    person.visit("board")
+    expect(page.locator("#attention li").first).to_contain_text(words("attention.no_relay"))
+    made[DESK].start()
+    eventually(lambda: "lunch" in [item.reason for item in made[LAPTOP].services.notifications.waiting("worker-a")])
+    expect(page.locator("#attention li").filter(has_text=words("attention.no_relay"))).to_have_count(0)
