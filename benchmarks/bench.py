@@ -31,6 +31,7 @@ class Scale:
     cards: int = 1_000
     servers: int = 200
     minutes: float = 10
+    entities: int = 100_000
     largest: int = 1_000_000
     """`--scale` makes nothing larger."""
 
@@ -47,6 +48,7 @@ QUICK = Scale(
     cards=300,
     servers=20,
     minutes=0.5,
+    entities=5_000,
     largest=10_000,
 )
 

@@ -17,10 +17,10 @@ from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain import ids as names
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.task_change import Change
 from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.services.team import setup as teams
 from multi_agent_mcp.services.turn.reading import Query

@@ -56,6 +56,12 @@ def peak_megabytes(command: Sequence[str]) -> float:
     return peak
 
 
+def processor_seconds(pid: int) -> float:
+    """Processor time of a process and of its children that have ended, user and system (proc(5))."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
 def status_megabytes(pid: int, field: str) -> float:
     """`VmRSS` or `VmHWM` of a process, proc(5); 0 for one that is about to go."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")

@@ -85,7 +85,7 @@ class Server:
         return time.perf_counter() - self._started
 
     def settle(self) -> None:
-        """Waits until it has nothing left to do in the background: its bell's thread watches the mailbox."""
+        """Waits until it has nothing left to do in the background: its doorbell's thread watches the mailbox."""
         wait_until(lambda: "inotify" in " ".join(self._open_files()))
         time.sleep(0.3)
 

@@ -36,6 +36,11 @@ def pytest_configure(config: pytest.Config) -> None:
         compileall.compile_dir(multi_agent_mcp.__path__[0], quiet=2)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("tmux") and shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+
+
 TEAM = Team(
     agents=(
         Agent(id="owner", role="owner", type="human"),

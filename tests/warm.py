@@ -28,7 +28,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-PROGRAMS = ("multi_agent_mcp", "tests.services.forks", "tests.end_to_end.processes", "tests.conformance.sender")
+PROGRAMS = (
+    "multi_agent_mcp",
+    "tests.services.forks",
+    "tests.end_to_end.processes",
+    "tests.conformance.sender",
+    "tests.partition.writer",
+    "tests.partition.claimer",
+)
 IMPORTED = (
     *("multi_agent_mcp.cli.serve", "multi_agent_mcp.cli.main", "multi_agent_mcp.server.app"),
     *("multi_agent_mcp.notify.tmux.notifier", "multi_agent_mcp.server.tools", "multi_agent_mcp.web.serving"),

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from benchmarks.rows import awake, calls, console, doorbell, machines, mailboxes, processes, stopping, throughput
+from benchmarks.rows import (
+    awake,
+    calls,
+    console,
+    doorbell,
+    joining,
+    machines,
+    mailboxes,
+    processes,
+    stopping,
+    throughput,
+)
 from benchmarks.table import Row
 
 ROWS: tuple[Row, ...] = (
@@ -206,6 +217,13 @@ ROWS: tuple[Row, ...] = (
         measure=machines.queued,
         unit="s",
         at_most=5,
+    ),
+    Row(
+        name="machines-join",
+        title="joining a session of {entities} entities",
+        measure=joining.joining,
+        unit="s",
+        at_most=30,
     ),
     Row(
         name="machines-memory",

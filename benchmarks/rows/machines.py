@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import statistics
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,12 +13,14 @@ from pathlib import Path
 from benchmarks.bench import Bench
 from benchmarks.durable import durable_write
 from benchmarks.table import Finding
+from benchmarks.timing import in_turns, ms, processor_seconds, seconds
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.hub.stream import Hub, connected_once
+from multi_agent_mcp.hub.administration import connected_once
+from multi_agent_mcp.hub.stream import Hub
 from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.validation import Draft
-from tests.hub.support import DESK, LAPTOP, Machine, Machines, eventually, machines
+from tests.hub.support import DESK, LAPTOP, Machines, eventually, machines
 
 TIMES = 60
 KILOBYTE = b"x" * 1000
@@ -30,45 +31,45 @@ IDLE_SECONDS = 20.0
 def send(bench: Bench) -> Finding:
     """From the call of `send` on one machine until the file is on the other."""
     with _two(bench) as made:
-        floor = _floor(bench, made)
         services = made[DESK].services
         sender, mailbox = services.agents.get("admin"), made[LAPTOP].path / "ipc" / "worker-a"
 
-        def once(_: int) -> None:
-            before = _count(mailbox)
+        def once(_: int) -> float:
+            before, began = _count(mailbox), time.perf_counter()
             services.messages.send(sender, Draft(content=KILOBYTE.decode(), receiver_id="worker-a"))
             _spin(lambda: _count(mailbox) > before)
+            return time.perf_counter() - began
 
-        return _finding(_median(once), floor)
+        return _beside_floor(bench, made, once)
 
 
 def update(bench: Bench) -> Finding:
     """One change of a task on the machine without the hub."""
     with _two(bench) as made:
-        floor = _floor(bench, made)
-        tasks = made[LAPTOP].services.workspace.tasks
-        task = _task(made)
-
-        def once(number: int) -> None:
-            tasks.update(task, lambda found: _noted(found, number))
-
-        return _finding(_median(once), floor)
+        change = _change(made, LAPTOP, DESK)
+        return _beside_floor(bench, made, lambda number: change(number)[0])
 
 
 def interrupt(bench: Bench) -> Finding:
     """From a change on one machine until the other's file of the task has it, which is when its agent is stopped."""
     with _two(bench) as made:
-        floor = _floor(bench, made)
-        tasks = made[DESK].services.workspace.tasks
-        task = _task(made)
-        there = made[LAPTOP].path / "tasks" / "worker-a" / f"{task}.md"
+        change = _change(made, DESK, LAPTOP)
+        return _beside_floor(bench, made, lambda number: change(number)[1])
 
-        def once(number: int) -> None:
-            before = there.stat().st_ino
-            tasks.update(task, lambda found: _noted(found, number))
-            _spin(lambda: there.stat().st_ino != before)
 
-        return _finding(_median(once), floor)
+def _change(made: Machines, here: str, there: str) -> Callable[[int], tuple[float, float]]:
+    """Changes a task; returns how long that took, and how long until the other machine had it."""
+    tasks, task = made[here].services.workspace.tasks, _task(made)
+    file = made[there].path / "tasks" / "worker-a" / f"{task}.md"
+
+    def change(number: int) -> tuple[float, float]:
+        before, began = file.stat().st_ino, time.perf_counter()
+        tasks.update(task, lambda found: _noted(found, number))
+        changed = time.perf_counter() - began
+        _spin(lambda: file.stat().st_ino != before)
+        return changed, time.perf_counter() - began
+
+    return change
 
 
 def queued(bench: Bench) -> Finding:
@@ -101,9 +102,9 @@ def relay_memory(bench: Bench) -> Finding:
 def relay_idle(bench: Bench) -> Finding:
     """The processor time of an idle relay."""
     with _two(bench) as made:
-        before, began = _processor(made[LAPTOP]), time.monotonic()
+        before, began = processor_seconds(made[LAPTOP].relay_pid), time.monotonic()
         time.sleep(IDLE_SECONDS)
-        share = (_processor(made[LAPTOP]) - before) / (time.monotonic() - began) * 100
+        share = (processor_seconds(made[LAPTOP].relay_pid) - before) / (time.monotonic() - began) * 100
         return Finding(share, f"{share:.2f} %")
 
 
@@ -113,33 +114,33 @@ def _two(bench: Bench) -> Iterator[Machines]:
         yield made
 
 
-def _floor(bench: Bench, made: Machines) -> float:
-    """One value brought to the same hub, and one durable file."""
+def _beside_floor(bench: Bench, made: Machines, once: Callable[[int], float]) -> Finding:
+    """What `once` measures beside one value brought to the same hub and one durable file, in turns."""
+    numbers, directory = itertools.count(), bench.place()
+    with _publishing(made) as publish:
+
+        def floor() -> None:
+            publish()
+            durable_write(directory, KILOBYTE)
+
+        measured, least = in_turns(TIMES, lambda: once(next(numbers)), lambda: seconds(floor))
+    return Finding(measured / least, ms(measured), ms(least))
+
+
+@contextmanager
+def _publishing(made: Machines) -> Iterator[Callable[[], object]]:
     membership, share = made[LAPTOP].sharing.membership, made[LAPTOP].sharing.share
-    directory = bench.place()
-
-    async def publish() -> float:
-        client = await connected_once(membership.urls, share.seed(), None, LAPTOP)
+    numbers = itertools.count()
+    with asyncio.Runner() as runner:
+        client = runner.run(connected_once(membership.urls, share.seed(), None, LAPTOP))
         hub = Hub(Names(membership.uuid), LAPTOP, client=client)
-        took = []
-        for number in range(TIMES):
-            began = time.perf_counter()
-            await hub.put(hub.names.own(LAPTOP, "floor", "x", str(number)), KILOBYTE, str(number), {}, expected=0)
-            took.append(time.perf_counter() - began)
-        await client.close()
-        return statistics.median(took)
 
-    written = _median(lambda _: durable_write(directory, KILOBYTE))
-    return asyncio.run(publish()) + written
+        async def publish() -> None:
+            name = str(next(numbers))
+            await hub.put(hub.names.own(LAPTOP, "floor", "x", name), KILOBYTE, name, {}, expected=0)
 
-
-def _median(once: Callable[[int], object]) -> float:
-    took = []
-    for number in range(TIMES):
-        began = time.perf_counter()
-        once(number)
-        took.append(time.perf_counter() - began)
-    return statistics.median(took)
+        yield lambda: runner.run(publish())
+        runner.run(client.close())
 
 
 def _spin(condition: Callable[[], bool]) -> None:
@@ -165,13 +166,3 @@ def _task(made: Machines) -> str:
 
 def _noted(task: Task, number: int) -> Task:
     return replace(task, progress=number, description=f"{number}")
-
-
-def _processor(machine: Machine) -> float:
-    """Seconds of processor time of the relay so far (proc(5))."""
-    fields = Path(f"/proc/{machine.relay_pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _finding(measured: float, floor: float) -> Finding:
-    return Finding(measured / floor, f"{measured * 1000:.1f} ms", f"{floor * 1000:.1f} ms")

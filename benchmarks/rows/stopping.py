@@ -20,9 +20,9 @@ from benchmarks.wire import Server
 from multi_agent_mcp.domain import ids as names
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.change import Change
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.task_change import Change
 from multi_agent_mcp.errors import InvalidStatusTransition
 from multi_agent_mcp.services.tasks.creation import NewTask
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,6 +14,7 @@ from benchmarks.scale.calls import called, fresh_call
 from benchmarks.scale.growth import Cost
 from benchmarks.team import Team
 from benchmarks.timing import command_seconds
+from multi_agent_mcp.services.search.search import SearchQuery
 
 AFTER_TOOL = HOOK_EVENT.replace(b"PreToolUse", b"PostToolUse")
 
@@ -132,6 +134,21 @@ def conversation(bench: Bench, size: int) -> Iterator[Cost]:
     team = bench.lived("messages of one conversation", size, Past.conversation)
     with fresh_call(team, "worker", "get_conversation_messages", conversation_id=team.known) as cost:
         yield cost
+
+
+@contextmanager
+def found(bench: Bench, size: int) -> Iterator[Cost]:
+    """Processor time of a search in everything once it is indexed; the 20 results are read from their files."""
+    search = _archived(bench, size).services.search
+    query = SearchQuery(words=("message", "note"), receiver_id="admin")
+    search.find(query)
+
+    def cost() -> float:
+        began = time.process_time()
+        assert search.find(query).found
+        return time.process_time() - began
+
+    yield cost
 
 
 def _unread(bench: Bench, size: int) -> Team:

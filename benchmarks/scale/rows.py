@@ -61,19 +61,20 @@ _ARCHIVED = (
     _times("status", "get_message_status of the oldest, archived", Growth(mail.status, THOUSAND, MILLION, 3), 2),
     _times("trace", "trace of the oldest, archived", Growth(mail.trace, THOUSAND, MILLION), 2),
     _times("before", "read_messages before the oldest, archived", Growth(mail.oldest_page, THOUSAND, LAKH, 3), 2),
+    _times("search", "search once indexed, archived", Growth(mail.found, THOUSAND, LAKH), 5),
     _times("timeline", "timeline, archived", Growth(upkeep.over_archive("timeline"), MYRIAD, MILLION, 3), 2),
     _times("watch", "watch --once, archived", Growth(upkeep.over_archive("watch", "--once"), MYRIAD, MILLION, 3), 2),
     _each(
         "prune",
         "prune --dry-run, archived",
-        Growth(upkeep.over_archive("prune", "--dry-run"), MYRIAD, MILLION, 3),
+        Growth(upkeep.over_archive("prune", "--dry-run", "--older-than", "0"), MYRIAD, MILLION, 3),
         10,
         "us a file",
     ),
     _times(
         "prune-memory",
         "its memory",
-        Growth(upkeep.over_archive("prune", "--dry-run", memory=True), MYRIAD, MILLION, 1, "MB"),
+        Growth(upkeep.over_archive("prune", "--dry-run", "--older-than", "0", memory=True), MYRIAD, MILLION, 1, "MB"),
         1.2,
     ),
     _each(

@@ -19,7 +19,7 @@ class Human(threading.Thread):
         super().__init__(daemon=True)
         self.stage, self.seat, self.calm = stage, seat, calm
         self.chance = random.Random(seed)  # noqa: S311 - a simulation
-        self.stopping = threading.Event()
+        self.interrupting = threading.Event()
         self.acts = 0
 
     def run(self) -> None:
@@ -28,7 +28,7 @@ class Human(threading.Thread):
             (4, self.scroll), (2, self.resize), (2, self.swap), (3, self.much_to_do), (1, self.respawn),
             (1, self.kill), (1, self.quit_host),
         ]  # fmt: skip
-        while not self.stopping.wait(self.chance.uniform(0.5, 1.5) * self.calm):
+        while not self.interrupting.wait(self.chance.uniform(0.5, 1.5) * self.calm):
             self.chance.choices([act for _, act in acts], [weight for weight, _ in acts])[0]()
             self.acts += 1
 
@@ -114,7 +114,7 @@ class Human(threading.Thread):
         self.pause(0.5, 1.0)
 
     def pause(self, least: float, most: float) -> None:
-        self.stopping.wait(self.chance.uniform(least, most))
+        self.interrupting.wait(self.chance.uniform(least, most))
 
     def keys(self, data: bytes) -> None:
         os.write(self.seat.keyboard, data)

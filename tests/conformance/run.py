@@ -75,7 +75,7 @@ def run(plan: Plan) -> Report:
             human.start()
         answers = _deliver(plan, stage)
         for human in humans:
-            human.stopping.set()
+            human.interrupting.set()
         for human in humans:
             human.join()
         time.sleep(SETTLE_SECONDS)

@@ -9,7 +9,6 @@ import shutil
 import struct
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import termios
 import threading
@@ -78,8 +77,7 @@ class Stage:
         return done.stdout.strip()
 
     def command(self, seat_host: str, log: Path) -> str:
-        libraries = sysconfig.get_path("purelib")
-        return f"exec bash --norc {SCRIPT} {seat_host} {log} {sys.executable} {self.dialogs} {libraries}"
+        return f"exec bash --norc {SCRIPT} {seat_host} {log} {sys.executable} {self.dialogs}"
 
     def register(self, agent_id: str, pane_id: str) -> None:
         """As the agent's server does when it starts in the pane."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from tests.conformance.run import Plan, run
@@ -12,8 +10,6 @@ pytestmark = [pytest.mark.tmux, pytest.mark.slow]
 
 
 def test_concurrent_doorbells_amid_a_humans_doings_come_whole_and_once_and_no_key_goes_astray() -> None:
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed")
     report = run(Plan(deliveries=300, panes=8))
     assert (report.corrupted, report.keys, report.strangers, report.lost, report.twice) == ((), (), (), (), ())
     assert report.reasons["submitted"] > 0

@@ -7,11 +7,19 @@ import argparse
 import gc
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from functools import partial
 
+from tests.crash import machines
 from tests.crash.invariants import complaints
 from tests.crash.operations import OPERATIONS
+from tests.crash.operations.shared import SHARED
 from tests.crash.stage import Operation, copied, live, looked, prepared, without_links
 
+RELAY = "shared_relay"
+"""The name under which the relay itself is killed."""
+RELAY_STEP = 16
+NAMES = [*OPERATIONS, *SHARED, RELAY]
 SAME_AS_BEFORE = ("after fsync", "after fchmod", "after chmod")
 
 
@@ -56,16 +64,38 @@ def rehearsed() -> None:
     gc.freeze()  # what was imported is never collected, nor copied by a child's collector
 
 
+Result = tuple[str, int, Counter[str], list[str]]
+"""An operation's name, and what `tried` returns."""
+
+
+def results(names: list[str], *, short: bool) -> Iterator[Result]:
+    for name in names:
+        if name in OPERATIONS:
+            yield name, *tried(OPERATIONS[name], short=short)
+    if any(name in SHARED or name == RELAY for name in names):
+        yield from shared_results(names, short=short)
+
+
+def shared_results(names: list[str], *, short: bool) -> Iterator[Result]:
+    """Of what machines share, in one session of two of them."""
+    with machines.session() as made:
+        shared = [SHARED[name] for name in names if name in SHARED]
+        for operation, calls, count, wrong in machines.tried(made, shared, partial(moments_of, short=short)):
+            yield operation.name, count, calls, wrong
+        if RELAY in names:
+            count, wrong = machines.relay_tried(made, RELAY_STEP if short else 1)
+            yield RELAY, count, Counter(), wrong
+
+
 def main() -> int:
     given = _arguments()
     if given.without_links:
         without_links()
     rehearsed()
     points, failed, kinds = 0, 0, Counter[str]()
-    for operation in given.operations or OPERATIONS.values():
-        count, calls, wrong = tried(operation, short=given.short)
+    for name, count, calls, wrong in results(given.operations or NAMES, short=given.short):
         points, failed, kinds = points + count, failed + len(wrong), kinds + calls
-        told = f"{operation.name:32} {count:5} kill points, {sum(calls.values()):4} calls, {len(wrong)} complaints"
+        told = f"{name:32} {count:5} kill points, {sum(calls.values()):4} calls, {len(wrong)} complaints"
         print(told, flush=True)  # noqa: T201
         for line in wrong:
             print(f"    {line}")  # noqa: T201
@@ -78,15 +108,19 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--short", action="store_true", help="a third of the moments at which the disk differs")
     parser.add_argument("--without-links", action="store_true", help="as on a file system without hard links")
     parser.add_argument(
-        "operations", nargs="*", metavar="OPERATION", type=_operation, help=f"some of {', '.join(OPERATIONS)}"
+        "operations",
+        nargs="*",
+        metavar="OPERATION",
+        type=_operation,
+        help=f"some of {', '.join(NAMES)}",
     )
     return parser.parse_args()
 
 
-def _operation(name: str) -> Operation:
-    if name not in OPERATIONS:
+def _operation(name: str) -> str:
+    if name not in NAMES:
         raise argparse.ArgumentTypeError(f"there is no operation {name}")
-    return OPERATIONS[name]
+    return name
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ class Killer:
     def arm(self) -> None:
         """From now on every change of the disk is a moment to die at. For the rest of the process's life."""
         for name in CHANGES:
-            setattr(os, name, self._around(name, getattr(os, name)))
+            setattr(os, name, self.around(name, getattr(os, name)))
         sys.addaudithook(self._audit)
         os.open = self._opening(os.open)
         os.write = self._writing(os.write)
@@ -69,7 +69,7 @@ class Killer:
             os.kill(os.getpid(), signal.SIGKILL)
         self.moments.append(name)
 
-    def _around(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    def around(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
             self._moment(f"before {name}")
             self._inside = True
@@ -83,7 +83,7 @@ class Killer:
         return call
 
     def _opening(self, real: Callable[..., int]) -> Callable[..., int]:
-        changing = self._around("open", real)
+        changing = self.around("open", real)
 
         def call(path: Any, flags: int, *args: Any, **options: Any) -> int:
             return (changing if flags & WRITING else real)(path, flags, *args, **options)

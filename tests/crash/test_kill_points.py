@@ -6,35 +6,22 @@ The short form of `scripts/crash`: in a process of its own, because it forks and
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.crash.operations import ROOMS
+from tests.crash.operations.shared import SHARED
+from tests.programs import ran
 
-REPOSITORY = Path(__file__).parents[2]
+NAMES = {**{room: [operation.name for operation in ROOMS[room]] for room in ROOMS}, "shared": [*SHARED, "shared_relay"]}
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", NAMES)
 def test_an_operation_killed_at_any_call_is_there_whole_or_not_at_all(room: str) -> None:
-    names = [operation.name for operation in ROOMS[room]]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.crash", "--short", *names],
-        cwd=REPOSITORY,
-        env={
-            key: value
-            for key, value in os.environ.items()
-            if key in ("PATH", "HOME", "PYTHONPATH", "MULTI_AGENT_MCP_CHECK_LOCKS")
-        },
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-        timeout=600,
-    )
+    names = NAMES[room]
+    done = ran(sys.executable, "-m", "tests.crash", "--short", *names, seconds=600)
     assert done.returncode == 0, done.stdout + done.stderr
     tried = dict(re.findall(r"^(\w+) +(\d+) kill points, .* 0 complaints$", done.stdout, re.MULTILINE))
     assert sorted(tried) == sorted(names)

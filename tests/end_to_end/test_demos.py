@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -41,8 +40,6 @@ def played(command: list[str], cwd: Path, env: Mapping[str, str]) -> str:
     ],
 )
 def test_every_step_of_a_demo_happens(tmp_path: Path, env: dict[str, str], scene: str, told: list[str]) -> None:
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed")
     output = played([*COMMAND, "demo", scene, "--directory", str(tmp_path / "place")], tmp_path, env)
     assert output.splitlines()[-1] == "すべての段階が行われました"
     for text in told:
@@ -54,8 +51,6 @@ def test_every_step_of_a_demo_happens(tmp_path: Path, env: dict[str, str], scene
 @pytest.mark.slow
 @pytest.mark.tmux
 def test_every_step_happens_across_three_machines(tmp_path: Path, env: dict[str, str]) -> None:
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed")
     output = played([*COMMAND, "demo", "machines", "--directory", str(tmp_path / "place")], tmp_path, env)
     assert output.splitlines()[-1] == "すべての段階が行われました"
     assert "admin@desk → worker-b@shed" in output
@@ -64,8 +59,6 @@ def test_every_step_happens_across_three_machines(tmp_path: Path, env: dict[str,
 @pytest.mark.slow
 @pytest.mark.tmux
 def test_the_office_can_be_visited_until_it_is_closed(tmp_path: Path, env: dict[str, str]) -> None:
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed")
     with subprocess.Popen(
         [*COMMAND, "demo", "office", "--directory", str(tmp_path / "place")],
         cwd=tmp_path,
@@ -83,8 +76,6 @@ def test_the_office_can_be_visited_until_it_is_closed(tmp_path: Path, env: dict[
 @pytest.mark.slow
 @pytest.mark.tmux
 def test_a_demo_leaves_a_session_alone_that_is_there_already(bare: Team) -> None:
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed")
     root = bare.base / ".multi-agent-mcp"
     bare.ask("init", "--team", REPOSITORY / "examples" / "team.yaml", "--root", root)
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
@@ -100,8 +91,6 @@ def test_a_demo_leaves_a_session_alone_that_is_there_already(bare: Team) -> None
 def test_an_office_that_is_told_to_end_leaves_no_tmux_and_no_console(
     tmp_path: Path, env: dict[str, str], number: signal.Signals
 ) -> None:
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed")
     with subprocess.Popen(
         [*COMMAND, "demo", "office", "--directory", str(tmp_path / "place")],
         cwd=tmp_path,

@@ -150,7 +150,7 @@ def _has_lines(pane: Pane, count: int) -> bool:
 
 @contextmanager
 def _kept_awake(team: Team, agent_id: str) -> Iterator[None]:
-    """Meanwhile a file that was read long ago is written again and again: the agent's bell looks all the time."""
+    """Meanwhile a file that was read long ago is written again and again: the doorbell thread looks all the time."""
     enough = threading.Event()
 
     def write() -> None:
@@ -244,7 +244,7 @@ async def test_a_line_put_off_by_copy_mode_is_delivered_after_it(team: Team, ter
         assert pane.lines == []
         terminal("send-keys", "-t", pane.id, "-X", "cancel")
         await eventually(lambda: pane.lines == [line()], "the line arrives after copy mode")
-        await eventually(lambda: _steps(team, sent["message_id"])[-1] == "submitted", "the diary says submitted")
+        await eventually(lambda: _steps(team, sent["message_id"])[-1] == "submitted", "the delivery log says submitted")
         assert _steps(team, sent["message_id"]) == ["stored", "deferred", "rung", "submitted"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import tomllib
@@ -172,6 +173,16 @@ def test_a_file_that_cannot_be_merged_into_is_one_sentence_and_nothing_changes(
     assert {path: path.read_bytes() for path in work.rglob("*") if path.is_file()} == before
 
 
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(team: Team) -> None:
+    work = put_theirs(team)
+    (work / ".mcp.json").unlink()
+    os.mkfifo(work / ".mcp.json")
+    refused = team.run("host-config", "claude", "--agent", "worker-a", "--write", "--directory", work)
+    assert refused.code == 1
+    assert refused.stderr.startswith("multi-agent-mcp: storage_error: ")
+    assert (work / ".mcp.json").is_fifo()
+
+
 def test_a_lone_surrogate_in_a_file_is_kept(team: Team) -> None:
     work = put_theirs(team)
     (work / ".mcp.json").write_text('{"half": "\\ud83d", "whole": "\\ud83d\\ude00"}')
@@ -293,12 +304,12 @@ def test_a_command_in_a_team_is_given_what_its_host_takes(team: Team) -> None:
     assert read(file)["mcpServers"]["ipc"]["args"][-1] == "worker-a"
     opencode = replace(agent, command="cd x && opencode {mcp_config}", host="opencode")
     assert command_of(services, opencode) == "cd x && opencode "
-    (file,) = map(Path, services.mcp_environment(opencode).values())
+    (file,) = map(Path, services.host_configurations.environment(opencode).values())
     assert read(file)["mcp"]["ipc"]["command"][-1] == "worker-a"
     (plugin,) = read(file)["plugin"]
     assert plugin == (hosts / "worker-a.opencode.js").as_uri()
     assert '"--agent", "worker-a"]' in (hosts / "worker-a.opencode.js").read_text(encoding="utf-8")
-    assert services.mcp_environment(replace(opencode, command="opencode")) == {}
+    assert services.host_configurations.environment(replace(opencode, command="opencode")) == {}
     codex = command_of(services, replace(agent, command="codex {mcp_config}")) or ""
     assert shlex.split(codex)[:2] == ["codex", "-c"]
 

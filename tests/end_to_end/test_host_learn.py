@@ -194,3 +194,10 @@ def test_doctor_offers_it_and_names_a_profile_that_cannot_be_used(team: Team, pa
     assert findings["hosts/mine.yaml"]["level"] == "problem"
     assert "multi-agent-mcp host learn worker-a" in findings["worker-a"]["repair"]
     assert Path(pane.log).exists() is False
+
+
+@pytest.mark.parametrize("key", ["C-c", "Escape", "a", "-l", "C-Enter;"])
+def test_no_key_is_learned_that_enters_no_line(team: Team, key: str) -> None:
+    refused = team.run("host", "learn", "worker-a", f"--submit={key}")
+    assert refused.code == 1
+    assert "--submit" in refused.stderr

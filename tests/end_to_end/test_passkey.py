@@ -51,8 +51,6 @@ def socket(env: dict[str, str]) -> Iterator[str]:
 
 @pytest.mark.tmux
 def test_up_leaves_it_neither_in_the_tmux_server_nor_in_a_pane(bare: Team, socket: str) -> None:
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed")
     team = bare.make(TEAM.replace("{id: worker-a,", "{command: cat, id: worker-a,"))
     team.ask(*UP, "--socket", socket, "--no-supervisor", env={VARIABLE: SECRET})
     shown = subprocess.run(

@@ -117,5 +117,5 @@ def test_a_session_goes_on_with_a_notify_command_that_is_none(bare: Team) -> Non
     assert team.delivery("owner") == ("stored", "bad_notify_command")
     assert team.ask("read", "owner")["messages"]
     doctor = team.run("doctor")
-    assert "notify_command is not a list of texts" in doctor.stdout
+    assert "notify_command is not a list of strings" in doctor.stdout
     assert doctor.code == 1

@@ -41,8 +41,8 @@ def test_eight_processes_send_into_one_mailbox_and_no_message_is_lost_or_doubled
 def test_the_diary_of_a_mailbox_nobody_reads_notes_each_deferral_once(team: Team) -> None:
     with workers(team, [("send", str(team.root), team.session, "admin", "worker-a", "50")]) as (process,):
         sent = outcome(process)
-    diary = (team.path / ".doorbell" / "worker-a.jsonl").read_text(encoding="utf-8")
-    assert {message_id: diary.count(message_id) for message_id in sent} == dict.fromkeys(sent, 1)
+    log = (team.path / ".doorbell" / "worker-a.jsonl").read_text(encoding="utf-8")
+    assert {message_id: log.count(message_id) for message_id in sent} == dict.fromkeys(sent, 1)
 
 
 def test_the_audit_log_is_only_ever_appended_to(team: Team) -> None:

@@ -115,6 +115,6 @@ def test_a_command_that_dies_at_once_rests_doctor_says_so_and_it_is_tried_again(
     assert "続けてすぐに終了しました" in finding["finding"]
     assert windows(terminal) == ["supervisor"]
     registry.update("worker-a", command=command)
-    wait_until(lambda: sessions(team), "the mended command is started")
+    wait_until(lambda: sessions(team), "the fixed command is started")
     assert team.services.missing_sessions.windows()[TASK].pane
     assert CHAT not in team.services.missing_sessions.windows()

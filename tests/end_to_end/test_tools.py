@@ -221,7 +221,7 @@ async def test_what_cannot_be_meant_is_refused_by_its_code_and_writes_nothing(te
 
 
 def _files(team: Team) -> set[str]:
-    """Every file but locks and scratch files, and every mailbox; a server makes other folders to watch them."""
+    """Every file but locks and scratch files, and every mailbox; a server makes other directories to watch them."""
     return {
         str(path.relative_to(team.base))
         for path in team.base.rglob("*")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,26 +17,9 @@ from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 from tests.conftest import Clock
 from tests.faults.everyday import context, entities, nothing_is_half_done
+from tests.programs import ran
 
-REPOSITORY = Path(__file__).parents[2]
 NO_INOTIFY = 'echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"'
-
-
-def ran(*command: str, zone: str | None = None) -> subprocess.CompletedProcess[str]:
-    env = {
-        name: value
-        for name, value in os.environ.items()
-        if name in ("PATH", "HOME", "PYTHONPATH", "MULTI_AGENT_MCP_CHECK_LOCKS")
-    }
-    return subprocess.run(
-        command,
-        cwd=REPOSITORY,
-        env=env | ({"TZ": zone} if zone else {}),
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-        timeout=120,
-    )
 
 
 def test_with_too_many_open_files_everything_is_refused_with_a_code_and_nothing_is_lost(broken: Path) -> None:
@@ -118,7 +100,7 @@ def test_a_time_zone_changes_no_time_and_no_name(broken: Path, zone: str) -> Non
     command = (sys.executable, "-m", "multi_agent_mcp")
     where = ("--root", str(broken), "--session", "demo", "--json")
     before = datetime.now(UTC) - timedelta(seconds=1)
-    sent = ran(*command, "send", "worker-b", "hello", *where, zone=zone)
+    sent = ran(*command, "send", "worker-b", "hello", *where, TZ=zone)
     assert sent.returncode == 0, sent.stderr
     (path,) = context(broken).workspace.mailbox("worker-b").path.glob("*.md")
     stamped = datetime.strptime(path.name[:15], "%Y%m%d_%H%M%S").replace(tzinfo=UTC)
@@ -126,7 +108,7 @@ def test_a_time_zone_changes_no_time_and_no_name(broken: Path, zone: str) -> Non
     # A naive time in the hour that summer time skips in Berlin and repeats in New York is UTC like any other.
     for hand, moment in (("spring.md", "2026-03-29T02:30:00"), ("autumn.md", "2026-11-01T01:30:00")):
         (path.parent / hand).write_text(f"---\nsender_id: owner\ncreated_at: {moment}\n---\n\n{hand}\n", "utf-8")
-    read = json.loads(ran(*command, "read", "worker-b", *where, zone=zone).stdout)
+    read = json.loads(ran(*command, "read", "worker-b", *where, TZ=zone).stdout)
     assert [item["content"].strip() for item in read["messages"]] == ["spring.md", "autumn.md", "hello"]
     assert read["messages"][0]["created_at"] == "2026-03-29T02:30:00.000000Z"
     assert read["messages"][2]["created_at"] >= format_time(before)

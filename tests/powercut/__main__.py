@@ -68,16 +68,16 @@ def main() -> int:
         sys.stderr.write(f"powercut: {reason}.\n")
         return 2
     seed = secrets.randbits(32) if given.seed is None else given.seed
-    losses, letters, unflushed, wrong = Counter[str](), 0, 0, 0
+    losses, messages, unflushed, wrong = Counter[str](), 0, 0, 0
     for cut, complaints in tried(given, random.Random(seed)):  # noqa: S311 - repeatable
         losses[cut.loss] += 1
-        letters, unflushed = letters + len(cut.acknowledged), unflushed + cut.unflushed
+        messages, unflushed = messages + len(cut.acknowledged), unflushed + cut.unflushed
         wrong += bool(complaints)
         for complaint in complaints:
             print(f"    {cut.moment} ({cut.loss}): {complaint}", flush=True)  # noqa: T201
     for loss, count in sorted(losses.items()):
         print(f"{count:5} cuts: {loss}")  # noqa: T201
-    told = f"{losses.total()} cuts, {unflushed} unflushed writes at stake, {letters} looks for an acknowledged letter"
+    told = f"{losses.total()} cuts, {unflushed} unflushed writes at stake, {messages} looks for an acknowledged message"
     print(f"{told}, wrong after {wrong} cuts; seed {seed}")  # noqa: T201
     return 1 if wrong else 0
 

@@ -39,18 +39,18 @@ def _empty(session: Path) -> Iterator[str]:
 
 
 def _lost(after: Aftermath) -> Iterable[str]:
-    """Acknowledged letters that are not there exactly once, or not whole."""
+    """Acknowledged messages that are not there exactly once, or not whole."""
     for agent_id in after.services.agents.all():
         box = mail(after.services, agent_id)
         known = Counter(key for message in box for key in _keys(message))
         whole = {(key, _digest(message)) for message in box for key in _keys(message)}
-        for letter in after.answers:
-            if agent_id not in letter["receivers"]:
+        for message in after.answers:
+            if agent_id not in message["receivers"]:
                 continue
-            if known[letter["id"]] != 1:
-                yield f"{letter['id']} is with {agent_id} {known[letter['id']]} times"
-            elif letter["digest"] is not None and (letter["id"], letter["digest"]) not in whole:
-                yield f"{letter['id']} of {agent_id} is not what was sent"
+            if known[message["id"]] != 1:
+                yield f"{message['id']} is with {agent_id} {known[message['id']]} times"
+            elif message["digest"] is not None and (message["id"], message["digest"]) not in whole:
+                yield f"{message['id']} of {agent_id} is not what was sent"
 
 
 def _keys(message: Message) -> Iterator[str]:

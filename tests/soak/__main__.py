@@ -27,7 +27,7 @@ from tests.soak.verdict import complaints
 PROGRESS_SECONDS = 10.0
 SERVED_PER_CORE = 4
 ADMINS = 5  # one agent of so many leads others
-SHOWN = ("operations", "letters acknowledged", "kills", "servers started", "deaths of tmux", "again after a death")
+SHOWN = ("operations", "messages acknowledged", "kills", "servers started", "deaths of tmux", "again after a death")
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.end_to_end.support import COMMAND, Terminal
 from tests.soak.host import Host
-from tests.soak.ledger import letter
+from tests.soak.ledger import tagged
 from tests.soak.stage import Stage
 
 BROKEN = ("no front matter at all", "---\nid: [\n---\n\nbody", "---\n- a list\n---\n\n", "---\nnever closed\n")
@@ -86,7 +86,7 @@ class Tmux(Disturber):
 
 
 class Stranger(Disturber):
-    """Writes files by hand: letters as `cp` would put them there, and some that nobody can read."""
+    """Writes files by hand: messages as `cp` would put them there, and some that nobody can read."""
 
     pause = (0.2, 1.5)
     written = 0
@@ -109,7 +109,7 @@ class Stranger(Disturber):
             ("sender_id: owner\n", "subject: 12:30\npriority: urgent\n", "created_at: 2026-11-21\n")
         )
         path = directory / f"{tag}.md"
-        data = f"---\n{header}---\n\n{letter(tag, 1)}".encode()
+        data = f"---\n{header}---\n\n{tagged(tag, 1)}".encode()
         if self.random.random() < 0.5:
             path.write_bytes(data)
         else:
@@ -165,7 +165,7 @@ class Human(Disturber):
 
     def _send(self) -> None:
         tag, receiver = f"human-{self.deeds}", self.random.choice(self.stage.agents)
-        if self._ask("send", receiver, letter(tag, 2)):
+        if self._ask("send", receiver, tagged(tag, 2)):
             self.stage.ledger.send(tag, [receiver], "acked")
 
     def _read(self) -> None:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tests.soak.ledger import Ledger, letter
+from tests.soak.ledger import Ledger, tagged
 from tests.soak.lives import Died, Life, Reply
 from tests.soak.stage import Stage
 
@@ -72,15 +72,15 @@ class Host(threading.Thread):
         return reply
 
     def send(self, receivers: list[str], tool: str = "send_message", key: str = "content", **arguments: Any) -> Reply:
-        """A letter of its own to these, by a tool that takes words under this key."""
+        """A message of its own to these, by a tool that takes words under this key."""
         self._letters += 1
         tag = f"{self.agent_id}-{self._letters}"
         self.ledger.send(tag, receivers, "maybe")
         size = self.random.choice((0, 1, 1, 5, 30, 300))
-        reply = self.call(tool, **{key: letter(tag, size)}, **arguments)
+        reply = self.call(tool, **{key: tagged(tag, size)}, **arguments)
         if reply.done:
             self.ledger.send(tag, receivers, "acked")
-            self.ledger.count("letters acknowledged")
+            self.ledger.count("messages acknowledged")
         elif reply.answer is not None or not reply.executed:
             self.ledger.send(tag, receivers, "never")
         return reply

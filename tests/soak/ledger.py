@@ -13,22 +13,22 @@ from dataclasses import dataclass, field
 PIECE = "本文\r\n---\n#{x} \u2028"
 
 
-def letter(tag: str, size: int) -> str:
+def tagged(tag: str, size: int) -> str:
     """A content that shows whose it is and whether it is whole."""
     return f"{tag} {size}\n" + PIECE * size + f"end {tag}"
 
 
 def tag_of(content: str) -> str | None:
-    """The tag of a letter; None for what is none, or is not whole."""
+    """The tag of a message; None for what is none, or is not whole."""
     tag, _, size = content.partition("\n")[0].rpartition(" ")
     if not size.isdecimal() or int(size) > len(content):  # somebody else's number, perhaps too large to be a length
         return None
-    return tag if content == letter(tag, int(size)) else None
+    return tag if content == tagged(tag, int(size)) else None
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A letter under way. `state`: `acked`, `maybe` (its sender's server died first) or `never` (it was refused)."""
+    """A message under way. `state`: `acked`, `maybe` (its sender's server died first) or `never` (it was refused)."""
 
     receivers: frozenset[str]
     state: str
@@ -38,7 +38,7 @@ class Sent:
 class Ledger:
     """Written to by many threads; `note` is the only way in."""
 
-    letters: dict[str, Sent] = field(default_factory=dict)
+    messages: dict[str, Sent] = field(default_factory=dict)
     tasks: dict[str, str] = field(default_factory=dict)
     """Title → `acked` or `maybe`."""
     moves: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
@@ -81,7 +81,7 @@ class Ledger:
 
     def send(self, tag: str, receivers: Iterable[str], state: str) -> None:
         with self._mutex:
-            self.letters[tag] = Sent(frozenset(receivers), state)
+            self.messages[tag] = Sent(frozenset(receivers), state)
 
     def count(self, what: str, number: int = 1) -> None:
         with self._mutex:

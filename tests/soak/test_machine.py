@@ -21,7 +21,7 @@ from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.notify.channels.recorder import Recorder
 from tests.end_to_end.quiet import quiet_environment
 from tests.end_to_end.support import SESSION, Team
-from tests.soak.ledger import letter, tag_of
+from tests.soak.ledger import tag_of, tagged
 from tests.soak.lives import Died, Nursery, Reply, Seated
 from tests.soak.model import Agent, Job, Model
 
@@ -46,19 +46,19 @@ class Machine(RuleBasedStateMachine):
         shutil.copytree(self.template, self.root)
         self.model = Model({agent_id: Agent() for agent_id in AGENTS})
         self.living: dict[str, Seated] = {}
-        self.letters = 0
+        self.messages = 0
 
     @rule(sender=agents, receiver=agents, size=st.integers(0, 3))
     def send(self, sender: str, receiver: str, size: int) -> None:
         if sender == receiver:
             return
-        reply = self.call(sender, "send_message", receiver_id=receiver, content=self.letter(size))
+        reply = self.call(sender, "send_message", receiver_id=receiver, content=self.tagged(size))
         if reply.answer is not None:
             self.model.agents[receiver].unread.add(reply.answer["message_id"])
 
     @rule(sender=agents)
     def broadcast(self, sender: str) -> None:
-        content = self.letter(1)
+        content = self.tagged(1)
         if self.call(sender, "send_message", content=content).answer is not None:
             for receiver in set(AGENTS) - {sender}:
                 self.model.agents[receiver].unread |= self.ids(receiver, content)
@@ -136,7 +136,7 @@ class Machine(RuleBasedStateMachine):
         """Killed at any moment of a call: the message is there once and whole, or not at all."""
         if sender == receiver or self.model.pending(sender):
             return
-        content = self.letter(3)
+        content = self.tagged(3)
         server = self.server(sender)
         server.begin("send_message", receiver_id=receiver, content=content)
         server.kill()
@@ -191,12 +191,12 @@ class Machine(RuleBasedStateMachine):
         agent.died()
         assert unread == agent.unread
 
-    def letter(self, size: int) -> str:
-        self.letters += 1
-        return letter(f"m-{self.letters}", size)
+    def tagged(self, size: int) -> str:
+        self.messages += 1
+        return tagged(f"m-{self.messages}", size)
 
     def ids(self, receiver: str, content: str) -> set[str]:
-        """Of the whole copies of a letter in a mailbox."""
+        """Of the whole copies of a message in a mailbox."""
         services = open_session(self.root, SESSION, notifier=Recorder())
         found = [item for item in services.workspace.mailbox(receiver).history() if item.content == content]
         assert all(tag_of(item.content) for item in found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 
@@ -17,8 +16,6 @@ MINUTES = "0.25"  # and about half of that to begin and to look at what is left
 @pytest.mark.slow
 @pytest.mark.tmux
 def test_a_team_whose_servers_are_killed_all_the_time_loses_nothing_and_reads_nothing_twice() -> None:
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed")
     done = subprocess.run(
         [sys.executable, "-m", "tests.soak", "--minutes", MINUTES, "--agents", "12", "--seed", "suite", "--json"],
         cwd=REPOSITORY,
@@ -33,4 +30,4 @@ def test_a_team_whose_servers_are_killed_all_the_time_loses_nothing_and_reads_no
     assert done.returncode == 0
     assert report["operations"] > 0
     assert report["kills"] > 0
-    assert report["letters acknowledged"] > 0
+    assert report["messages acknowledged"] > 0

@@ -28,7 +28,7 @@ def complaints(stage: Stage) -> Iterator[str]:
     mail = {agent_id: _boxed(stage, "ipc", agent_id, Message) for agent_id in services.agents.all()}
     notices = {agent_id: _boxed(stage, "notifications", agent_id, Notification) for agent_id in services.agents.all()}
     yield from twice(services)
-    yield from letters(books, mail)
+    yield from messages(books, mail)
     yield from kept(books, "message", [message.id for box in mail.values() for message in box])
     yield from kept(books, "notification", [notice.id for box in notices.values() for notice in box])
     yield from kept(books, "conversation", [item.id for item in services.workspace.conversations.all()])
@@ -48,7 +48,7 @@ def complaints(stage: Stage) -> Iterator[str]:
     yield from remains(stage)
 
 
-def letters(books: Ledger, mail: dict[str, list[Any]]) -> Iterator[str]:
+def messages(books: Ledger, mail: dict[str, list[Any]]) -> Iterator[str]:
     """Acknowledged ones are there exactly once; others whole, for all receivers or for none."""
     found: dict[str, Counter[str]] = {}
     for agent_id, messages in mail.items():
@@ -56,21 +56,21 @@ def letters(books: Ledger, mail: dict[str, list[Any]]) -> Iterator[str]:
             tag = tag_of(message.content)
             if tag is not None:
                 found.setdefault(tag, Counter())[agent_id] += 1
-            elif " " in message.content and message.content.partition(" ")[0] in books.letters:
+            elif " " in message.content and message.content.partition(" ")[0] in books.messages:
                 yield f"{message.id} of {agent_id} is not whole"
-    for tag, sent in books.letters.items():
+    for tag, sent in books.messages.items():
         yield from _letter(tag, sent, found.get(tag, Counter()))
 
 
 def _letter(tag: str, sent: Sent, found: Counter[str]) -> Iterator[str]:
     if any(count > 1 for count in found.values()):
-        yield f"letter {tag} is there twice: {dict(found)}"
+        yield f"message {tag} is there twice: {dict(found)}"
     if sent.state == "never" and found:
-        yield f"letter {tag} was refused and is there"
+        yield f"message {tag} was refused and is there"
     if sent.receivers and found and set(found) != sent.receivers:
-        yield f"letter {tag} has reached {sorted(found)} of {sorted(sent.receivers)}"
+        yield f"message {tag} has reached {sorted(found)} of {sorted(sent.receivers)}"
     if sent.state == "acked" and not found:
-        yield f"letter {tag} was acknowledged and is LOST"
+        yield f"message {tag} was acknowledged and is LOST"
 
 
 def kept(books: Ledger, kind: str, there: list[str]) -> Iterator[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from multi_agent_mcp.bootstrap import Services
-from multi_agent_mcp.domain.change import Change
-from multi_agent_mcp.domain.history import KEPT
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.task_change import Change
+from multi_agent_mcp.domain.task_history import KEPT
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.store import partition
 from multi_agent_mcp.store.codec.frontmatter import codec
@@ -108,8 +108,8 @@ def request(deed: Deed) -> None:
 
 
 def requested(after: Aftermath) -> Iterator[str]:
-    letters = [message for message in mail(after.services, "admin") if message.content == "please"]
-    yield from whole(after, task=len(after.services.workspace.tasks.all("worker-a")), told=len(letters))
+    messages = [message for message in mail(after.services, "admin") if message.content == "please"]
+    yield from whole(after, task=len(after.services.workspace.tasks.all("worker-a")), told=len(messages))
 
 
 def with_a_request(services: Services) -> Facts:
@@ -122,15 +122,15 @@ def approve(deed: Deed) -> None:
 
 
 def approved(after: Aftermath) -> Iterator[str]:
-    letters = [message for message in mail(after.services, "worker-a") if message.message_type == "task_approved"]
+    messages = [message for message in mail(after.services, "worker-a") if message.message_type == "task_approved"]
     after.services.derived_notices.repair("worker-a")
     work = [notice for notice in notices(after.services, "worker-a") if notice.action == "task_assigned"]
-    yield from whole(after, approved=int(task(after).approval_status == "approved"), told=len(letters), work=len(work))
+    yield from whole(after, approved=int(task(after).approval_status == "approved"), told=len(messages), work=len(work))
 
 
 def pause(deed: Deed) -> None:
     admin = deed.services.agents.get("admin")
-    deed.acknowledge({"id": deed.services.stopping.interrupt(admin, "worker-a", "pause", None, None).id})
+    deed.acknowledge({"id": deed.services.interrupting.interrupt(admin, "worker-a", "pause", None, None).id})
 
 
 def paused(after: Aftermath) -> Iterator[str]:
@@ -139,12 +139,12 @@ def paused(after: Aftermath) -> Iterator[str]:
 
 def with_a_pause(services: Services) -> Facts:
     facts = with_work(services)
-    services.stopping.interrupt(services.agents.get("admin"), "worker-a", "pause", None, None)
+    services.interrupting.interrupt(services.agents.get("admin"), "worker-a", "pause", None, None)
     return facts
 
 
 def resume(deed: Deed) -> None:
-    deed.acknowledge({"id": deed.services.stopping.resume(deed.services.agents.get("admin"), "worker-a").id})
+    deed.acknowledge({"id": deed.services.interrupting.resume(deed.services.agents.get("admin"), "worker-a").id})
 
 
 def resumed(after: Aftermath) -> Iterator[str]:
@@ -175,10 +175,10 @@ def with_much_behind_it(services: Services) -> Facts:
     for number in range(KEPT):
         change = Change(by="worker-a", at=NOON, reason=str(number))
         tasks.update(facts["task_id"], lambda found, change=change: found.recorded(change))  # type: ignore[misc]
-    shelf = tasks.directory("worker-a")
+    mine = tasks.directory("worker-a")
     for number in range(HOT_MAX):
         done = Task(id=f"tsk_{number:012x}", status="done", assignee_id="worker-a")
-        (shelf.path / f"{done.id}.md").write_bytes(codec(Task).encode(done))
+        (mine.path / f"{done.id}.md").write_bytes(codec(Task).encode(done))
     return {**facts, "lines": len(tasks.get(facts["task_id"]).history)}
 
 

@@ -26,10 +26,10 @@ def start(deed: Deed) -> None:
 
 
 def started(after: Aftermath) -> Iterator[str]:
-    letters = [message for message in mail(after.services, "worker-b") if message.content == "りんご"]
+    messages = [message for message in mail(after.services, "worker-b") if message.content == "りんご"]
     found = conversations(after.services)
     copies = [len(after.services.conversations.messages_of(item.id)) for item in found]
-    yield from whole(after, conversation=len(found), mail=len(letters), copy=sum(copies))
+    yield from whole(after, conversation=len(found), mail=len(messages), copy=sum(copies))
 
 
 def with_a_delegation(services: Services) -> Facts:
@@ -67,11 +67,11 @@ def say(deed: Deed) -> None:
 
 
 def said(after: Aftermath) -> Iterator[str]:
-    letters = [message for message in mail(after.services, "worker-a") if message.content == "ごりら"]
+    messages = [message for message in mail(after.services, "worker-a") if message.content == "ごりら"]
     spoken = after.services.conversations.messages_of(after.told["conversation_id"])
     copies = [message for message in spoken if message.content == "ごりら"]
     active = after.services.conversations.get(after.told["conversation_id"]).status == "active"
-    yield from whole(after, mail=len(letters), copy=len(copies), active=int(active))
+    yield from whole(after, mail=len(messages), copy=len(copies), active=int(active))
 
 
 def end(deed: Deed) -> None:
@@ -80,9 +80,9 @@ def end(deed: Deed) -> None:
 
 
 def ended(after: Aftermath) -> Iterator[str]:
-    letters = [message for message in mail(after.services, "worker-b") if message.content == "さようなら"]
+    messages = [message for message in mail(after.services, "worker-b") if message.content == "さようなら"]
     over = after.services.conversations.get(after.told["conversation_id"]).status == "ended"
-    yield from whole(after, final_words=len(letters), ended=int(over))
+    yield from whole(after, final_words=len(messages), ended=int(over))
 
 
 def end_silently(deed: Deed) -> None:
@@ -92,9 +92,9 @@ def end_silently(deed: Deed) -> None:
 
 
 def ended_silently(after: Aftermath) -> Iterator[str]:
-    letters = [message for message in mail(after.services, "worker-b") if message.message_type == "system"]
+    messages = [message for message in mail(after.services, "worker-b") if message.message_type == "system"]
     over = after.services.conversations.get(after.told["conversation_id"]).status == "ended"
-    yield from whole(after, notice=len(letters), ended=int(over))
+    yield from whole(after, notice=len(messages), ended=int(over))
 
 
 def notify(deed: Deed) -> None:

@@ -56,13 +56,13 @@ def heard(after: Aftermath) -> Iterator[str]:
 def with_mail(services: Services) -> Facts:
     ids = []
     for content in LETTERS:
-        message = a_letter(content, datetime.now(UTC))
+        message = a_message(content, datetime.now(UTC))
         services.workspace.mailbox("worker-a").deliver(message)
         ids.append(message.id)
     return {"ids": ids}
 
 
-def a_letter(content: str, at: datetime, receiver: str = "worker-a", read_at: datetime | None = None) -> Message:
+def a_message(content: str, at: datetime, receiver: str = "worker-a", read_at: datetime | None = None) -> Message:
     return Message(
         id=new_message_id(),
         sender_id="admin",
@@ -137,10 +137,10 @@ def told(after: Aftermath) -> Iterator[str]:
 def with_old_mail(services: Services) -> Facts:
     box = services.workspace.mailbox("worker-a")
     long_ago = datetime.now(UTC) - timedelta(days=90)
-    letters = [a_letter(f"letter {n}", long_ago + timedelta(minutes=n), read_at=long_ago) for n in range(8)]
-    for letter in letters:
-        box.deliver(letter)
-    return {"ids": [letter.id for letter in letters]}
+    messages = [a_message(f"message {n}", long_ago + timedelta(minutes=n), read_at=long_ago) for n in range(8)]
+    for message in messages:
+        box.deliver(message)
+    return {"ids": [message.id for message in messages]}
 
 
 def archive(deed: Deed) -> None:
@@ -152,7 +152,7 @@ def archive(deed: Deed) -> None:
 def archived(after: Aftermath) -> Iterator[str]:
     there = sorted(message.id for message in mail(after.services, "worker-a"))
     if there != sorted(after.told["ids"]):
-        yield f"{len(there)} of 8 letters are there"
+        yield f"{len(there)} of 8 messages are there"
 
 
 def with_an_archive(services: Services) -> Facts:

@@ -9,7 +9,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.services.team.setup import add_missing, create_session
 from tests.conftest import TEAM
 from tests.crash.operations.judging import whole
-from tests.crash.operations.mail import a_letter
+from tests.crash.operations.mail import a_message
 from tests.crash.operations.reports import with_work
 from tests.crash.stage import Aftermath, Deed, Facts, Operation, context
 
@@ -33,7 +33,7 @@ def leave(deed: Deed) -> None:
 
 
 def with_work_and_mail(services: Services) -> Facts:
-    message = a_letter("please", services.clock())
+    message = a_message("please", services.clock())
     services.workspace.mailbox("worker-a").deliver(message)
     return with_work(services) | {"id": message.id}
 
