@@ -70,7 +70,7 @@ class Tasks(SharedCollection[Task]):
     def _share_lines(self, task_id: str, lines: bytes) -> None:
         """Brings lines to the hub that leave the task's file. Every process that moves a line moves the same one."""
         if self.is_shared:
-            for line in lines.splitlines():
+            for line in filter(None, lines.splitlines()):
                 with suppress(Superseded):  # another machine has moved it
                     self.authority.create(f"{LINE}.{task_id}-{json.loads(line)[NUMBER]}", line)
 

@@ -201,8 +201,8 @@ class Files:
 
     def append(self, path: Path, line: str | bytes, *, sync: bool = False) -> int:
         """Adds one line (or several at once) to a journal. Appends do not interleave; only with `sync` are they there
-        after a power cut. A line that was cut off before is ended first. Returns where in the file it ends, in
-        bytes."""
+        after a power cut. A line that was cut off before is ended first; one that another process is writing at this
+        moment may look cut off, which leaves an empty line. Returns where in the file it ends, in bytes."""
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is not waited for
         data = (line.encode() if isinstance(line, str) else line).rstrip(b"\n") + b"\n"
         with storage_errors(path):
