@@ -1,4 +1,4 @@
-"""The machines of a team for views: which are up, which are away since when, what waits where."""
+"""The machines of a team for views: which are up or away since when, and what waits on each."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ REPLACED, NO_RELAY = "replaced", "no_relay"
 
 @dataclass(frozen=True, kw_only=True)
 class MachineRow:
-    """One machine. `state`: `here`, `up`, `away`, or `unknown` while this one is cut off. `since`: from when on it was
-    heard of; of one that is away, when it was for the last time. `behind`: how many changes it does not have yet,
-    `queued`: how many messages wait there for the hub, `conflicts`: how many edits are set aside there, `clock_offset`:
-    how much its clock differs (seconds); None where nobody knows. `agents`: who is at home there; `asking`: which of
-    them wait for a human in a pane there, as long as it is `up`."""
+    """One machine. `state` is `here`, `up`, `away`, or `unknown` while this machine is cut off. `since` is when it came
+    up, or was last heard from if it is away. `behind` is the number of changes that it lacks, `queued` of messages that
+    wait there for the hub, `conflicts` of edits set aside there; `clock_offset` is its clock's difference in seconds;
+    None where unknown. `agents` are those at home there; `asking` those of them that wait for a human in a pane, while
+    it is `up`."""
 
     name: str
     state: str
@@ -46,10 +46,10 @@ class Home:
 
 @dataclass(frozen=True, kw_only=True)
 class TeamOfMachines:
-    """`here` is this machine; `exchange` how it stands with the hub: `connected`, `cut_off`, `shut_out` (the hub does
-    not know its key), `replaced` or `no_relay`, and `since` when. `queued`: how many messages wait for it, `pending`:
-    how many files are still to be looked at; None while no relay counts them. `edits`: what is set aside here, newest
-    first, each with its `path` and `at`."""
+    """The machines of a team. `here` is this machine's name; `exchange` its state towards the hub: `connected`,
+    `cut_off`, `shut_out` (the hub does not know its key), `replaced` or `no_relay`, `since` then. `queued` is the
+    number of messages that wait for the hub, `pending` of files still to be examined; None without a relay that counts
+    them. `edits` are those set aside here, newest first, each with its `path` and `at`."""
 
     here: str
     exchange: str
@@ -64,20 +64,20 @@ class TeamOfMachines:
     machines: tuple[MachineRow, ...] = ()
 
     def as_answer(self) -> dict[str, Any]:
-        """As JSON-ready values; the machines by name."""
+        """The fields as JSON-ready values, with the machines by name."""
         answer = asdict(self, dict_factory=json_values)
         return answer | {"machines": {row.pop("name"): row for row in answer["machines"]}}
 
 
 @dataclass(eq=False)
 class Machines:
-    """Looks; asks nobody but the files."""
+    """Reads the state of all machines from this machine's files."""
 
     workspace: Workspace
     agents: Agents
 
     def look(self) -> TeamOfMachines | None:
-        """None while the session is on one machine alone."""
+        """The machines of the team; None for a session of one machine."""
         here = self.workspace.authority.here
         if here is None:
             return None
@@ -100,12 +100,12 @@ class Machines:
         )
 
     def states(self) -> dict[str, str]:
-        """Machine → its state; none while there is one alone."""
+        """The state of each machine, by name; empty for a session of one machine."""
         found = self.look()
         return {} if found is None else {row.name: row.state for row in found.machines}
 
     def homes(self) -> dict[str, Home]:
-        """Agent → its home; of removed ones, too: their messages are still there."""
+        """The home of each agent, by id, including removed agents: their messages still exist."""
         states = self.states()
         agents = self.workspace.registry.all().values()
         return {agent.id: Home(agent.machine, states.get(agent.machine, UNKNOWN)) for agent in agents if agent.machine}
@@ -134,7 +134,7 @@ class Machines:
                 agents=tuple(homes.get(name, ())),
                 asking=tuple(item for item in asking if item.agent_id in homes.get(name, ())),
             )
-            if row.agents or row.state in (HERE, UP):  # nobody waits for one that has left
+            if row.agents or row.state in (HERE, UP):  # machines that have left are not shown
                 rows.append(row)
         return rows
 
