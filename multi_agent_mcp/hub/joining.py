@@ -171,9 +171,9 @@ class Reception:
             machines = users["machines"]
             if not is_name(machine) or not (public.isalnum() and public.startswith("U")):
                 raise InvalidId(value=repr(machine)[:80])
-            is_taken = machine in machines or differing_in_case(machine, machines) is not None
-            if is_taken and token["replaces"] != machine and machines.get(machine) != public:
-                raise AlreadyExists("machine_exists", name=machine)
+            known = machine if machine in machines else differing_in_case(machine, machines)
+            if known is not None and token["replaces"] != machine and machines.get(machine) != public:
+                raise AlreadyExists("machine_exists", name=known)
             tokens = {**users["tokens"], token_id: {**token, "used_by": public}}
             self.server.let({**users, "machines": {**machines, machine: public}, "tokens": tokens})
         return {"settings": json.loads(self.settings())}
