@@ -92,7 +92,7 @@ async def ask_to_join(token: Token, machine: str, public: str) -> dict[str, Any]
     except HubUnreachable:  # it may have forgotten the token just now: it tells the next one who comes with it
         answer = await _answer(token, question)
     if answer.get("refused") == "already_exists":
-        raise AlreadyExists("machine_exists", name=machine)
+        raise AlreadyExists("machine_exists", name=answer.get("name") or machine)
     if "refused" in answer:
         raise InvalidArguments("token_used")
     return answer
@@ -145,7 +145,7 @@ class Reception:
         try:
             answer = await asyncio.to_thread(self._let_in, token_id, json.loads(message.data))
         except Refusal as refusal:
-            answer = {"refused": refusal.code}
+            answer = {"refused": refusal.code, "name": refusal.values.get("name")}
         except (ValueError, LookupError, TypeError):
             answer = {"refused": "invalid_arguments"}
         await message.respond(json.dumps(answer).encode())
