@@ -162,7 +162,7 @@ def machines(context: SessionContext) -> None:
 
 def _machine_lines(texts: Texts, seen: TeamOfMachines) -> Iterator[str]:
     if seen.exchange != CONNECTED:
-        yield texts(f"machines.{seen.exchange}", since=_moment(seen.since), machine=seen.here)
+        yield texts(f"machines.{seen.exchange}", since=_moment(seen.since), machine=seen.here, pid=seen.relay_pid)
     if seen.queued:
         yield texts("machines.queued", count=seen.queued)
     for edit in seen.edits:

@@ -36,6 +36,7 @@ from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.store.authority import Shared
 from multi_agent_mcp.store.files.locks import RELAY
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.process import own_start
 
 logger = logging.getLogger(__name__)
 
@@ -267,6 +268,7 @@ class Relay:
         return {
             "machine": self.machine,
             "pid": os.getpid(),
+            "pid_started_at": own_start(),
             "connected": self.hub.connected,
             "shut_out": self.hub.refused,
             "synchronised": self.following.synchronised,

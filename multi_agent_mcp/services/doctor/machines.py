@@ -14,9 +14,9 @@ from multi_agent_mcp.services.overview.machines import (
     AWAY,
     CONNECTED,
     CUT_OFF,
-    NO_RELAY,
     REPLACED,
     SHUT_OUT,
+    WITHOUT_RELAY,
     MachineRow,
     Machines,
 )
@@ -34,8 +34,8 @@ def machines(context: CheckContext) -> Iterator[Finding]:
     if seen is None:
         return
     found = partial(context.found, "machines")
-    if seen.exchange == NO_RELAY:
-        yield found(PROBLEM, seen.here, "no_relay")
+    if seen.exchange in WITHOUT_RELAY:
+        yield found(PROBLEM, seen.here, seen.exchange, pid=seen.relay_pid)
         return
     if seen.exchange != CONNECTED:
         yield found(PROBLEM, seen.here, FINDINGS[seen.exchange], since=_moment(seen.since))

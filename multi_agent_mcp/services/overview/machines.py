@@ -14,7 +14,8 @@ from multi_agent_mcp.store.workspace import Workspace
 
 HERE, UP, AWAY, UNKNOWN = "here", "up", "away", "unknown"
 CONNECTED, CUT_OFF, SHUT_OUT = "connected", "cut_off", "shut_out"
-REPLACED, NO_RELAY = "replaced", "no_relay"
+REPLACED, NO_RELAY, RELAY_HANGS = "replaced", "no_relay", "relay_hangs"
+WITHOUT_RELAY = (NO_RELAY, RELAY_HANGS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +48,15 @@ class Home:
 @dataclass(frozen=True, kw_only=True)
 class TeamOfMachines:
     """`here` is this machine; `exchange` how it stands with the hub: `connected`, `cut_off`, `shut_out` (the hub does
-    not know its key), `replaced` or `no_relay`, and `since` when. `queued`: how many messages wait for it, `pending`:
-    how many files are still to be looked at; None while no relay counts them. `edits`: what is set aside here, newest
-    first, each with its `path` and `at`."""
+    not know its key), `replaced`, `no_relay` or `relay_hangs` (it is there and does not answer), and `since` when.
+    `relay_pid`: its process, as it last said. `queued`: how many messages wait for it, `pending`: how many files are
+    still to be looked at; None while no relay counts them. `edits`: what is set aside here, newest first, each with its
+    `path` and `at`."""
 
     here: str
     exchange: str
     since: datetime | None = None
+    relay_pid: int | None = None
     serves: bool = False
     version: str | None = None
     urls: tuple[str, ...] = ()
@@ -84,11 +87,12 @@ class Machines:
         state = self.workspace.relay_state.read()
         edits = tuple(self.workspace.conflicts.standing())
         exchange = _exchange(state)
-        counted = state if exchange != NO_RELAY else {}
+        counted = state if exchange not in WITHOUT_RELAY else {}
         return TeamOfMachines(
             here=here,
             exchange=exchange,
-            since=parse_time(state.get("since")) if exchange != NO_RELAY else self._last_noted(),
+            since=parse_time(state.get("since")) if exchange not in WITHOUT_RELAY else self._last_noted(),
+            relay_pid=state.get("pid"),
             serves=bool(state.get("serves")),
             version=state.get("version"),
             urls=tuple(state.get("urls", ())),
@@ -141,7 +145,7 @@ class Machines:
 
 def _exchange(state: Mapping[str, Any]) -> str:
     if not state["relay"]:
-        return NO_RELAY
+        return RELAY_HANGS if state["hangs"] else NO_RELAY
     if state.get("replaced"):
         return REPLACED
     if state.get("connected"):
@@ -150,6 +154,6 @@ def _exchange(state: Mapping[str, Any]) -> str:
 
 
 def _state(facts: Mapping[str, Any], exchange: str) -> str:
-    if exchange in (CUT_OFF, SHUT_OUT, NO_RELAY):
+    if exchange in (CUT_OFF, SHUT_OUT, *WITHOUT_RELAY):
         return UNKNOWN
     return UP if facts.get("up") else AWAY
