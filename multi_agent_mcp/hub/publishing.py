@@ -24,7 +24,7 @@ from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.store.authority import Superseded, digest8
 from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.file_status import Signature, signature_of
+from multi_agent_mcp.system.file_status import RACY_NS, Signature, signature
 
 CHUNK_BYTES = 256 << 10
 KNOWN_MAX = 20_000
@@ -45,8 +45,8 @@ class Publishing:
     on_sent: Callable[[int, str], None]
     """Called with the revision and the operation of what was stored."""
     _known: dict[str, str] = field(default_factory=dict)
-    _own: dict[Signature, None] = field(default_factory=dict)
-    """Files that this relay has written, as the hub has them."""
+    _own: dict[Signature, int] = field(default_factory=dict)
+    """Files that this relay has written, as the hub has them, and when (nanoseconds since the epoch)."""
     _first: int = 1
 
     def begin_anew(self, first: int) -> None:
@@ -57,14 +57,22 @@ class Publishing:
 
     def wrote(self, written: Signature) -> None:
         """This relay writes a file that came from the hub, and need not bring it there. From one thread at a time."""
-        self._own[written] = None
+        self._own[written] = time.time_ns()
         if len(self._own) > KNOWN_MAX:
             del self._own[next(iter(self._own))]
 
     def is_own(self, path: Path) -> bool:
-        """Whether nobody has changed a file since this relay wrote it. What holds several values (agents.json,
-        session.yaml) is looked at in any case: there may be an edit of another one in it."""
-        return len(path.parts) > 1 and signature_of(self.workspace.path / path) in self._own
+        """Whether nobody has changed a file since this relay wrote it; by `st_ctime`, too, which whoever keeps the size
+        and the modification time cannot keep. What holds several values (agents.json, session.yaml) is looked at in
+        any case: there may be an edit of another one in it."""
+        if len(path.parts) == 1:
+            return False
+        try:
+            status = (self.workspace.path / path).lstat()
+        except OSError:
+            return False
+        written_at = self._own.get(signature(status))
+        return written_at is not None and abs(status.st_ctime_ns - written_at) < RACY_NS
 
     async def publish(self, path: Path) -> None:
         """Brings there what a file says. Raises a `Refusal` or OSError, which may pass; anything else is the file's

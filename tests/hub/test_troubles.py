@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.system.process import is_alive
-from tests.hub.support import LAPTOP, Machine, eventually
-from tests.hub.test_looking import command, seen, waiting
-from tests.hub.test_machines import send
+from tests.hub.support import DESK, LAPTOP, Machine, Machines, eventually, machines
+from tests.hub.test_looking import command, row, seen, sent, states, trace, waiting
+from tests.hub.test_machines import send, task_for
 
 LONG_AGO = (1_000_000_000, 1_000_000_000)
 
@@ -66,3 +72,19 @@ def test_a_relay_that_hangs_is_ended_and_another_one_started(laptop: Machine) ->
     assert seen(laptop).exchange == "no_relay"
     assert command(laptop, "relay", "--start").returncode == 0
     eventually(lambda: seen(laptop).exchange == "connected")
+
+
+def test_an_edit_that_keeps_size_and_time_travels_like_any_other(desk: Machine, laptop: Machine) -> None:
+    task_id = task_for(desk, "worker-a")
+    eventually(lambda: laptop.services.workspace.tasks.find(task_id))
+    path = laptop.path / "tasks" / "worker-a" / f"{task_id}.md"
+    eventually(lambda: not laptop.sharing.status()["pending"])
+    before = path.stat()
+    with path.open("r+b") as file:
+        data = file.read()
+        file.seek(data.index(b"title: Build"))
+        file.write(b"title: Paint")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = path.stat()
+    assert (after.st_size, after.st_mtime_ns, after.st_ino) == (before.st_size, before.st_mtime_ns, before.st_ino)
+    eventually(lambda: desk.services.workspace.tasks.get(task_id).title.startswith("Paint"))
