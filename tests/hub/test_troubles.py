@@ -74,6 +74,22 @@ def test_a_relay_that_hangs_is_ended_and_another_one_started(laptop: Machine) ->
     eventually(lambda: seen(laptop).exchange == "connected")
 
 
+def test_a_letter_too_large_to_travel_is_named_and_not_said_to_be_queued(desk: Machine, laptop: Machine) -> None:
+    name = "ipc/worker-a/long.md"
+    letter = desk.path / name
+    letter.write_text("---\nsender_id: admin\n---\n" + "x" * (5 << 20), encoding="utf-8")
+    eventually(lambda: trace(desk, "long").get("reason") == "hub_too_large")
+    assert trace(desk, "long")["state"] == "stored"
+    found = problems(desk)[name]
+    assert "5.0 MiB, and the hub accepts at most 4 MiB" in found["finding"]
+    assert found["repair"]
+    assert "larger than the 4 MiB" in command(desk, "trace", "long").stdout
+    letter.write_text("---\nsender_id: admin\n---\nshorter", encoding="utf-8")
+    eventually(lambda: laptop.has("worker-a", "shorter"))
+    eventually(lambda: trace(desk, "long")["reason"] == "other_machine")
+    assert name not in problems(desk)
+
+
 def test_an_edit_that_keeps_size_and_time_travels_like_any_other(desk: Machine, laptop: Machine) -> None:
     task_id = task_for(desk, "worker-a")
     eventually(lambda: laptop.services.workspace.tasks.find(task_id))

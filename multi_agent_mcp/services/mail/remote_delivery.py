@@ -10,6 +10,7 @@ from typing import NamedTuple
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.times import now
 from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.store.authority import TOO_LARGE
 from multi_agent_mcp.store.workspace import Workspace
 
 
@@ -22,8 +23,8 @@ class Parcel(NamedTuple):
 
 
 def remote_delivery(workspace: Workspace, stored: Iterable[Parcel]) -> dict[str, Delivery]:
-    """What becomes of those to agents of other machines: stored there, or queued here until the hub is back. Those of
-    this machine travel, too, but nobody waits for that. Never raises."""
+    """What becomes of those to agents of other machines: stored there, queued here until the hub is back, or stored
+    here alone because it is too large. Those of this machine travel, too, but nobody waits for that. Never raises."""
     authority = workspace.authority
     if authority.here is None or not (parcels := list(stored)):
         return {}
@@ -31,6 +32,8 @@ def remote_delivery(workspace: Workspace, stored: Iterable[Parcel]) -> dict[str,
     homes = {parcel: home for parcel in parcels if (home := workspace.elsewhere(agents.get(parcel.agent_id)))}
     waits = authority.queue([parcel.path for parcel in parcels], wait=bool(homes))
     if waits is not None and homes:
+        if waits == TOO_LARGE:  # the relay has noted it
+            return {parcel.agent_id: Delivery("stored", waits) for parcel in homes}
         with suppress(StorageError):  # nothing depends on it
             workspace.travel_log.add("queued", now(), [parcel.id for parcel in homes], reason=waits)
         return {parcel.agent_id: Delivery("queued", waits) for parcel in homes}

@@ -136,8 +136,10 @@ def _progress(item: Message | Notification, rung: Sequence[Mapping[str, Any]]) -
         steps.append({"state": "read", "at": format_time(item.read_at)})
     state = next(step["state"] for step in reversed(steps) if step["state"] in ("stored", "rung", "submitted", "read"))
     answer: dict[str, Any] = {"state": state, "steps": steps}
-    if state == "stored" and (travel := [step for step in steps if step["state"] in ("queued", "on_hub")]):
-        if all(step["state"] == "queued" for step in travel):
+    if state == "stored" and (travel := [step for step in steps if step["state"] in ("queued", "on_hub", "refused")]):
+        if travel[-1]["state"] == "refused":
+            answer["reason"] = travel[-1]["reason"]
+        elif all(step["state"] == "queued" for step in travel):
             answer["state"] = "queued"
         else:
             answer["reason"] = "other_machine"
