@@ -165,6 +165,8 @@ def _machine_lines(texts: Texts, seen: TeamOfMachines) -> Iterator[str]:
         yield texts(f"machines.{seen.exchange}", since=_moment(seen.since), machine=seen.here, pid=seen.relay_pid)
     if seen.queued:
         yield texts("machines.queued", count=seen.queued)
+    for row in seen.machines:
+        yield from (texts(f"machines.{trouble}", machine=row.name) for trouble in row.troubles)
     for edit in seen.edits:
         yield texts("machines.edit", path=one_line(edit["path"]), at=edit["at"])
     columns: dict[str, Callable[[MachineRow], object]] = {

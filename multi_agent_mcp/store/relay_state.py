@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from multi_agent_mcp.store.files.durable_files import Files
@@ -36,6 +37,11 @@ class RelayState:
         elif time.time() - self.noted_at > TOUCH_SECONDS:
             with storage_errors(self._path):
                 os.utime(self._path)
+
+    def touch(self) -> None:
+        """The relay works, although it could not note anything. Never raises."""
+        with suppress(OSError):
+            os.utime(self._path)
 
     def read(self) -> dict[str, Any]:
         """What was noted, and whether there is a `relay` that works; `hangs`: there is one, and it does not. Without

@@ -74,6 +74,58 @@ def test_a_relay_that_hangs_is_ended_and_another_one_started(laptop: Machine) ->
     eventually(lambda: seen(laptop).exchange == "connected")
 
 
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[Machines]:
+    """A desk, and a laptop whose disk has eight megabytes."""
+    place = tmp_path / LAPTOP
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mount is not allowed here")
+    try:
+        with machines(tmp_path, LAPTOP) as made:
+            yield made
+    finally:
+        subprocess.run(["umount", "-l", str(place)], capture_output=True, check=False)
+
+
+def test_a_full_disk_ends_no_relay_and_is_in_every_doctor(full: Machines) -> None:
+    desk, laptop = full[DESK], full[LAPTOP]
+    pid, filler = laptop.relay_pid, laptop.root / "filler"
+    with suppress(OSError), filler.open("wb") as file:
+        while True:
+            file.write(bytes(1 << 12))
+    sent(desk, "admin", "worker-a", "x" * (1 << 16))
+    eventually(lambda: row(desk, LAPTOP).troubles == ("disk",))
+    found = problems(desk)[LAPTOP]
+    assert "its disk does not take what other machines write" in found["finding"]
+    assert found["repair"] == "on laptop: multi-agent-mcp doctor"
+    assert "laptop: its disk does not take" in command(desk, "machines").stdout
+    assert any("No space left on device" in item["finding"] for item in problems(laptop).values())
+    assert is_alive(pid, None)
+    filler.unlink()
+    eventually(lambda: laptop.has("worker-a", "x" * (1 << 16)))
+    eventually(lambda: row(desk, LAPTOP).troubles == ())
+    assert laptop.relay_pid == pid
+
+
+def test_what_the_disk_does_not_take_is_named_with_the_reason(desk: Machine, laptop: Machine) -> None:
+    place = laptop.path / "ipc" / "worker-a"
+    aside = place.rename(place.with_name(".aside"))
+    place.write_text("where a directory should be")
+    try:
+        message_id = sent(desk, "admin", "worker-a", "nowhere to put it")
+        eventually(lambda: seen(laptop).unwritten is not None)
+        found = problems(laptop)[LAPTOP]
+        assert "Not a directory" in found["finding"]
+        eventually(lambda: row(desk, LAPTOP).troubles == ("disk",))
+    finally:
+        place.unlink()
+        aside.rename(place)
+    eventually(lambda: laptop.services.tracking.trace(message_id))
+    eventually(lambda: seen(laptop).unwritten is None and row(desk, LAPTOP).troubles == ())
+
+
 def test_a_letter_too_large_to_travel_is_named_and_not_said_to_be_queued(desk: Machine, laptop: Machine) -> None:
     name = "ipc/worker-a/long.md"
     letter = desk.path / name
@@ -104,3 +156,18 @@ def test_an_edit_that_keeps_size_and_time_travels_like_any_other(desk: Machine, 
     after = path.stat()
     assert (after.st_size, after.st_mtime_ns, after.st_ino) == (before.st_size, before.st_mtime_ns, before.st_ino)
     eventually(lambda: desk.services.workspace.tasks.get(task_id).title.startswith("Paint"))
+
+
+def test_two_relays_with_the_key_of_one_machine_are_noticed(desk: Machine, laptop: Machine, tmp_path: Path) -> None:
+    shutil.copytree(laptop.root, tmp_path / "copy", ignore=shutil.ignore_patterns("*.sock"))
+    copy = Machine(LAPTOP, tmp_path / "copy")
+    try:
+        copy.sharing.start_relay()
+        for machine in (laptop, copy, desk):
+            eventually(lambda machine=machine: row(machine, LAPTOP).troubles == ("double",))  # type: ignore[misc]
+            found = problems(machine)[LAPTOP]
+            assert "two relays say that they are this machine" in found["finding"]
+            assert "multi-agent-mcp leave" in found["repair"]
+    finally:
+        copy.sharing.leave()
+    eventually(lambda: row(laptop, LAPTOP).troubles == () and states(desk)[LAPTOP] == "up")

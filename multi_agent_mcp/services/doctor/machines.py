@@ -14,6 +14,7 @@ from multi_agent_mcp.services.overview.machines import (
     AWAY,
     CONNECTED,
     CUT_OFF,
+    HERE,
     REPLACED,
     SHUT_OUT,
     WITHOUT_RELAY,
@@ -39,6 +40,8 @@ def machines(context: CheckContext) -> Iterator[Finding]:
         return
     if seen.exchange != CONNECTED:
         yield found(PROBLEM, seen.here, FINDINGS[seen.exchange], since=_moment(seen.since))
+    if seen.unwritten is not None:
+        yield found(PROBLEM, seen.here, "disk_refuses", **seen.unwritten)
     if seen.queued:
         yield found(NOTE, seen.here, "queued", count=seen.queued)
     if seen.edits:
@@ -51,6 +54,9 @@ def machines(context: CheckContext) -> Iterator[Finding]:
 
 
 def _machine(row: MachineRow, found: Callable[..., Finding]) -> Iterator[Finding]:
+    for trouble in row.troubles:
+        if row.state != HERE or trouble != "disk":  # else it is said in detail
+            yield found(PROBLEM, row.name, f"machine_{trouble}", machine=row.name, count=row.behind)
     if row.state == AWAY:
         yield found(NOTE, row.name, "machine_away", since=_moment(row.since))
     if abs(row.clock_offset or 0) > CLOCK_SECONDS:

@@ -20,11 +20,13 @@ WITHOUT_RELAY = (NO_RELAY, RELAY_HANGS)
 
 @dataclass(frozen=True, kw_only=True)
 class MachineRow:
-    """One machine. `state`: `here`, `up`, `away`, or `unknown` while this one is cut off. `since`: from when on it was
-    heard of; of one that is away, when it was for the last time. `behind`: how many changes it does not have yet,
-    `queued`: how many messages wait there for the hub, `conflicts`: how many edits are set aside there, `clock_offset`:
-    how much its clock differs (seconds); None where nobody knows. `agents`: who is at home there; `asking`: which of
-    them wait for a human in a pane there, as long as it is `up`."""
+    """One machine. `state`: `here`, `up`, `away`, or `unknown` while this one is cut off, or has only begun to listen.
+    `since`: from when on it was heard of; of one that is away, when it was for the last time. `behind`: how many
+    changes it does not have yet, `queued`: how many messages wait there for the hub, `conflicts`: how many edits are
+    set aside there, `clock_offset`: how much its clock differs (seconds); None where nobody knows. `troubles`: what it
+    says that is wrong with it: `disk` (it does not take what other machines write), `double` (another relay says that
+    it is this machine). `agents`: who is at home there; `asking`: which of them wait for a human in a pane there, as
+    long as it is `up`."""
 
     name: str
     state: str
@@ -33,6 +35,7 @@ class MachineRow:
     queued: int | None = None
     conflicts: int | None = None
     clock_offset: float | None = None
+    troubles: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
     asking: tuple[Asked, ...] = ()
 
@@ -51,7 +54,7 @@ class TeamOfMachines:
     not know its key), `replaced`, `no_relay` or `relay_hangs` (it is there and does not answer), and `since` when.
     `relay_pid`: its process, as it last said. `queued`: how many messages wait for it, `pending`: how many files are
     still to be looked at; None while no relay counts them. `edits`: what is set aside here, newest first, each with its
-    `path` and `at`."""
+    `path` and `at`. `unwritten`: what the disk does not take here (`path`, `reason`), `since` when."""
 
     here: str
     exchange: str
@@ -64,6 +67,7 @@ class TeamOfMachines:
     queued: int | None = None
     pending: int | None = None
     edits: tuple[Mapping[str, str], ...] = ()
+    unwritten: Mapping[str, str] | None = None
     machines: tuple[MachineRow, ...] = ()
 
     def as_answer(self) -> dict[str, Any]:
@@ -100,6 +104,7 @@ class Machines:
             queued=counted.get("queued"),
             pending=counted.get("pending"),
             edits=edits,
+            unwritten=counted.get("unwritten"),
             machines=tuple(self._rows(here, exchange, state, counted.get("queued"), len(edits))),
         )
 
@@ -135,6 +140,7 @@ class Machines:
                 queued=queued if name == here else facts.get("queued"),
                 conflicts=edits if name == here else facts.get("conflicts"),
                 clock_offset=facts.get("clock_offset"),
+                troubles=tuple(facts.get("troubles", ()) if stands in (HERE, UP) else ()),
                 agents=tuple(homes.get(name, ())),
                 asking=tuple(item for item in asking if item.agent_id in homes.get(name, ())),
             )

@@ -36,6 +36,7 @@ function row(machine) {
   return h("li", { class: `machine is-${machine.state} ${location.hash === `#${id}` ? "is-meant" : ""}`, id },
     h("header", null, icon("machines"), h("h2", null, h("bdi", null, visible(machine.name))), chip(`machine-${machine.state}`, t(`machines.state.${machine.state}`)),
       ["up", "away"].includes(machine.state) && machine.since && h("small", { class: "hint" }, t(`machines.since.${machine.state}`), " ", age(machine.since))),
+    machine.troubles.map((trouble) => h("p", { class: "hint" }, t(`machines.${trouble}`))),
     h("dl", null, ["queued", "behind", "conflicts"].map((name) => count(name, machine[name])),
       Math.abs(machine.clock_offset) >= 1 ? fact("clock", t("ago.seconds", { n: machine.clock_offset })) : null),
     h("ul", { class: "at-home", "aria-label": t("page.agents") }, machine.agents.map((agent) => h("li", { class: "who" }, face(agent), h("bdi", null, agent)))));
