@@ -142,6 +142,67 @@ def test_a_letter_too_large_to_travel_is_named_and_not_said_to_be_queued(desk: M
     assert name not in problems(desk)
 
 
+def test_a_hub_that_was_replaced_is_one_problem_with_its_repair(tmp_path: Path) -> None:
+    with machines(tmp_path) as made:
+        desk = made[DESK]
+        task_for(desk, "admin")
+        eventually(lambda: not desk.sharing.status()["pending"])
+        desk.sharing.stop_relay()
+        shutil.rmtree(desk.path / ".share" / "hub" / "data")
+        desk.sharing.start_relay()
+        eventually(lambda: seen(desk).exchange == "replaced")
+        ((subject, found),) = problems(desk).items()
+        assert (subject, found["repair"]) == (DESK, "multi-agent-mcp share --reseed, where the hub runs")
+
+
+def test_of_an_agent_whose_machine_is_away_nothing_is_said_that_nobody_knows(desk: Machine, laptop: Machine) -> None:
+    task_id = task_for(desk, "worker-a")
+    eventually(lambda: laptop.services.workspace.tasks.find(task_id))
+    session = laptop.services.sessions.open("worker-a", "task")
+    try:
+        laptop.services.task_changes.set_status(laptop.services.agents.get("worker-a"), task_id, "in_progress")
+        eventually(lambda: desk.services.sessions.alive("worker-a"))
+        eventually(lambda: desk.services.workspace.tasks.get(task_id).status == "in_progress")
+        message_id = sent(desk, "admin", "worker-a", "before it left")
+        eventually(lambda: trace(desk, message_id).get("reason") == "other_machine")
+        laptop.sharing.stop_relay()
+        eventually(lambda: row(desk, LAPTOP).state == "away")
+        since = format_time(row(desk, LAPTOP).since or desk.services.clock())
+        assert f"active, last known {since}" in command(desk, "sessions").stdout
+        (known,) = json.loads(command(desk, "sessions", "--json").stdout)["sessions"]
+        assert (known["alive"], known["last_known_at"]) == (None, since)
+        assert trace(desk, message_id)["reason"] == "machine_away"
+        stopped = command(desk, "task", "status", task_id, "blocked", "--reason", "stop")
+        assert "worker-a is interrupted when its machine laptop, which is away, is back" in stopped.stdout
+        paused = command(desk, "interrupt", "worker-a", "--action", "pause", "--reason", "lunch")
+        assert "the machine laptop is away: worker-a is told when it is back" in paused.stdout
+        laptop.start()
+        eventually(lambda: trace(desk, message_id)["reason"] == "other_machine")
+    finally:
+        laptop.start()
+        session.end()
+    eventually(lambda: "last known" not in command(desk, "sessions").stdout)
+
+
+def test_a_relay_that_has_just_begun_does_not_say_that_the_others_are_away(desk: Machine, laptop: Machine) -> None:
+    laptop.sharing.stop_relay()
+    eventually(lambda: row(desk, LAPTOP).state == "away")
+    desk.sharing.stop_relay()
+    told = set()
+
+    def is_away() -> bool:
+        found = row(desk, LAPTOP)
+        told.add((found.state, found.since is not None))
+        return found.state == "away"
+
+    desk.start()
+    eventually(lambda: seen(desk).relay_pid == desk.relay_pid)
+    eventually(is_away)
+    laptop.start()
+    assert told == {("unknown", False), ("away", True)}
+    eventually(lambda: row(desk, LAPTOP).state == "up")
+
+
 def test_an_edit_that_keeps_size_and_time_travels_like_any_other(desk: Machine, laptop: Machine) -> None:
     task_id = task_for(desk, "worker-a")
     eventually(lambda: laptop.services.workspace.tasks.find(task_id))

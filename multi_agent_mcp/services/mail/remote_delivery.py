@@ -22,6 +22,13 @@ class Parcel(NamedTuple):
     path: Path
 
 
+def away_machines(workspace: Workspace) -> frozenset[str]:
+    """The machines that have not been heard of for long; none while this one is cut off, and does not know."""
+    state = workspace.relay_state.read()
+    known = state.get("machines", {}) if state.get("connected") else {}
+    return frozenset(name for name, facts in known.items() if not facts.get("up"))
+
+
 def remote_delivery(workspace: Workspace, stored: Iterable[Parcel]) -> dict[str, Delivery]:
     """What becomes of those to agents of other machines: stored there, queued here until the hub is back, or stored
     here alone because it is too large. Those of this machine travel, too, but nobody waits for that. Never raises."""
@@ -37,8 +44,7 @@ def remote_delivery(workspace: Workspace, stored: Iterable[Parcel]) -> dict[str,
         with suppress(StorageError):  # nothing depends on it
             workspace.travel_log.add("queued", now(), [parcel.id for parcel in homes], reason=waits)
         return {parcel.agent_id: Delivery("queued", waits) for parcel in homes}
-    known = workspace.relay_state.read().get("machines", {}) if homes else {}
-    away = {name for name, facts in known.items() if not facts.get("up")}
+    away = away_machines(workspace) if homes else frozenset()
     return {
         parcel.agent_id: Delivery("stored", "machine_away" if home in away else "other_machine")
         for parcel, home in homes.items()

@@ -113,6 +113,13 @@ class Machines:
         found = self.look()
         return {} if found is None else {row.name: row.state for row in found.machines}
 
+    def known_until(self) -> dict[str, datetime | None]:
+        """Until when it is known what the machines do that cannot be heard of now; of the others it is."""
+        found = self.look()
+        rows = () if found is None else found.machines
+        silent = (row for row in rows if row.state in (AWAY, UNKNOWN))
+        return {row.name: row.since if row.state == AWAY or found is None else found.since for row in silent}
+
     def homes(self) -> dict[str, Home]:
         """Agent → its home; of removed ones, too: their messages are still there."""
         states = self.states()
@@ -130,7 +137,7 @@ class Machines:
         rows = []
         for name in sorted({here, *homes, *known}, key=lambda name: (name != here, name)):
             facts = known.get(name, {})
-            stands = HERE if name == here else _state(facts, exchange)
+            stands = HERE if name == here else _state(facts, exchange, is_listening=not state.get("listened"))
             asking = map(Asked.parse, facts.get("asking", ()) if stands == UP else ())
             row = MachineRow(
                 name=name,
@@ -159,7 +166,7 @@ def _exchange(state: Mapping[str, Any]) -> str:
     return SHUT_OUT if state.get("shut_out") else CUT_OFF
 
 
-def _state(facts: Mapping[str, Any], exchange: str) -> str:
-    if exchange in (CUT_OFF, SHUT_OUT, *WITHOUT_RELAY):
+def _state(facts: Mapping[str, Any], exchange: str, *, is_listening: bool) -> str:
+    if exchange in (CUT_OFF, SHUT_OUT, *WITHOUT_RELAY) or (is_listening and not facts):
         return UNKNOWN
     return UP if facts.get("up") else AWAY
