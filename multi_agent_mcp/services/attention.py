@@ -53,6 +53,7 @@ HELPS = {
     RELAY_HANGS: "multi-agent-mcp relay --stop; multi-agent-mcp relay --start",
     REPLACED: "multi-agent-mcp share --reseed",
 }
+SOLVED_IN_PANES = frozenset({"dialog", "login", "stuck"})
 MAIL_MAX = 50
 UNDELIVERED_AFTER = timedelta(seconds=30)
 TOLD_BY_OTHERS = frozenset({"stuck", "panes", "waiting"})
@@ -73,6 +74,11 @@ class Item:
     command: str
     machine: str | None = None
     dialog: Dialog | None = None
+
+    @property
+    def solved_in_pane(self) -> bool:
+        """Whether `machine` is the agent's home; else it is that of the person for whom this waits."""
+        return self.kind in SOLVED_IN_PANES
 
     def as_answer(self) -> dict[str, Any]:
         """As JSON knows it."""
@@ -247,6 +253,7 @@ class Attention:
                 since=task.created_at,
                 text=self.people("attention.request", title=task.title),
                 command=f"multi-agent-mcp task approve {task.id}",
+                machine=self.workspace.elsewhere(person),
             )
 
     def _blocked(self) -> Iterator[Item]:
@@ -284,7 +291,7 @@ class Attention:
 
     def _mail(self, person: Agent, requested: Collection[str | None]) -> Iterator[Item]:
         """The oldest unread mail, but for that which only asks for the decision about a request, and how much more."""
-        mailbox = self.workspace.mailbox(person.id)
+        mailbox, home = self.workspace.mailbox(person.id), self.workspace.elsewhere(person)
         unread = mailbox.unread()
         for name, message in heapq.nsmallest(MAIL_MAX, unread, key=lambda item: age(item[1])):
             if str(message.metadata.get("task_id")) in requested:  # written by hand, it may be anything
@@ -298,10 +305,11 @@ class Attention:
                 since=message.created_at,
                 text=" ".join((whole.subject or whole.content).split()),
                 command=f'multi-agent-mcp reply {message.id} "…"' if talks else "multi-agent-mcp read",
+                machine=home,
             )
         if len(unread) > MAIL_MAX:
             text = self.people("attention.more", count=len(unread) - MAIL_MAX)
-            yield Item(kind="mail", agent_id=None, text=text, command="multi-agent-mcp read")
+            yield Item(kind="mail", agent_id=None, text=text, command="multi-agent-mcp read", machine=home)
 
     def _finding(self, finding: Finding) -> Item:
         return Item(

@@ -1,4 +1,4 @@
-"""Several machines: the relay, the hub, who is away, what waits, and whether files are what the hub has."""
+"""Checks of several machines: the relay, the hub, machines that are away, what waits, and files against the hub."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SAMPLE = 20
 
 
 def machines(context: CheckContext) -> Iterator[Finding]:
-    """How the exchange with the other machines stands; nothing for a session of one machine alone."""
+    """Problems in the exchange with other machines; nothing for a session of one machine."""
     seen = Machines(context.workspace, context.agents).look()
     if seen is None:
         return
@@ -70,7 +70,7 @@ def _moment(moment: datetime | None) -> str:
 
 
 def _sample(context: CheckContext, authority: Authority) -> Iterator[Finding]:
-    """Some open tasks, beside what the hub has of this revision."""
+    """Differences between some open tasks and their values on the hub, for equal revisions."""
     try:
         for task in islice(context.workspace.tasks.open(), SAMPLE):
             current = authority.current(f"tsk.{task.id}")
@@ -79,4 +79,4 @@ def _sample(context: CheckContext, authority: Authority) -> Iterator[Finding]:
             elif current.revision == revision_of(task) and not is_marked(task, current):
                 yield context.found("machines", PROBLEM, task.id, "other_than_hub")
     except (HubUnreachable, HubReplaced):
-        return  # said already
+        return  # reported already

@@ -15,7 +15,7 @@ from multi_agent_mcp.store.workspace import Workspace
 
 
 class Parcel(NamedTuple):
-    """A message or notification that was just stored: to whom, its id, its file."""
+    """A message or notification that was just stored: its receiver, id and file."""
 
     agent_id: str
     id: str
@@ -30,8 +30,9 @@ def away_machines(workspace: Workspace) -> frozenset[str]:
 
 
 def remote_delivery(workspace: Workspace, stored: Iterable[Parcel]) -> dict[str, Delivery]:
-    """What becomes of those to agents of other machines: stored there, queued here until the hub is back, or stored
-    here alone because it is too large. Those of this machine travel, too, but nobody waits for that. Never raises."""
+    """The deliveries, by agent id, of items for agents of other machines: stored there, queued here until the hub is
+    back, or stored here alone because they are too large. Items for this machine's agents are sent to the hub, too,
+    without waiting. Never raises."""
     authority = workspace.authority
     if authority.here is None or not (parcels := list(stored)):
         return {}

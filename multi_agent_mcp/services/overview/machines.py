@@ -1,4 +1,4 @@
-"""The machines of a team for views: which are up, which are away since when, what waits where."""
+"""The machines of a team for views: which are up or away since when, and what waits on each."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ WITHOUT_RELAY = (NO_RELAY, RELAY_HANGS)
 
 @dataclass(frozen=True, kw_only=True)
 class MachineRow:
-    """One machine. `state`: `here`, `up`, `away`, or `unknown` while this one is cut off, or has only begun to listen.
-    `since`: from when on it was heard of; of one that is away, when it was for the last time. `behind`: how many
-    changes it does not have yet, `queued`: how many messages wait there for the hub, `conflicts`: how many edits are
-    set aside there, `clock_offset`: how much its clock differs (seconds); None where nobody knows. `troubles`: what it
-    says that is wrong with it: `disk` (it does not take what other machines write), `double` (another relay says that
-    it is this machine). `agents`: who is at home there; `asking`: which of them wait for a human in a pane there, as
-    long as it is `up`."""
+    """One machine. `state` is `here`, `up`, `away`, or `unknown` while this machine is cut off or has only begun to
+    listen. `since` is when it came up, or was last heard from if it is away. `behind` is the number of changes that it
+    lacks, `queued` of messages that wait there for the hub, `conflicts` of edits set aside there; `clock_offset` is its
+    clock's difference in seconds; None where unknown. `troubles` are what it reports to be wrong: `disk` (it refuses
+    what other machines write), `double` (another relay says that it is this machine). `agents` are those at home there;
+    `asking` those of them that wait for a human in a pane, while it is `up`."""
 
     name: str
     state: str
@@ -50,11 +49,12 @@ class Home:
 
 @dataclass(frozen=True, kw_only=True)
 class TeamOfMachines:
-    """`here` is this machine; `exchange` how it stands with the hub: `connected`, `cut_off`, `shut_out` (the hub does
-    not know its key), `replaced`, `no_relay` or `relay_hangs` (it is there and does not answer), and `since` when.
-    `relay_pid`: its process, as it last said. `queued`: how many messages wait for it, `pending`: how many files are
-    still to be looked at; None while no relay counts them. `edits`: what is set aside here, newest first, each with its
-    `path` and `at`. `unwritten`: what the disk does not take here (`path`, `reason`), `since` when."""
+    """The machines of a team. `here` is this machine's name; `exchange` its state towards the hub: `connected`,
+    `cut_off`, `shut_out` (the hub does not know its key), `replaced`, `no_relay` or `relay_hangs` (it does not answer),
+    `since` then. `relay_pid` is the relay's process, as last noted. `queued` is the number of messages that wait for
+    the hub, `pending` of files still to be examined; None without a relay that counts them. `edits` are those set aside
+    here, newest first, each with its `path` and `at`. `unwritten` is what the disk refuses here (`path`, `reason`,
+    `since`)."""
 
     here: str
     exchange: str
@@ -71,20 +71,20 @@ class TeamOfMachines:
     machines: tuple[MachineRow, ...] = ()
 
     def as_answer(self) -> dict[str, Any]:
-        """As JSON-ready values; the machines by name."""
+        """The fields as JSON-ready values, with the machines by name."""
         answer = asdict(self, dict_factory=json_values)
         return answer | {"machines": {row.pop("name"): row for row in answer["machines"]}}
 
 
 @dataclass(eq=False)
 class Machines:
-    """Looks; asks nobody but the files."""
+    """Reads the state of all machines from this machine's files."""
 
     workspace: Workspace
     agents: Agents
 
     def look(self) -> TeamOfMachines | None:
-        """None while the session is on one machine alone."""
+        """The machines of the team; None for a session of one machine."""
         here = self.workspace.authority.here
         if here is None:
             return None
@@ -109,7 +109,7 @@ class Machines:
         )
 
     def states(self) -> dict[str, str]:
-        """Machine → its state; none while there is one alone."""
+        """The state of each machine, by name; empty for a session of one machine."""
         found = self.look()
         return {} if found is None else {row.name: row.state for row in found.machines}
 
@@ -121,7 +121,7 @@ class Machines:
         return {row.name: row.since if row.state == AWAY or found is None else found.since for row in silent}
 
     def homes(self) -> dict[str, Home]:
-        """Agent → its home; of removed ones, too: their messages are still there."""
+        """The home of each agent, by id, including removed agents: their messages still exist."""
         states = self.states()
         agents = self.workspace.registry.all().values()
         return {agent.id: Home(agent.machine, states.get(agent.machine, UNKNOWN)) for agent in agents if agent.machine}
@@ -151,7 +151,7 @@ class Machines:
                 agents=tuple(homes.get(name, ())),
                 asking=tuple(item for item in asking if item.agent_id in homes.get(name, ())),
             )
-            if row.agents or row.state in (HERE, UP):  # nobody waits for one that has left
+            if row.agents or row.state in (HERE, UP):  # machines that have left are not shown
                 rows.append(row)
         return rows
 
