@@ -26,8 +26,8 @@ from multi_agent_mcp.hub.nkey import new_seed
 from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.share_directory import Share
 from multi_agent_mcp.hub.sharing import join
-from multi_agent_mcp.hub.stream import PAYLOAD_BYTES
 from multi_agent_mcp.hub.subjects import Names
+from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.files.durable_files import Files
 from tests.hub.support import DESK, LAPTOP, Machine, Machines, eventually, free_port
 from tests.hub.test_machines import send

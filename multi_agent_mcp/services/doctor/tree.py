@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
+from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.files.walk import Node, walk
 from multi_agent_mcp.store.quarantine import DIRECTORY, REASON_SUFFIX, reason_in
 from multi_agent_mcp.store.relay_state import RELAY_SOCKET
@@ -42,6 +43,8 @@ def tree(context: CheckContext) -> Iterator[Finding]:
     open_to_others: Counter[int] = Counter()
     for node in context.track(walk(context.workspace.path), "files", None):
         context.usage.add(node)
+        if node.status.st_size > PAYLOAD_BYTES:
+            found += _too_large(context, node)
         if node.status.st_mode == _PRIVATE_FILE and node.name.endswith(".md"):
             continue  # nearly all files: nothing to check
         open_to_others[node.wanted_mode] += node.mode & 0o077 != 0 and not (node.is_link or _is_secret(node))
@@ -52,6 +55,16 @@ def tree(context: CheckContext) -> Iterator[Finding]:
         kind = "open_files" if wanted == FILE_MODE else "open_directories"
         fix = partial(_close_all, context.workspace.path, wanted)
         yield context.found("modes", NOTE, ".", kind, fix, count=open_to_others[wanted], wanted=f"{wanted:o}")
+
+
+def _too_large(context: CheckContext, node: Node) -> Iterator[Finding]:
+    """Files that cannot travel to the other machines. Logs go in pieces, and copies of mail not at all."""
+    parts = Path(node.name).parts
+    is_entity = parts[0] in KINDS and node.name.endswith(".md") and DIRECTORY not in parts and node.is_file
+    is_copy = parts[0] == "conversations" and parts[-1] != "conversation.md"
+    if context.workspace.authority.here is not None and is_entity and not is_copy:
+        facts = {"size": f"{node.status.st_size / (1 << 20):.1f}", "limit": PAYLOAD_BYTES >> 20}
+        yield context.found("machines", PROBLEM, node.name, "too_large", **facts)
 
 
 def _link(context: CheckContext, node: Node) -> Iterator[Finding]:

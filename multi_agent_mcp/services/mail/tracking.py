@@ -14,6 +14,7 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import MessageNotFound, Unauthorized
+from multi_agent_mcp.services.mail.remote_delivery import away_machines
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -92,8 +93,13 @@ class DeliveryTracking:
 
     def progress(self, items: Iterable[Message | Notification]) -> list[dict[str, Any]]:
         """The state that each message or notification has reached, its steps, and why it went no further."""
-        steps_of = delivery_steps(self.workspace)
-        return [_progress(item, steps_of(_receiver(item), item.id)) for item in items]
+        steps_of, is_away = delivery_steps(self.workspace), self._is_away()
+        return [_progress(item, steps_of(_receiver(item), item.id), is_away) for item in items]
+
+    def _is_away(self) -> Callable[[str], bool]:
+        """Whether the home of an agent is away; looked up at most once."""
+        away, known = cache(lambda: away_machines(self.workspace)), cache(self.agents.registry.all)
+        return lambda agent_id: (agent := known().get(agent_id)) is not None and agent.machine in away()
 
     def waits(self, item: Message | Notification) -> str | None:
         """The reason why an item for another machine's agent is still queued here; None if it is not queued."""
@@ -130,17 +136,21 @@ def _kind(item: Message | Notification) -> dict[str, Any]:
     return {"notification": {name: value for name in fields if (value := getattr(item, name)) is not None}}
 
 
-def _progress(item: Message | Notification, rung: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _progress(
+    item: Message | Notification, rung: Sequence[Mapping[str, Any]], is_away: Callable[[str], bool]
+) -> dict[str, Any]:
     steps: list[Mapping[str, Any]] = [{"state": "stored", "at": format_time(item.created_at)}, *rung]
     if item.read_at is not None:
         steps.append({"state": "read", "at": format_time(item.read_at)})
     state = next(step["state"] for step in reversed(steps) if step["state"] in ("stored", "rung", "submitted", "read"))
     answer: dict[str, Any] = {"state": state, "steps": steps}
-    if state == "stored" and (travel := [step for step in steps if step["state"] in ("queued", "on_hub")]):
-        if all(step["state"] == "queued" for step in travel):
+    if state == "stored" and (travel := [step for step in steps if step["state"] in ("queued", "on_hub", "refused")]):
+        if travel[-1]["state"] == "refused":
+            answer["reason"] = travel[-1]["reason"]
+        elif all(step["state"] == "queued" for step in travel):
             answer["state"] = "queued"
         else:
-            answer["reason"] = "other_machine"
+            answer["reason"] = "machine_away" if is_away(_receiver(item)) else "other_machine"
     if state != "read" and (reason := steps[-1].get("reason")):
         answer.setdefault("reason", reason)
     return answer
