@@ -20,7 +20,7 @@ from multi_agent_mcp.domain.ids import session_name
 from multi_agent_mcp.domain.sanitize import one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Refusal
-from multi_agent_mcp.services.overview.machines import CONNECTED, MachineRow, TeamOfMachines
+from multi_agent_mcp.services.overview.machines import AWAY, CONNECTED, MachineRow, TeamOfMachines
 
 if TYPE_CHECKING:
     from multi_agent_mcp.hub.sharing import Sharing
@@ -162,20 +162,27 @@ def machines(context: SessionContext) -> None:
 
 def _machine_lines(texts: Texts, seen: TeamOfMachines) -> Iterator[str]:
     if seen.exchange != CONNECTED:
-        yield texts(f"machines.{seen.exchange}", since=_moment(seen.since), machine=seen.here)
+        yield texts(f"machines.{seen.exchange}", since=_moment(seen.since), machine=seen.here, pid=seen.relay_pid)
     if seen.queued:
         yield texts("machines.queued", count=seen.queued)
+    for row in seen.machines:
+        yield from (texts(f"machines.{trouble}", machine=row.name) for trouble in row.troubles)
     for edit in seen.edits:
         yield texts("machines.edit", path=one_line(edit["path"]), at=edit["at"])
     columns: dict[str, Callable[[MachineRow], object]] = {
         "machine": attrgetter("name"),
-        "state": lambda row: texts(f"machines.{row.state}", since=_moment(row.since)),
+        "state": lambda row: _state(texts, row),
         "queued": lambda row: _count(row.queued),
         "behind": lambda row: _count(row.behind),
         "conflicts": lambda row: _count(row.conflicts),
         "agents": lambda row: ", ".join(row.agents) or "-",
     }
     yield from column_table(texts, seen.machines, columns)
+
+
+def _state(texts: Texts, row: MachineRow) -> str:
+    is_unheard = row.state == AWAY and row.since is None
+    return texts("machines.unheard" if is_unheard else f"machines.{row.state}", since=_moment(row.since))
 
 
 def _moment(moment: datetime | None) -> str:

@@ -135,7 +135,7 @@ def unread(context: SessionContext, agent: str | None) -> None:
 @session_command()
 def trace(context: SessionContext, message_id: str) -> None:
     """Show where a message or notification is and every step it took: stored, rung, submitted, read; between machines
-    also queued, on_hub, arrived."""
+    also queued, on_hub, refused, arrived."""
     traces = context.services.tracking.trace(message_id)
     if not traces:
         raise MessageNotFound(message_id=message_id)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
+from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, StorageError
 from multi_agent_mcp.hub.applying import Applying
 from multi_agent_mcp.hub.noticing import MARGIN_SECONDS, Noticing
@@ -37,7 +38,8 @@ T = TypeVar("T")
 
 class Following:
     """Runs in the relay's event loop; files are written in one thread, agents rung in another. `on_news` is called
-    whenever something has changed that others want to know. `replaced`: the hub is older than what was had of it."""
+    whenever something has changed that others want to know. `replaced`: the hub is older than what was had of it.
+    `unwritten`: what the disk has not taken (`path`, `reason`), and `since` when it takes nothing more."""
 
     def __init__(
         self, hub: Hub, applying: Applying, noticing: Noticing, progress: Progress, on_news: Callable[[], None]
@@ -49,6 +51,7 @@ class Following:
         self.progress = progress
         self.replaced = False
         self.synchronised = False
+        self.unwritten: dict[str, str] | None = None
         self._on_news = on_news
         self._claimed = 0
         self._referred_until = 0
@@ -93,13 +96,20 @@ class Following:
             try:
                 if self.hub.connected and (not self.replaced or await self._is_made_anew()):
                     await self._follow()
+                    self._disk_is(None)
             except HubUnreachable as refusal:
                 logger.info("the hub does not answer: %s", refusal)
             except StorageError as refusal:
                 logger.warning("what other machines wrote cannot be applied yet: %s", refusal)
+                self._disk_is(refusal)
                 await asyncio.sleep(RETRY_SECONDS)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), LOOK_SECONDS)
+
+    def _disk_is(self, refusal: StorageError | None) -> None:
+        if (refusal is None) != (self.unwritten is None):
+            self.unwritten = None if refusal is None else unwritten_by(refusal)
+            self._on_news()
 
     async def look_at_files(self) -> None:
         """Notices from now on what changes here, and once what has changed since it last did."""
@@ -232,3 +242,9 @@ class Following:
 
     async def _in_applier(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._applier, work)
+
+
+def unwritten_by(refusal: StorageError) -> dict[str, str]:
+    """What the disk does not take from now on, and why."""
+    path, reason = (str(refusal.values.get(name, "-")) for name in ("path", "reason"))
+    return {"path": path, "reason": reason, "since": format_time(now())}

@@ -15,7 +15,8 @@ from multi_agent_mcp.errors import HubUnreachable, Refusal
 from multi_agent_mcp.hub.changed_files import HAND_MADE, changed_since, travels
 from multi_agent_mcp.hub.due_files import DueFiles
 from multi_agent_mcp.hub.publishing import MAIL, Publishing
-from multi_agent_mcp.hub.stream import TOO_LARGE, Hub
+from multi_agent_mcp.hub.stream import Hub
+from multi_agent_mcp.store.authority import TOO_LARGE
 from multi_agent_mcp.system.file_events import TreeWatch
 
 logger = logging.getLogger(__name__)

@@ -16,15 +16,15 @@ from typing import Any
 from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import format_time, now, parse_time
-from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.errors import HubUnreachable, Refusal
 from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.shared_settings import shared_settings
 from multi_agent_mcp.hub.stream import OFFSET, TIME, Hub, Stored
 from multi_agent_mcp.hub.subjects import Names
-from multi_agent_mcp.store.authority import Superseded, digest8
+from multi_agent_mcp.store.authority import TOO_LARGE, Superseded, digest8
 from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.file_status import Signature, signature_of
+from multi_agent_mcp.system.file_status import RACY_NS, Signature, signature
 
 CHUNK_BYTES = 256 << 10
 KNOWN_MAX = 20_000
@@ -45,8 +45,8 @@ class Publishing:
     on_sent: Callable[[int, str], None]
     """Called with the revision and the operation of what was stored."""
     _known: dict[str, str] = field(default_factory=dict)
-    _own: dict[Signature, None] = field(default_factory=dict)
-    """Files that this relay has written, as the hub has them."""
+    _own: dict[Signature, int] = field(default_factory=dict)
+    """Files that this relay has written, as the hub has them, and when (nanoseconds since the epoch)."""
     _first: int = 1
 
     def begin_anew(self, first: int) -> None:
@@ -57,14 +57,22 @@ class Publishing:
 
     def wrote(self, written: Signature) -> None:
         """This relay writes a file that came from the hub, and need not bring it there. From one thread at a time."""
-        self._own[written] = None
+        self._own[written] = time.time_ns()
         if len(self._own) > KNOWN_MAX:
             del self._own[next(iter(self._own))]
 
     def is_own(self, path: Path) -> bool:
-        """Whether nobody has changed a file since this relay wrote it. What holds several values (agents.json,
-        session.yaml) is looked at in any case: there may be an edit of another one in it."""
-        return len(path.parts) > 1 and signature_of(self.workspace.path / path) in self._own
+        """Whether nobody has changed a file since this relay wrote it; by `st_ctime`, too, which whoever keeps the size
+        and the modification time cannot keep. What holds several values (agents.json, session.yaml) is looked at in
+        any case: there may be an edit of another one in it."""
+        if len(path.parts) == 1:
+            return False
+        try:
+            status = (self.workspace.path / path).lstat()
+        except OSError:
+            return False
+        written_at = self._own.get(signature(status))
+        return written_at is not None and abs(status.st_ctime_ns - written_at) < RACY_NS
 
     async def publish(self, path: Path) -> None:
         """Brings there what a file says. Raises a `Refusal` or OSError, which may pass; anything else is the file's
@@ -107,7 +115,12 @@ class Publishing:
             return
         if key not in self._known:
             unread = data if entity.read_at is None else inbox.hot.codec.encode(entity.mark_read(None))
-            stored_at = await self._publish_first(kind, owner, name, unread, modified, known)
+            try:
+                stored_at = await self._publish_first(kind, owner, name, unread, modified, known)
+            except HubUnreachable as refusal:
+                if refusal.key == f"error.{TOO_LARGE}":  # it never travels as it is
+                    await asyncio.to_thread(self._note_too_large, owner, entity.id)
+                raise
             await asyncio.to_thread(self._note_travel, owner, entity.id, stored_at)  # the others hear of it meanwhile
             self._remember(key, "" if is_new else await self._known_mark(kind, owner, name))
         mark = "" if entity.read_at is None else format_time(entity.read_at)
@@ -149,6 +162,13 @@ class Publishing:
         if stored_at is not None and not self._is_home(owner):
             with suppress(Refusal):  # nothing depends on it
                 self.workspace.travel_log.add("on_hub", stored_at, [item_id])
+
+    def _note_too_large(self, owner: str, item_id: str) -> None:
+        log = self.workspace.travel_log
+        with suppress(Refusal):  # nothing depends on it
+            known = log.steps().get(item_id, ())
+            if not self._is_home(owner) and not (known and known[-1]["state"] == "refused"):
+                log.add("refused", now(), [item_id], reason=TOO_LARGE)
 
     async def _known_mark(self, kind: str, owner: str, name: str) -> str:
         found = await self.hub.last(self.names.own(self.machine, subjects.MARKS[kind], owner, name))

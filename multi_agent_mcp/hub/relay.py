@@ -18,10 +18,10 @@ from filelock import Timeout
 
 from multi_agent_mcp.domain.dialog import Asked
 from multi_agent_mcp.domain.times import format_time, from_timestamp, now
-from multi_agent_mcp.errors import AlreadyExists, HubUnreachable
+from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, StorageError
 from multi_agent_mcp.hub.applying import Applying, Consequences
-from multi_agent_mcp.hub.following import Following
-from multi_agent_mcp.hub.heartbeats import BEAT_SECONDS, Beat, Heartbeats
+from multi_agent_mcp.hub.following import Following, unwritten_by
+from multi_agent_mcp.hub.heartbeats import BEAT_SECONDS, DISK, DOUBLE, TROUBLES, Beat, Heartbeats
 from multi_agent_mcp.hub.joining import Reception
 from multi_agent_mcp.hub.noticing import Noticing
 from multi_agent_mcp.hub.progress import Progress
@@ -36,6 +36,7 @@ from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.store.authority import Shared
 from multi_agent_mcp.store.files.locks import RELAY
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.process import own_start
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +90,7 @@ class Relay:
         self.heartbeats = Heartbeats(self.hub, self._beat, self._heard, self._has_news)
         self._last_sent = 0
         self._asking: tuple[Asked, ...] = ()
+        self._unnoted: dict[str, str] | None = None
         self._since = format_time(now())
         self._news = asyncio.Event()
         known = workspace.relay_state.read().get("machines", {})
@@ -161,7 +163,8 @@ class Relay:
             server.close()
             await _end(tasks)
             self.noticing.close()
-            self.progress.note()
+            with suppress(StorageError):
+                self.progress.note()
             await self.heartbeats.end()
             with suppress(Exception):
                 await asyncio.wait_for(self.hub.close(), 1)
@@ -217,7 +220,17 @@ class Relay:
             conflicts=len(self.workspace.conflicts.standing()),
             replaced=self.progress.identity if self.following.replaced else None,
             asking=self._asking,
+            troubles=self._troubles(),
+            relay=self.heartbeats.relay,
         )
+
+    @property
+    def _unwritten(self) -> dict[str, str] | None:
+        return self.following.unwritten or self._unnoted
+
+    def _troubles(self) -> tuple[str, ...]:
+        has = {DISK: self._unwritten is not None, DOUBLE: self.heartbeats.has_double}
+        return tuple(trouble for trouble in TROUBLES if has[trouble])
 
     def _heard(self, beat: Beat) -> None:
         self.following.claimed(beat.position, beat.last)
@@ -253,8 +266,14 @@ class Relay:
                     await self.following.look_at_files()  # it was held up: the kernel may have dropped file events
                 self.progress.scanned = self.noticing.due.changed_before(time.time())
             looked_at = time.monotonic()
-            self.workspace.relay_state.note(self.status())
-            await asyncio.to_thread(self.progress.note)
+            try:
+                self.workspace.relay_state.note(self.status())
+                await asyncio.to_thread(self.progress.note)
+            except StorageError as refusal:  # the other machines hear of it, and there may be room later
+                self._unnoted = self._unnoted or unwritten_by(refusal)
+                self.workspace.relay_state.touch()
+            else:
+                self._unnoted = None
             await asyncio.sleep(NOTE_SECONDS)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), NOTE_SECONDS)
@@ -264,9 +283,11 @@ class Relay:
         position = self.progress.sequence
         machines = {name: peer.as_answer(position) for name, peer in self.heartbeats.peers.items()}
         machines[self.machine] = {"up": True, "since": self._since, "behind": 0, "clock_offset": 0.0}
+        machines[self.machine]["troubles"] = self._troubles()
         return {
             "machine": self.machine,
             "pid": os.getpid(),
+            "pid_started_at": own_start(),
             "connected": self.hub.connected,
             "shut_out": self.hub.refused,
             "synchronised": self.following.synchronised,
@@ -279,6 +300,8 @@ class Relay:
             "version": self.hub.version if self.hub.connected else None,
             "urls": list(self.membership.urls),
             "serves": self.membership.serves,
+            "unwritten": self._unwritten,
+            "listened": self.heartbeats.listened,
             "machines": machines,
         }
 

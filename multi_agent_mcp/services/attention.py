@@ -15,7 +15,16 @@ from multi_agent_mcp.domain.entity import age, plain_value
 from multi_agent_mcp.domain.stuck import DIALOG, LOGIN, PaneLook
 from multi_agent_mcp.services.doctor.finding import PROBLEM, Finding
 from multi_agent_mcp.services.mail.tracking import DeliveryTracking
-from multi_agent_mcp.services.overview.machines import AWAY, CONNECTED, CUT_OFF, NO_RELAY, REPLACED, SHUT_OUT, Machines
+from multi_agent_mcp.services.overview.machines import (
+    AWAY,
+    CONNECTED,
+    CUT_OFF,
+    NO_RELAY,
+    RELAY_HANGS,
+    REPLACED,
+    SHUT_OUT,
+    Machines,
+)
 from multi_agent_mcp.services.overview.pane_looks import LookAtPane, PaneLooks
 from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
 from multi_agent_mcp.services.tasks.changes import TaskChanges
@@ -41,6 +50,7 @@ HELPS = {
     CUT_OFF: "multi-agent-mcp machines",
     SHUT_OUT: "multi-agent-mcp machines",
     NO_RELAY: "multi-agent-mcp relay --start",
+    RELAY_HANGS: "multi-agent-mcp relay --stop; multi-agent-mcp relay --start",
     REPLACED: "multi-agent-mcp share --reseed",
 }
 SOLVED_IN_PANES = frozenset({"dialog", "login", "stuck"})
@@ -212,7 +222,7 @@ class Attention:
         if seen is None:
             return
         if seen.exchange != CONNECTED:
-            text = self.people(f"attention.{seen.exchange}")
+            text = self.people(f"attention.{seen.exchange}", pid=seen.relay_pid)
             yield Item(
                 kind="machine", agent_id=None, id=seen.here, since=seen.since, text=text, command=HELPS[seen.exchange]
             )

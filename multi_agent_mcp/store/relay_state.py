@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.files.locks import RELAY
 from multi_agent_mcp.store.json_file import Record
+from multi_agent_mcp.system.process import is_alive
 from multi_agent_mcp.system.writing import storage_errors
 
 SHARE = ".share"
@@ -36,15 +38,22 @@ class RelayState:
             with storage_errors(self._path):
                 os.utime(self._path)
 
+    def touch(self) -> None:
+        """The relay works, although it could not note anything. Never raises."""
+        with suppress(OSError):
+            os.utime(self._path)
+
     def read(self) -> dict[str, Any]:
-        """What was noted, and whether there is a `relay` that works. Without one nothing is known of the other
-        machines, so none is `up`, and this one is not `connected`."""
+        """What was noted, and whether there is a `relay` that works; `hangs`: there is one, and it does not. Without
+        one that works nothing is known of the other machines, so none is `up`, and this one is not `connected`."""
         found = self._record.read()
         state: dict[str, Any] = found if isinstance(found, dict) else {}
-        if self.locks.is_held(RELAY) and time.time() - self.noted_at < STALE_SECONDS:
-            return {**state, "relay": True}
+        is_held = self.locks.is_held(RELAY)
+        if is_held and time.time() - self.noted_at < STALE_SECONDS:
+            return {**state, "relay": True, "hangs": False}
+        hangs = is_held and is_noted_alive(state)  # else one is just starting
         machines = {name: {**facts, "up": False} for name, facts in state.get("machines", {}).items()}
-        return {**state, "relay": False, "connected": False, "machines": machines}
+        return {**state, "relay": False, "hangs": hangs, "connected": False, "machines": machines}
 
     @property
     def noted_at(self) -> float:
@@ -53,3 +62,8 @@ class RelayState:
             return self._path.stat().st_mtime
         except OSError:
             return 0.0
+
+
+def is_noted_alive(state: Mapping[str, Any]) -> bool:
+    """Whether the relay's process that noted this is still there."""
+    return "pid" in state and is_alive(int(state["pid"]), state.get("pid_started_at"))
