@@ -93,8 +93,10 @@ def make_directory(path: Path) -> None:
         path.mkdir(mode=DIRECTORY_MODE)
         path.chmod(DIRECTORY_MODE)  # the umask may have removed even our own rights
         sync_directory(path.parent)
-    if not path.is_dir():
-        raise NotADirectoryError(20, "Not a directory", str(path))
+    # A directory that somebody has removed again is no file in its place: stat(2) then raises `FileNotFoundError`.
+    is_directory = path.is_dir() if path.is_symlink() else stat.S_ISDIR(path.stat().st_mode)
+    if not is_directory:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
 
 
 def sync_file(descriptor: int) -> None:

@@ -14,12 +14,13 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import HubUnreachable
+from multi_agent_mcp.hub.sharing import join
 from multi_agent_mcp.services.attention import Item, Panes
 from multi_agent_mcp.services.overview.machines import MachineRow, TeamOfMachines
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.validation import Draft
 from tests.end_to_end.support import Team
-from tests.hub.support import DESK, LAPTOP, SESSION, Machine, eventually
+from tests.hub.support import DESK, LAPTOP, SESSION, Machine, eventually, machines
 from tests.hub.test_machines import replica, send, task_for
 from tests.web.support import Guest
 
@@ -324,3 +325,33 @@ def test_a_console_elsewhere_than_its_persons_home_shows_everything_and_changes_
     line = {"text": "hello"}  # whoever sits at this machine may type into its panes: only that there is none
     assert visitor.act("/agents/worker-a/line", line)["reason"] == "no_pane"
     assert visitor.refused("/agents/admin/line", line) == (403, "unauthorized")
+
+
+def test_a_machine_without_agents_is_shown_until_it_leaves(tmp_path: Path) -> None:
+    with machines(tmp_path, LAPTOP) as two:
+        desk, laptop = two[DESK], two[LAPTOP]
+        shed = Machine("shed", tmp_path / "shed")
+        join(two.token(), shed.root, "shed", adopt=False)
+        shed.start()
+        try:
+            eventually(lambda: states(laptop).get("shed") == "up")
+        finally:
+            shed.sharing.stop_relay()
+        for machine in (desk, laptop):
+            eventually(lambda machine=machine: states(machine).get("shed") == "away")  # type: ignore[misc]
+        desk.sharing.leave("shed")
+        for machine in (desk, laptop):
+            eventually(lambda machine=machine: "shed" not in states(machine))  # type: ignore[misc]
+
+
+def test_a_machine_that_was_shut_out_has_left_and_its_agents_are_named(tmp_path: Path) -> None:
+    with machines(tmp_path, LAPTOP) as two:
+        desk, laptop = two[DESK], two[LAPTOP]
+        laptop.sharing.stop_relay()
+        eventually(lambda: states(desk)[LAPTOP] == "away")
+        desk.sharing.leave(LAPTOP)
+        eventually(lambda: states(desk)[LAPTOP] == "left")
+        assert "has left" in command(desk, "machines").stdout
+        found = command(desk, "doctor").stdout
+        assert "agent move" in found
+        assert "worker-a" in found
