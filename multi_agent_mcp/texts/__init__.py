@@ -20,8 +20,7 @@ LANGUAGES = ("ja", "en")
 DEFAULT_LANGUAGE = "ja"
 CONSOLE = "console"
 PEOPLE = "people"
-"""The parts of the catalogue for the console and for people only, which servers do not load, so that they start fast.
-"""
+"""The parts of the catalogue for the console and for people only; servers, which must start fast, do not load them."""
 
 
 class Texts:
