@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -273,6 +274,16 @@ def test_what_waits_for_the_owner_is_listed_elsewhere_with_the_owners_machine(de
     assert "on desk: multi-agent-mcp read" in command(laptop, "attention").stdout
     assert "on desk: look at this" in command(laptop, "watch", "--once").stdout
     assert "on desk" not in command(desk, "attention").stdout + command(desk, "watch", "--once").stdout
+
+
+def test_mail_that_its_own_machine_announces_does_not_wait_for_the_owner_here(
+    desk: Machine, laptop: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("multi_agent_mcp.services.attention.UNDELIVERED_AFTER", timedelta(0))
+    message_id = sent(desk, "admin", "worker-a", "not rung from here")
+    eventually(lambda: laptop.has("worker-a", "not rung from here") and trace(desk, message_id).get("reason"))
+    assert trace(desk, message_id)["reason"] == "other_machine"
+    assert desk.services.attention.of(desk.services.agents.owner(), panes=Panes()) == []
 
 
 def test_doctor_finds_nothing_wrong_with_a_shared_session_as_such(desk: Machine, laptop: Machine) -> None:
