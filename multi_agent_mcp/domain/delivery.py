@@ -134,7 +134,7 @@ DoorbellItem = Message | UnreadNotification
 
 @dataclass(frozen=True)
 class Due(Generic[Item]):
-    """What to do about a recipient's doorbell now: ring about `items`, or decide again `after` a pause."""
+    """The decision about a doorbell: ring about `items` now, or decide again `after` a pause (None: nothing is due)."""
 
     items: tuple[Item, ...] = ()
     attempt: int = 1
