@@ -1,4 +1,4 @@
-"""What this machine's relay records for other processes (docs/protocol.md, Several machines)."""
+"""The state that this machine's relay records for other processes (docs/protocol.md, Several machines)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from multi_agent_mcp.system.writing import storage_errors
 SHARE = ".share"
 RELAY_SOCKET = f"{SHARE}/relay.sock"
 TOUCH_SECONDS, STALE_SECONDS = 5.0, 15.0
-"""A relay that has noted nothing for so long answers nobody, although its process may be there."""
+"""A working relay touches its file at the first interval; a file older than the second means that it does not work."""
 
 
 class RelayState:
-    """`.share/state.json`: `connected`, `since`, `replaced`, `queued`, `conflicts`, `machines` …, as the relay says."""
+    """`.share/state.json`: `connected`, `since`, `replaced`, `queued`, `conflicts`, `machines` …, by the relay."""
 
     def __init__(self, files: Files) -> None:
         self.locks = files.locks
@@ -30,7 +30,7 @@ class RelayState:
         self._noted: Mapping[str, Any] = {}
 
     def note(self, facts: Mapping[str, Any]) -> None:
-        """Written when something has changed; else the file only becomes younger, which wakes nobody who watches it."""
+        """Writes the facts if they have changed; else only touches the file, which wakes no process that watches it."""
         if facts != self._noted:
             self._record.write(facts, durable=False)
             self._noted = facts
@@ -39,13 +39,13 @@ class RelayState:
                 os.utime(self._path)
 
     def touch(self) -> None:
-        """The relay works, although it could not note anything. Never raises."""
+        """Records that the relay works although it could not write its state. Never raises."""
         with suppress(OSError):
             os.utime(self._path)
 
     def read(self) -> dict[str, Any]:
-        """What was noted, and whether there is a `relay` that works; `hangs`: there is one, and it does not. Without
-        one that works nothing is known of the other machines, so none is `up`, and this one is not `connected`."""
+        """Returns the recorded state with `relay` (a relay works) and `hangs` (one runs, but does not work). Without a
+        working relay the other machines' state is unknown: none is `up`, and this one is not `connected`."""
         found = self._record.read()
         state: dict[str, Any] = found if isinstance(found, dict) else {}
         is_held = self.locks.is_held(RELAY)
@@ -57,7 +57,7 @@ class RelayState:
 
     @property
     def noted_at(self) -> float:
-        """When the relay last looked, in seconds since the epoch; 0: never."""
+        """The time of the relay's last record or touch, in seconds since the epoch; 0: never."""
         try:
             return self._path.stat().st_mtime
         except OSError:
@@ -65,5 +65,5 @@ class RelayState:
 
 
 def is_noted_alive(state: Mapping[str, Any]) -> bool:
-    """Whether the relay's process that noted this is still there."""
+    """Returns whether the relay process that recorded this state is still alive."""
     return "pid" in state and is_alive(int(state["pid"]), state.get("pid_started_at"))
