@@ -74,8 +74,8 @@ class Applying:
     names: Names
     machine: str
     consequences: Consequences
-    on_written: Callable[[Signature], object] | None
-    """Told of each file that is written here."""
+    on_written: Callable[[int], object]
+    """Told of each file that is written here, by the hash of its signature."""
     _marks: dict[tuple[str, str, str], datetime | None] = field(default_factory=dict)
     _merged: set[tuple[str, str, str]] = field(default_factory=set)
 
@@ -102,8 +102,7 @@ class Applying:
     def _each(self, batch: Sequence[Stored], apply: Callable[[Stored], list[Then]]) -> list[Then]:
         then: list[Then] = []
         files = self.workspace.files
-        noting = nullcontext() if self.on_written is None else files.noting(self.on_written)
-        with noting, files.in_bulk() if len(batch) > BULK else nullcontext():
+        with files.noting(self._note), files.in_bulk() if len(batch) > BULK else nullcontext():
             for stored in batch:
                 try:
                     then += apply(stored)
@@ -112,6 +111,9 @@ class Applying:
                         raise refusal from error
                     logger.warning("%s (revision %d) is passed over: %.300r", stored.subject, stored.sequence, error)
         return then
+
+    def _note(self, written: Signature) -> None:
+        self.on_written(hash(written))
 
     def _apply_log(self, stored: Stored, *, restoring: bool) -> list[Then]:
         machine, kind, name = stored.subject.removeprefix(f"{self.names.root}.log.").split(".")

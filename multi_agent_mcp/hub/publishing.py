@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from multi_agent_mcp.hub.shared_settings import shared_settings
 from multi_agent_mcp.hub.stream import OFFSET, TIME, Hub, Stored
 from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.store.authority import Superseded, digest8
-from multi_agent_mcp.store.inbox import Inbox
+from multi_agent_mcp.store.inbox import Inbox, file_name
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.file_status import Signature, signature_of
 
@@ -32,6 +33,7 @@ STEM_LENGTH = 40
 SETTLE_SECONDS = 1.0
 """So long a hand may be in the midst of writing."""
 MAIL = ("ipc", "notifications")
+LETTER = ("ipc", "owner", "name")
 
 
 @dataclass(eq=False)
@@ -45,26 +47,40 @@ class Publishing:
     on_sent: Callable[[int, str], None]
     """Called with the revision and the operation of what was stored."""
     _known: dict[str, str] = field(default_factory=dict)
-    _own: dict[Signature, None] = field(default_factory=dict)
-    """Files that this relay has written, as the hub has them."""
+    _own: dict[int, None] = field(default_factory=dict)
+    """Files that this relay has written, as the hub has them, by the hashes of their signatures: there may be hundreds
+    of thousands of them while a machine joins."""
+    _own_max: float = KNOWN_MAX
     _first: int = 1
 
     def begin_anew(self, first: int) -> None:
-        """The hub has nothing of this machine, and what is said to have a revision before `first` is not there."""
+        """The hub has nothing of this machine, and what is said to have a revision before `first` is not there. Until
+        `keep_newest` all that is written here is remembered."""
         self._known.clear()
         self._own.clear()
+        self._own_max = inf
         self._first = first
 
-    def wrote(self, written: Signature) -> None:
-        """This relay writes a file that came from the hub, and need not bring it there. From one thread at a time."""
-        self._own[written] = None
-        if len(self._own) > KNOWN_MAX:
+    def keep_newest(self) -> None:
+        """From now on only the newest of what is written here is remembered."""
+        self._own_max = KNOWN_MAX
+        self._own = dict.fromkeys([*self._own][-KNOWN_MAX:])
+
+    def wrote(self, *written: int) -> None:
+        """This relay writes files that came from the hub, and need not bring them there: the hashes of their
+        signatures. From one thread at a time."""
+        self._own.update(dict.fromkeys(written))
+        while len(self._own) > self._own_max:
             del self._own[next(iter(self._own))]
 
     def is_own(self, path: Path) -> bool:
         """Whether nobody has changed a file since this relay wrote it. What holds several values (agents.json,
         session.yaml) is looked at in any case: there may be an edit of another one in it."""
-        return len(path.parts) > 1 and signature_of(self.workspace.path / path) in self._own
+        found = signature_of(self.workspace.path / path) if len(path.parts) > 1 else None
+        return found is not None and self.is_own_signature(found)
+
+    def is_own_signature(self, found: Signature) -> bool:
+        return hash(found) in self._own
 
     async def publish(self, path: Path) -> None:
         """Brings there what a file says. Raises a `Refusal` or OSError, which may pass; anything else is the file's
@@ -102,8 +118,8 @@ class Publishing:
             known = await self.hub.last(self.names.own("*", kind, owner, name))
         if by_hand and known is not None and _content(inbox, known.data, path) != _content(inbox, data, path):
             await asyncio.sleep(SETTLE_SECONDS)
-            if _read(self.workspace, path) == found:  # else it is noticed again
-                await self._give_way(inbox, path, data, known)
+            its_mark = await self.hub.last(self.names.own("*", subjects.READ, owner, name))
+            await asyncio.to_thread(self._give_way, inbox, path, found, known, its_mark)
             return
         if key not in self._known:
             unread = data if entity.read_at is None else inbox.hot.codec.encode(entity.mark_read(None))
@@ -117,21 +133,26 @@ class Publishing:
             self._remember(key, mark)
 
     def _is_letter_by_hand(self, path: Path, entity: Readable) -> bool:
-        """One that nobody has read, for an agent of another machine: here nobody would see it."""
-        is_new = isinstance(entity, Message) and entity.signature is None and entity.read_at is None
-        return is_new and len(path.parts) == len(("ipc", "owner", "name")) and not self._is_home(path.parts[1])
+        """One that nobody has read, and that the program has not written, or not by this name."""
+        if not isinstance(entity, Message) or entity.read_at is not None or len(path.parts) != len(LETTER):
+            return False
+        return entity.signature is None or path.name != file_name(entity)
 
-    async def _give_way(self, inbox: Inbox[Any], path: Path, data: bytes, known: Stored) -> None:
+    def _give_way(
+        self, inbox: Inbox[Any], path: Path, found: tuple[bytes, int], known: Stored, mark: Stored | None
+    ) -> None:
         """A hand has given a letter the name of another one: it gets a name of its own, by which it is noticed. The
-        other one is put back as it was."""
+        other one is put in its place, read if it was. Nothing is done if the file has changed since it was `found`:
+        then it is noticed again."""
         files, whole = self.workspace.files, self.workspace.path / path
-        own = whole.with_name(f"{path.stem[:STEM_LENGTH]}_{digest8(data)}.md")
-        with suppress(FileExistsError):
-            await asyncio.to_thread(files.create, own, data)
-        await asyncio.to_thread(files.replace, whole, known.data, modified=int(known.headers[TIME]))
-        mark = await self.hub.last(self.names.own("*", subjects.READ, path.parts[1], path.name))
+        with files.locks.held(inbox.lock):
+            if _read(self.workspace, path) != found:
+                return
+            with suppress(FileExistsError):
+                files.create(whole.with_name(f"{path.stem[:STEM_LENGTH]}_{digest8(found[0])}.md"), found[0])
+            files.replace(whole, known.data, modified=int(known.headers[TIME]))
         if mark is not None:
-            await asyncio.to_thread(inbox.accept_read, path.name, parse_time(json.loads(mark.data)["read_at"]))
+            inbox.accept_read(path.name, parse_time(json.loads(mark.data)["read_at"]))
 
     async def _publish_first(
         self, kind: str, owner: str, name: str, data: bytes, modified: int, known: Stored | None

@@ -217,7 +217,7 @@ def join(token: Token, root: Path, machine: str, *, adopt: bool) -> Sharing:
         text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
         workspace.files.create(workspace.settings_path, text.encode())
     workspace.keep_out_of_git()
-    sharing.share.record("position").write({"sequence": 0, "adopts": adopt})
+    sharing.share.record("position").write({"sequence": 0})
     sharing.share.join(Membership(token.uuid, machine, token.urls, own_hub=not token.seed), seed, token.certificate)
     return sharing
 
