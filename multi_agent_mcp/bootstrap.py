@@ -193,6 +193,7 @@ class LocalConsequences:
 
     def __init__(self, services: Services) -> None:
         self.services = services
+        self._moving: set[str] = set()
 
     def task_changed(self, task: Task) -> None:
         with suppress(Refusal):
@@ -208,11 +209,17 @@ class LocalConsequences:
                 self.services.doorbell.announce_notification(notice)
 
     def moved_in(self, agent: Agent) -> None:
-        with suppress(Refusal):  # the hub is gone again: it is done when it is back
+        try:
             if self.services.workspace.is_here(self.services.agents.get(agent.id)):
                 self.services.agents.take_home(agent.id)
+        except Refusal:  # the hub is gone or slow: until this was done the agent cannot sign
+            self._moving.add(agent.id)
 
     def look_after_agents(self) -> tuple[Asked, ...]:
+        for agent_id in [*self._moving]:
+            with suppress(Refusal):  # it was removed meanwhile
+                self._moving.discard(agent_id)
+                self.moved_in(self.services.agents.get(agent_id))
         with suppress(Refusal):  # it is looked again
             self.services.sessions.recover_dead()
         return self.services.pane_looks.asked()

@@ -8,7 +8,8 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.bootstrap import LocalConsequences, Services
+from multi_agent_mcp.errors import HubUnreachable
 from multi_agent_mcp.service_container import SUPPLIED_BY, WiredServices
 
 WIRED = sorted(WiredServices.__annotations__)
@@ -33,3 +34,23 @@ def test_a_service_is_made_of_what_its_parameters_ask_for(services: Services, na
         if parameter != "return":
             supplied = attrgetter(SUPPLIED_BY.get(parameter, parameter))(services)
             assert fits(supplied, annotation), f"{parameter} is a {type(supplied).__name__}"
+
+
+def test_an_agent_that_moved_in_while_the_hub_was_slow_gets_its_key_later(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it could sign nothing until the relay is started again."""
+    taken: list[str] = []
+
+    def slow_at_first(agent_id: str) -> None:
+        taken.append(agent_id)
+        if len(taken) == 1:
+            raise HubUnreachable("hub_unclear")
+
+    monkeypatch.setattr(services.agents, "take_home", slow_at_first)
+    consequences = LocalConsequences(services)
+    consequences.moved_in(services.agents.get("worker-a"))
+    assert taken == ["worker-a"]
+    for _ in range(2):
+        consequences.look_after_agents()
+    assert taken == ["worker-a", "worker-a"]

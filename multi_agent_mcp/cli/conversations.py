@@ -13,6 +13,7 @@ from multi_agent_mcp.cli.output import column_table, delivery_lines, indented, t
 from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.sanitize import display_id, one_line
+from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.validation import Draft, require_words
 from multi_agent_mcp.texts import Texts
 
@@ -25,15 +26,6 @@ CONVERSATION_COLUMNS: dict[str, Callable[[Record], object]] = {
     "task": lambda item: item["task_id"] or "-",
     "started": itemgetter("started_at"),
     "purpose": lambda item: item["purpose"] or "",
-}
-SESSION_COLUMNS: dict[str, Callable[[Record], object]] = {
-    "session": itemgetter("id"),
-    "agent": itemgetter("agent_id"),
-    "purpose": itemgetter("purpose"),
-    "state": lambda item: item["state"] if item["ended_at"] or item["alive"] else "died",
-    "task": lambda item: item["task_id"] or "-",
-    "pid": itemgetter("pid"),
-    "since": itemgetter("created_at"),
 }
 
 CONVERSATION = click.argument("conversation_id", metavar="CONVERSATION", help="Its id; `conversations` lists them.")
@@ -104,12 +96,32 @@ def end(context: SessionContext, conversation_id: str, text: str | None) -> None
 @session_command()
 def sessions(context: SessionContext, everything: bool) -> None:
     """List agent sessions: who runs, for what, since when."""
-    is_running = context.services.sessions.is_running
+    is_running, known_until = context.services.sessions.is_running, context.services.machines.known_until()
     found = context.services.sessions.all(ended=everything)
     records = [{**as_json(item), "alive": is_running(item)} for item in found]
     for record in records:
         del record["token_hash"]
-    context.answer({"sessions": records}, column_table(context.texts, records, SESSION_COLUMNS))
+        if record["ended_at"] is None and (machine := record.get("machine")) in known_until:
+            until = known_until[machine]
+            record |= {"alive": None, "last_known_at": format_time(until) if until else None}
+    columns: dict[str, Callable[[Record], object]] = {
+        "session": itemgetter("id"),
+        "agent": itemgetter("agent_id"),
+        "purpose": itemgetter("purpose"),
+        "state": lambda item: _state(item, context.texts),
+        "task": lambda item: item["task_id"] or "-",
+        "pid": itemgetter("pid"),
+        "since": itemgetter("created_at"),
+    }
+    context.answer({"sessions": records}, column_table(context.texts, records, columns))
+
+
+def _state(session: Record, texts: Texts) -> str:
+    """`died` only where that can be seen: of a machine that is not heard of, what was known last is all there is."""
+    state: str = session["state"]
+    if "last_known_at" in session:
+        return texts("sessions.last_known", state=state, at=session["last_known_at"] or "-")
+    return state if session["ended_at"] or session["alive"] else "died"
 
 
 def _conversation_lines(conversation: Conversation, messages: Iterable[dict[str, Any]], texts: Texts) -> Iterator[str]:

@@ -7,6 +7,7 @@ a host: whatever goes wrong is one line on standard error and exit code 0, becau
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -64,6 +65,7 @@ def _run(arguments: Sequence[str]) -> int:
         return 0
     if options.get("wait"):
         return _wait(options)
+    gc.disable()  # the process ends in a moment
     event = _event()
     if not isinstance(event, dict) or _is_nobodys(options):
         return 0

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,10 +24,13 @@ from multi_agent_mcp.cli.output import (
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.errors import MessageNotFound, StorageError
+from multi_agent_mcp.errors import MessageNotFound, Refusal, StorageError
 from multi_agent_mcp.notify.wording import SYSTEM
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.texts import Texts
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.services.turn.reading import ReadBatch, Reading
 
 EVERYBODY = "all"
 
@@ -114,8 +117,7 @@ def read(
     answer = reading.preview(batch)
     context.answer(answer, _message_lines(answer, context.texts))
     sys.stdout.flush()
-    for report in reading.complete(batch).get("reports_not_followed", ()):
-        print_error(f"{report['message_id']}: {report['reason']}")
+    _mark_read(context, reading, batch, answer)
 
 
 @click.command()
@@ -133,7 +135,7 @@ def unread(context: SessionContext, agent: str | None) -> None:
 @session_command()
 def trace(context: SessionContext, message_id: str) -> None:
     """Show where a message or notification is and every step it took: stored, rung, submitted, read; between machines
-    also queued, on_hub, arrived."""
+    also queued, on_hub, refused, arrived."""
     traces = context.services.tracking.trace(message_id)
     if not traces:
         raise MessageNotFound(message_id=message_id)
@@ -150,6 +152,25 @@ def _message_lines(answer: dict[str, Any], texts: Texts) -> Iterator[str]:
         yield ""
         yield from indented(message["content"])
         yield ""
+
+
+def _mark_read(context: SessionContext, reading: Reading, batch: ReadBatch, answer: dict[str, Any]) -> None:
+    """Marks what was printed; only then is it known how much is left."""
+    try:
+        told = reading.complete(batch)
+    except Refusal:
+        unread = context.services.unread_mail_count(batch.reader.id)
+        left = context.texts("mail.left", count=answer["count"], unread=unread)
+        (print_error if context.as_json else print_line)(left)  # the JSON has been printed as if it had been done
+        raise
+    if not context.as_json:
+        for line in _left_lines(answer, context.texts):
+            print_line(line)
+    for report in told.get("reports_not_followed", ()):
+        print_error(f"{report['message_id']}: {report['reason']}")
+
+
+def _left_lines(answer: dict[str, Any], texts: Texts) -> Iterator[str]:
     yield texts("mail.left", count=answer["count"], unread=answer["unread_remaining"])
     if "how_to_continue" in answer:
         yield answer["how_to_continue"]

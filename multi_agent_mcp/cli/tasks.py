@@ -16,6 +16,7 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
 from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.services.overview.machines import AWAY
 from multi_agent_mcp.services.validation import require_choice
 
 if TYPE_CHECKING:
@@ -123,7 +124,9 @@ def status(context: SessionContext, task_id: str, status: str, reason: str | Non
         "interrupt_id": task.interrupt_id,
     }
     texts = context.texts
-    interrupted = texts("task.interrupted", agent_id=task.assignee_id) if task.interrupt_id else ""
+    away = _away_home(context, task.assignee_id)
+    key = "task.interrupted" if away is None else "task.interrupted_later"
+    interrupted = texts(key, agent_id=task.assignee_id, machine=away) if task.interrupt_id else ""
     context.answer(answer, [f"{task.id}: {previous} → {task.status}{interrupted}"])
 
 
@@ -233,7 +236,16 @@ def _answer_sent(context: SessionContext, agent_id: str, notice: Notification) -
     if (waits := context.services.tracking.waits(notice)) is not None:
         answer |= {"state": "queued", "reason": waits}
         lines.append(texts("sent.queued_because", agent_id=agent_id, reason=texts.words_of(waits)))
+    elif (away := _away_home(context, agent_id)) is not None:
+        answer |= {"state": "stored", "reason": "machine_away"}
+        lines.append(texts("interrupt.later", agent_id=agent_id, machine=away))
     context.answer(answer, lines)
+
+
+def _away_home(context: SessionContext, agent_id: str | None) -> str | None:
+    """The machine of an agent if it is away: until it is back, nothing reaches the agent."""
+    home = context.services.machines.homes().get(agent_id or "")
+    return home.machine if home is not None and home.state == AWAY else None
 
 
 def _record(executions: Executions, execution: Execution) -> dict[str, Any]:

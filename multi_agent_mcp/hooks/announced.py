@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from multi_agent_mcp.domain.delivery import NAMED, Ring, UnreadItem
@@ -35,11 +36,13 @@ class Unread:
         """The ids of what an agent must not end its turn over: interrupts and urgent mail."""
         return ids(self.interrupts) | {message.id for message in self.mail if message.priority == "urgent"}
 
-    @property
+    @cached_property
     def all_ids(self) -> set[str]:
         return ids(self.notices) | ids(self.mail)
 
     def without(self, item_ids: set[str]) -> Unread:
+        if item_ids.isdisjoint(self.all_ids):
+            return self
         return Unread(
             [notice for notice in self.notices if notice.id not in item_ids],
             [message for message in self.mail if message.id not in item_ids],
@@ -106,10 +109,10 @@ class HookState:
         may have come at this very moment."""
         if all(item.message.id in self.announced for item in mail):
             self.until = seen
-        passed = [item for item in mail if item.at <= self.until - RACY_NS]
-        pressing = (item for item in passed if item.message.priority == "urgent")
+        border = self.until - RACY_NS
+        pressing = (item for item in mail if item.message.priority == "urgent" and item.at <= border)
         self.urgent = [item.name for item in pressing if item.message.id not in self.stopped]
-        self.forget_all_but((ids(notices) | {item.message.id for item in mail}) - {item.message.id for item in passed})
+        self.forget_all_but(ids(notices) | {item.message.id for item in mail if item.at > border})
 
     def speaks(self, unread: Unread) -> list[str]:
         """The events that have something to say even if nothing is added."""

@@ -11,8 +11,9 @@ from contextlib import suppress
 from nats.aio.client import Client
 
 from multi_agent_mcp.errors import HubUnreachable
-from multi_agent_mcp.hub.stream import FAILED, PAYLOAD_BYTES, protected
+from multi_agent_mcp.hub.stream import FAILED, protected
 from multi_agent_mcp.hub.subjects import Names, inbox
+from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 
 NAME_TAKEN = 10058
 """What the JetStream API answers to one who makes what is there with another configuration."""

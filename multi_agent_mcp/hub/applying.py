@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import re
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -74,8 +75,8 @@ class Applying:
     names: Names
     machine: str
     consequences: Consequences
-    on_written: Callable[[int], object]
-    """Told of each file that is written here, by the hash of its signature."""
+    on_written: Callable[[int, int], object]
+    """Told of each file that is written here, by the hash of its signature, and when (nanoseconds since the epoch)."""
     _marks: dict[tuple[str, str, str], datetime | None] = field(default_factory=dict)
     _merged: set[tuple[str, str, str]] = field(default_factory=set)
 
@@ -113,7 +114,7 @@ class Applying:
         return then
 
     def _note(self, written: Signature) -> None:
-        self.on_written(hash(written))
+        self.on_written(hash(written), time.time_ns())
 
     def _apply_log(self, stored: Stored, *, restoring: bool) -> list[Then]:
         machine, kind, name = stored.subject.removeprefix(f"{self.names.root}.log.").split(".")

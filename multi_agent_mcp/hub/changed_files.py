@@ -8,8 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from multi_agent_mcp.system.file_status import Signature, signature
-
 HAND_MADE = frozenset({"ipc", "tasks", "delegations", "conversations", "agents.json", "session.yaml"})
 """What people write by hand, too."""
 TRAVELLING = HAND_MADE | {"notifications", "sessions", "executions", "owner_wait", "audit"}
@@ -29,7 +27,7 @@ class Changed(NamedTuple):
 
     at: float
     path: Path
-    signature: Signature
+    status: os.stat_result
 
 
 def changed_since(base: Path, since: float) -> Iterator[Changed]:
@@ -45,7 +43,7 @@ def changed_since(base: Path, since: float) -> Iterator[Changed]:
                 elif travels(path) and item.is_file(follow_symlinks=False):
                     status = _status(item)
                     if status is not None and status.st_ctime >= since:
-                        yield Changed(status.st_ctime, path, signature(status))
+                        yield Changed(status.st_ctime, path, status)
 
 
 def _status(item: os.DirEntry[str]) -> os.stat_result | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, StorageError
 
 logger = logging.getLogger(__name__)
@@ -16,11 +17,12 @@ logger = logging.getLogger(__name__)
 class Disk:
     """Why it refuses, by what was to be written."""
 
-    _refused: dict[str, str] = field(default_factory=dict)
+    _refused: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
-    def refuses(self) -> str | None:
-        """Why something cannot be written; None: all that was tried last has succeeded."""
+    def unwritten(self) -> dict[str, str] | None:
+        """What the disk has not taken (`path`, `reason`), and `since` when it takes nothing more; None: all that was
+        tried last has succeeded."""
         return next(iter(self._refused.values()), None)
 
     @contextmanager
@@ -36,22 +38,21 @@ class Disk:
             self.took(what)
 
     def refused(self, what: str, error: StorageError | OSError) -> None:
-        words = refusal_words(error)
-        if self._refused.get(what) != words:
-            self._refused[what] = words
-            logger.warning("%s: the disk refuses (%s); it is tried again", what, words)
+        path, reason = refusal_words(error)
+        known = self._refused.get(what)
+        if known is None or known["reason"] != reason:
+            logger.warning("%s: the disk refuses (%s: %s); it is tried again", what, path, reason)
+        since = format_time(now()) if known is None else known["since"]
+        self._refused[what] = {"path": path, "reason": reason, "since": since}
 
     def took(self, what: str) -> None:
         if self._refused.pop(what, None) is not None:
             logger.info("%s: the disk takes it again", what)
 
 
-def refusal_words(error: StorageError | OSError) -> str:
-    """`No space left on device (note.md)`."""
-    reason = error.values.get("reason") if isinstance(error, StorageError) else error
-    if reason is None:
-        return str(error)
-    if isinstance(reason, OSError):
-        path = error.values.get("path") if isinstance(error, StorageError) else error.filename
-        return f"{reason.strerror or reason} ({path})" if path else str(reason.strerror or reason)
-    return str(reason)
+def refusal_words(error: StorageError | OSError) -> tuple[str, str]:
+    """The path, and why: `No space left on device`."""
+    if isinstance(error, OSError):
+        return str(error.filename or "-"), str(error.strerror or error)
+    path, reason = str(error.values.get("path", "-")), error.values.get("reason", str(error))
+    return path, str((reason.strerror if isinstance(reason, OSError) else None) or reason)

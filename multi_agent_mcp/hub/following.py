@@ -17,7 +17,7 @@ from multi_agent_mcp.hub.applying import Applying
 from multi_agent_mcp.hub.disk import Disk
 from multi_agent_mcp.hub.noticing import Noticing
 from multi_agent_mcp.hub.progress import Progress
-from multi_agent_mcp.hub.restoring import running
+from multi_agent_mcp.hub.restoring import Written, running
 from multi_agent_mcp.hub.stream import OP, Hub, Stored, StreamState
 from multi_agent_mcp.hub.subjects import MESSAGE, NOTIFICATION, REFERRED, Own
 
@@ -187,7 +187,7 @@ class Following:
         await self._get_referred()
         values: list[Stored] = []
         sequence = self.progress.sequence
-        work: deque[tuple[asyncio.Task[list[int]], list[Stored]]] = deque()
+        work: deque[tuple[asyncio.Task[Written], list[Stored]]] = deque()
         async with running(self.applying.workspace.path, self.hub.names, self.applying.machine) as restoring:
             try:
                 while batch := await self.hub.after(sequence):
@@ -203,10 +203,10 @@ class Following:
             finally:
                 await asyncio.gather(*(task for task, _ in work), return_exceptions=True)
 
-    async def _restored_first(self, work: deque[tuple[asyncio.Task[list[int]], list[Stored]]]) -> None:
+    async def _restored_first(self, work: deque[tuple[asyncio.Task[Written], list[Stored]]]) -> None:
         """Waits for the first of these. What comes after one that failed does not count: it is applied again."""
         task, values = work.popleft()
-        await self._in_applier(partial(self.publishing.wrote, *await task))
+        await self._in_applier(partial(self.publishing.wrote_all, await task))
         self._applied(values)
 
     async def _get_referred(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -20,6 +21,9 @@ from multi_agent_mcp.hub.stream import Hub
 
 BEAT_SECONDS = 5.0
 DEAD_SECONDS = 15.0
+DISK, DOUBLE = TROUBLES = ("disk", "double")
+"""What a machine may say that is wrong with it: its disk does not take what the others write; another relay says that
+it is this machine, too."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,8 @@ class Beat:
     """What a machine says of itself. `position`: up to which revision its files are; `last`: the newest revision that
     it has put there; `time`: its clock (seconds since the epoch); `queued`: how many messages wait there; `conflicts`:
     how many edits are set aside there; `replaced`: the identity of a hub that it found to be older than it was; `ends`:
-    it will not be heard of for now; `asking`: who waits for a human in a pane there."""
+    it will not be heard of for now; `asking`: who waits for a human in a pane there; `troubles`: which of `TROUBLES` it
+    has; `relay`: which process says this."""
 
     position: int
     last: int
@@ -37,11 +42,13 @@ class Beat:
     replaced: str | None = None
     ends: bool = False
     asking: tuple[Asked, ...] = ()
+    troubles: tuple[str, ...] = ()
+    relay: str = ""
 
     @property
     def news(self) -> tuple[object, ...]:
         """What is reported to other processes at once."""
-        return self.queued, self.conflicts, self.asking
+        return self.queued, self.conflicts, self.asking, self.troubles
 
     @classmethod
     def parse(cls, data: bytes) -> Beat:
@@ -53,7 +60,9 @@ class Beat:
             raise ValueError(facts["time"])
         counts = int(facts.get("queued", 0)), int(facts.get("conflicts", 0))
         asking = tuple(map(Asked.parse, facts.get("asking", ())))
-        return cls(*known, *counts, facts.get("replaced"), bool(facts.get("ends")), asking)
+        troubles = tuple(item for item in TROUBLES if item in facts.get("troubles", ()))
+        ends, relay = bool(facts.get("ends")), str(facts.get("relay", ""))
+        return cls(*known, *counts, facts.get("replaced"), ends, asking, troubles, relay)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self, dict_factory=json_values)
@@ -81,19 +90,23 @@ class Peer:
             }
             if self.up:
                 said = self.said.as_json()
-                state |= {name: said[name] for name in ("queued", "conflicts", "asking")}
+                state |= {name: said[name] for name in ("queued", "conflicts", "asking", "troubles")}
         return state
 
 
 class Heartbeats:
     """This machine's, and every machine that was heard of. `own` is what this one says, `on_beat` is called with what
-    another one says, `on_news` when one comes or is given up."""
+    another one says, `on_news` when one comes or is given up. `listened`: every machine that is up would have been
+    heard of by now."""
 
     def __init__(
         self, hub: Hub, own: Callable[[], Beat], on_beat: Callable[[Beat], None], on_news: Callable[[], None]
     ) -> None:
         self.hub = hub
         self.peers: dict[str, Peer] = {}
+        self.listened = False
+        self.relay = secrets.token_hex(8)
+        self._double_heard = float("-inf")
         self._remembered: Mapping[str, Peer] = {}
         self._own = own
         self._on_beat = on_beat
@@ -136,12 +149,24 @@ class Heartbeats:
     async def heard(self, message: Msg) -> None:
         """Takes a heartbeat; nonsense is passed over."""
         machine = message.subject.rpartition(".")[2]
-        if machine == self.hub.machine:
-            return
         with suppress(Exception):
             beat = Beat.parse(message.data)
+            if machine == self.hub.machine:
+                self._heard_as_this(beat)
+                return
             self._on_beat(beat)
             self._note(machine, beat)
+
+    @property
+    def has_double(self) -> bool:
+        """Whether another relay has been heard of just now that says it is this machine: one of a copied directory."""
+        return time.monotonic() - self._double_heard < DEAD_SECONDS
+
+    def _heard_as_this(self, beat: Beat) -> None:
+        if beat.relay != self.relay and not beat.ends:
+            is_news, self._double_heard = not self.has_double, time.monotonic()
+            if is_news:
+                self._on_news()
 
     def _note(self, machine: str, beat: Beat) -> None:
         peer = self.peers.get(machine)
@@ -168,4 +193,5 @@ class Heartbeats:
 
     def _miss_remembered(self) -> None:
         self.peers = {**self._remembered, **self.peers}
+        self.listened = True
         self._on_news()

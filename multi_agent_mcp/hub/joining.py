@@ -92,7 +92,7 @@ async def ask_to_join(token: Token, machine: str, public: str) -> dict[str, Any]
     except HubUnreachable:  # it may have forgotten the token just now: it tells the next one who comes with it
         answer = await _answer(token, question)
     if answer.get("refused") == "already_exists":
-        raise AlreadyExists("machine_exists", name=machine)
+        raise AlreadyExists("machine_exists", name=answer.get("name") or machine)
     if "refused" in answer:
         raise InvalidArguments("token_used")
     return answer
@@ -145,7 +145,7 @@ class Reception:
         try:
             answer = await asyncio.to_thread(self._let_in, token_id, json.loads(message.data))
         except Refusal as refusal:
-            answer = {"refused": refusal.code}
+            answer = {"refused": refusal.code, "name": refusal.values.get("name")}
         except (ValueError, LookupError, TypeError):
             answer = {"refused": "invalid_arguments"}
         await message.respond(json.dumps(answer).encode())
@@ -171,9 +171,9 @@ class Reception:
             machines = users["machines"]
             if not is_name(machine) or not (public.isalnum() and public.startswith("U")):
                 raise InvalidId(value=repr(machine)[:80])
-            is_taken = machine in machines or differing_in_case(machine, machines) is not None
-            if is_taken and token["replaces"] != machine and machines.get(machine) != public:
-                raise AlreadyExists("machine_exists", name=machine)
+            known = machine if machine in machines else differing_in_case(machine, machines)
+            if known is not None and token["replaces"] != machine and machines.get(machine) != public:
+                raise AlreadyExists("machine_exists", name=known)
             tokens = {**users["tokens"], token_id: {**token, "used_by": public}}
             self.server.let({**users, "machines": {**machines, machine: public}, "tokens": tokens})
         return {"settings": json.loads(self.settings())}

@@ -15,7 +15,8 @@ from multi_agent_mcp.errors import HubUnreachable, Refusal
 from multi_agent_mcp.hub.changed_files import HAND_MADE, Changed, changed_since, travels
 from multi_agent_mcp.hub.due_files import DueFiles
 from multi_agent_mcp.hub.publishing import MAIL, Publishing
-from multi_agent_mcp.hub.stream import TOO_LARGE, Hub
+from multi_agent_mcp.hub.stream import Hub
+from multi_agent_mcp.store.authority import TOO_LARGE
 from multi_agent_mcp.system.file_events import TreeWatch
 
 logger = logging.getLogger(__name__)
@@ -87,10 +88,8 @@ class Noticing:
         self._asked.set()
 
     def _changed_since(self, since: float) -> list[Changed]:
-        """What several values may be in is among them in any case; see `Publishing.is_own`."""
         found = changed_since(self.path, since)
-        is_own = self.publishing.is_own_signature
-        return sorted(changed for changed in found if len(changed.path.parts) == 1 or not is_own(changed.signature))
+        return sorted(changed for changed in found if not self.publishing.is_own_file(changed.path, changed.status))
 
     async def run(self) -> None:
         """Publishes what is due, for ever."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,15 +18,15 @@ from typing import Any
 from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import format_time, now, parse_time
-from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.errors import HubUnreachable, Refusal
 from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.shared_settings import shared_settings
 from multi_agent_mcp.hub.stream import OFFSET, TIME, Hub, Stored
 from multi_agent_mcp.hub.subjects import Names
-from multi_agent_mcp.store.authority import Superseded, digest8
+from multi_agent_mcp.store.authority import TOO_LARGE, Superseded, digest8
 from multi_agent_mcp.store.inbox import Inbox, file_name
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.file_status import Signature, signature_of
+from multi_agent_mcp.system.file_status import RACY_NS, signature
 
 CHUNK_BYTES = 256 << 10
 KNOWN_MAX = 20_000
@@ -47,9 +48,9 @@ class Publishing:
     on_sent: Callable[[int, str], None]
     """Called with the revision and the operation of what was stored."""
     _known: dict[str, str] = field(default_factory=dict)
-    _own: dict[int, None] = field(default_factory=dict)
-    """Files that this relay has written, as the hub has them, by the hashes of their signatures: there may be hundreds
-    of thousands of them while a machine joins."""
+    _own: dict[int, int] = field(default_factory=dict)
+    """Files that this relay has written, as the hub has them, and when (nanoseconds since the epoch): by the hashes of
+    their signatures, because there may be hundreds of thousands of them while a machine joins."""
     _own_max: float = KNOWN_MAX
     _first: int = 1
 
@@ -64,23 +65,31 @@ class Publishing:
     def keep_newest(self) -> None:
         """From now on only the newest of what is written here is remembered."""
         self._own_max = KNOWN_MAX
-        self._own = dict.fromkeys([*self._own][-KNOWN_MAX:])
+        self._own = dict([*self._own.items()][-KNOWN_MAX:])
 
-    def wrote(self, *written: int) -> None:
-        """This relay writes files that came from the hub, and need not bring them there: the hashes of their
-        signatures. From one thread at a time."""
-        self._own.update(dict.fromkeys(written))
-        while len(self._own) > self._own_max:
+    def wrote(self, signature_hash: int, at: int) -> None:
+        """This relay writes a file that came from the hub, and need not bring it there. From one thread at a time."""
+        self._own[signature_hash] = at
+        if len(self._own) > self._own_max:
             del self._own[next(iter(self._own))]
+
+    def wrote_all(self, written: Iterable[tuple[int, int]]) -> None:
+        for signature_hash, at in written:
+            self.wrote(signature_hash, at)
 
     def is_own(self, path: Path) -> bool:
         """Whether nobody has changed a file since this relay wrote it. What holds several values (agents.json,
         session.yaml) is looked at in any case: there may be an edit of another one in it."""
-        found = signature_of(self.workspace.path / path) if len(path.parts) > 1 else None
-        return found is not None and self.is_own_signature(found)
+        try:
+            return self.is_own_file(path, (self.workspace.path / path).lstat())
+        except OSError:
+            return False
 
-    def is_own_signature(self, found: Signature) -> bool:
-        return hash(found) in self._own
+    def is_own_file(self, path: Path, status: os.stat_result) -> bool:
+        """The same of a file with this status; by `st_ctime`, too, which whoever keeps the size and the modification
+        time cannot keep."""
+        written_at = self._own.get(hash(signature(status))) if len(path.parts) > 1 else None
+        return written_at is not None and abs(status.st_ctime_ns - written_at) < RACY_NS
 
     async def publish(self, path: Path) -> None:
         """Brings there what a file says. Raises a `Refusal` or OSError, which may pass; anything else is the file's
@@ -123,7 +132,12 @@ class Publishing:
             return
         if key not in self._known:
             unread = data if entity.read_at is None else inbox.hot.codec.encode(entity.mark_read(None))
-            stored_at = await self._publish_first(kind, owner, name, unread, modified, known)
+            try:
+                stored_at = await self._publish_first(kind, owner, name, unread, modified, known)
+            except HubUnreachable as refusal:
+                if refusal.key == f"error.{TOO_LARGE}":  # it never travels as it is
+                    await asyncio.to_thread(self._note_too_large, owner, entity.id)
+                raise
             await asyncio.to_thread(self._note_travel, owner, entity.id, stored_at)  # the others hear of it meanwhile
             self._remember(key, "" if is_new else await self._known_mark(kind, owner, name))
         mark = "" if entity.read_at is None else format_time(entity.read_at)
@@ -133,8 +147,8 @@ class Publishing:
             self._remember(key, mark)
 
     def _is_letter_by_hand(self, path: Path, entity: Readable) -> bool:
-        """One that nobody has read, and that the program has not written, or not by this name."""
-        if not isinstance(entity, Message) or entity.read_at is not None or len(path.parts) != len(LETTER):
+        """One that the program has not written, or not by this name."""
+        if not isinstance(entity, Message) or len(path.parts) != len(LETTER):
             return False
         return entity.signature is None or path.name != file_name(entity)
 
@@ -170,6 +184,13 @@ class Publishing:
         if stored_at is not None and not self._is_home(owner):
             with suppress(Refusal):  # nothing depends on it
                 self.workspace.travel_log.add("on_hub", stored_at, [item_id])
+
+    def _note_too_large(self, owner: str, item_id: str) -> None:
+        log = self.workspace.travel_log
+        with suppress(Refusal):  # nothing depends on it
+            known = log.steps().get(item_id, ())
+            if not self._is_home(owner) and not (known and known[-1]["state"] == "refused"):
+                log.add("refused", now(), [item_id], reason=TOO_LARGE)
 
     async def _known_mark(self, kind: str, owner: str, name: str) -> str:
         found = await self.hub.last(self.names.own(self.machine, subjects.MARKS[kind], owner, name))

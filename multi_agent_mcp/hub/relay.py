@@ -22,7 +22,7 @@ from multi_agent_mcp.errors import AlreadyExists, HubUnreachable
 from multi_agent_mcp.hub.applying import Applying, Consequences
 from multi_agent_mcp.hub.disk import Disk
 from multi_agent_mcp.hub.following import Following
-from multi_agent_mcp.hub.heartbeats import BEAT_SECONDS, Beat, Heartbeats
+from multi_agent_mcp.hub.heartbeats import BEAT_SECONDS, DISK, DOUBLE, TROUBLES, Beat, Heartbeats
 from multi_agent_mcp.hub.joining import Reception
 from multi_agent_mcp.hub.noticing import Noticing
 from multi_agent_mcp.hub.progress import Progress
@@ -37,6 +37,7 @@ from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.store.authority import Shared
 from multi_agent_mcp.store.files.locks import RELAY
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.process import own_start
 
 logger = logging.getLogger(__name__)
 
@@ -228,7 +229,13 @@ class Relay:
             conflicts=len(self.workspace.conflicts.standing()),
             replaced=self.progress.identity if self.following.replaced else None,
             asking=self._asking,
+            troubles=self._troubles(),
+            relay=self.heartbeats.relay,
         )
+
+    def _troubles(self) -> tuple[str, ...]:
+        has = {DISK: self.disk.unwritten is not None, DOUBLE: self.heartbeats.has_double}
+        return tuple(trouble for trouble in TROUBLES if has[trouble])
 
     def _heard(self, beat: Beat) -> None:
         self.following.claimed(beat.position, beat.last)
@@ -277,22 +284,26 @@ class Relay:
         position = self.progress.sequence
         machines = {name: peer.as_answer(position) for name, peer in self.heartbeats.peers.items()}
         machines[self.machine] = {"up": True, "since": self._since, "behind": 0, "clock_offset": 0.0}
+        machines[self.machine]["troubles"] = self._troubles()
         return {
             "machine": self.machine,
             "pid": os.getpid(),
+            "pid_started_at": own_start(),
             "connected": self.hub.connected,
             "shut_out": self.hub.refused,
             "synchronised": self.following.synchronised,
             "since": self._since,
             "replaced": self.following.replaced,
             "position": position,
-            "storage": self.disk.refuses,
+            "restore_until": self.progress.restore_until,
             "queued": self.noticing.queued,
             "pending": len(self.noticing.due),
             "conflicts": len(self.workspace.conflicts.standing()),
             "version": self.hub.version if self.hub.connected else None,
             "urls": list(self.membership.urls),
             "serves": self.membership.serves,
+            "unwritten": self.disk.unwritten,
+            "listened": self.heartbeats.listened,
             "machines": machines,
         }
 

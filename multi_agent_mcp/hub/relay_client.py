@@ -27,6 +27,8 @@ CHANGES = frozenset({"create", "swap"})
 STATE_SECONDS = 1.0
 HUB_SLOW = "hub_slow"
 """Why mail is queued although nothing seems to be wrong."""
+HANGS, UNCLEAR = "relay_hangs", "relay_unclear"
+"""The relay is there and does not answer; and a change was asked of it."""
 REFUSALS: dict[str, type[StorageError]] = {"hub_unreachable": HubUnreachable, "hub_replaced": HubReplaced}
 
 
@@ -56,7 +58,9 @@ class RelayClient:
             seconds = HUB_SECONDS if wait else 0
             waits: str | None = self.ask(QUEUE_SECONDS, op="queue", paths=names, wait=seconds)["waits"]
         except HubUnreachable as refusal:
-            return "no_relay" if refusal.key == "error.no_relay" else HUB_SLOW
+            if refusal.key == "error.no_relay":
+                return "no_relay"
+            return HANGS if RelayState(self._share.files).read()["hangs"] else HUB_SLOW
         return waits
 
     def is_up(self, machine: str) -> bool:
@@ -76,28 +80,28 @@ class RelayClient:
             try:
                 with socket_path(self._share.path) as path:
                     connection.connect(path)
+            except TimeoutError as error:  # so many have asked it already
+                raise self._hangs(HANGS) from error
             except OSError as error:
                 raise HubUnreachable("no_relay") from error
             try:
                 answer = _answered(connection, request)
-            except (OSError, ValueError) as error:
-                raise HubUnreachable(_why(request["op"], error)) from error
+            except TimeoutError as error:
+                raise self._hangs(UNCLEAR if request["op"] in CHANGES else HANGS) from error
+            except (OSError, ValueError) as error:  # it was killed just now
+                raise HubUnreachable("hub_unclear" if request["op"] in CHANGES else "no_relay") from error
         if "refused" in answer:
             raise REFUSALS[answer["refused"]](answer.get("key"))
         return answer
+
+    def _hangs(self, key: str) -> HubUnreachable:
+        return HubUnreachable(key, pid=RelayState(self._share.files).read().get("pid", "-"))
 
     def _revision(self, **request: Any) -> int:
         answer = self.ask(**request)
         if (current := _shared(answer.get("superseded"))) is not None:
             raise Superseded(current)
         return int(answer["revision"])
-
-
-def _why(op: str, error: Exception) -> str | None:
-    """The outcome of a request that was not answered: the relay hangs, or was killed just now."""
-    if op in CHANGES:
-        return "hub_unclear"
-    return None if isinstance(error, TimeoutError) else "no_relay"
 
 
 def relay_client_of(session: Path) -> RelayClient | None:

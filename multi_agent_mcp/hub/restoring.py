@@ -36,9 +36,10 @@ from multi_agent_mcp.store.workspace import Workspace
 PROCESSES = 4 if (os.cpu_count() or 1) >= 4 else 2
 """A divisor of the number of lock stripes: no two processes take the same one."""
 LENGTH_BYTES = 8
-Done = tuple[str, list[int]]
-"""What became of a batch: why the disk refuses, nothing if it does not; the hashes of the signatures of what was
-written."""
+Written = list[tuple[int, int]]
+"""As `Applying.on_written` is told."""
+Done = tuple[str, Written]
+"""What became of a batch: why the disk refuses, nothing if it does not; what was written."""
 
 
 class Restoring:
@@ -48,7 +49,7 @@ class Restoring:
         self._names = names
         self._pipes = pipes
 
-    async def apply(self, values: Sequence[Stored]) -> list[int]:
+    async def apply(self, values: Sequence[Stored]) -> Written:
         """As `Applying.apply`, restoring, but for what follows from them; what is handed in meanwhile is applied after
         them. Durable when it returns. Returns what was written, as in `Done`. Raises `StorageError`."""
         parts = parted(values, self._names, len(self._pipes))
@@ -88,7 +89,7 @@ def parted(values: Sequence[Stored], names: Names, count: int) -> list[list[Stor
     return parts
 
 
-async def _handed(part: Sequence[Stored], writer: StreamWriter, reader: StreamReader, turn: asyncio.Lock) -> list[int]:
+async def _handed(part: Sequence[Stored], writer: StreamWriter, reader: StreamReader, turn: asyncio.Lock) -> Written:
     """To a process, which has written it when this returns. It answers in order."""
     try:
         writer.write(pickle.dumps(part))
@@ -107,8 +108,8 @@ async def _handed(part: Sequence[Stored], writer: StreamWriter, reader: StreamRe
 def main() -> None:
     path, uuid, machine = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     workspace = Workspace(path.parent, path.name, relay_client_of(path) or ALONE)  # type: ignore[arg-type]
-    written: list[int] = []
-    applying = Applying(workspace, Names(uuid), machine, _Nothing(), written.append)
+    written: Written = []
+    applying = Applying(workspace, Names(uuid), machine, _Nothing(), lambda *file: written.append(file))
     with suppress(EOFError, pickle.UnpicklingError):  # the relay has ended, perhaps in the midst of a batch
         while True:
             part = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our relay
@@ -117,7 +118,7 @@ def main() -> None:
                 applying.apply(part, restoring=True)
                 refused = ""
             except StorageError as error:
-                refused = refusal_words(error)
+                refused = "{1} ({0})".format(*refusal_words(error))
             done = pickle.dumps((refused, written))
             sys.stdout.buffer.write(len(done).to_bytes(LENGTH_BYTES, "big") + done)
             sys.stdout.buffer.flush()

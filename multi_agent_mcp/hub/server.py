@@ -25,8 +25,8 @@ from multi_agent_mcp.hub.addresses import hub_url, is_any, is_loopback, own_addr
 from multi_agent_mcp.hub.certificate import new_certificate
 from multi_agent_mcp.hub.nkey import new_seed, public_of
 from multi_agent_mcp.hub.share_directory import Share
-from multi_agent_mcp.hub.stream import PAYLOAD_BYTES
 from multi_agent_mcp.hub.subjects import Names
+from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.system.process import is_alive, start_detached, started_at
 
 OLDEST = (2, 11)

@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,19 +23,21 @@ from multi_agent_mcp.hub.addresses import require_protected
 from multi_agent_mcp.hub.administration import connected_once, make_streams
 from multi_agent_mcp.hub.joining import Token, ask_to_join, let_go, new_token
 from multi_agent_mcp.hub.nkey import new_seed, public_of
-from multi_agent_mcp.hub.relay_client import RelayClient
+from multi_agent_mcp.hub.relay_client import HANGS, RelayClient
 from multi_agent_mcp.hub.reseeding import reseed
 from multi_agent_mcp.hub.server import Server, user
 from multi_agent_mcp.hub.share_directory import Membership, Share
 from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.store.relay_state import RelayState
+from multi_agent_mcp.store.relay_state import RelayState, is_noted_alive
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.process import is_alive, start_detached
 
 START_SECONDS = 15.0
 LINGER_SECONDS = 2.0
 POLL_SECONDS = 0.05
+Status = Mapping[str, Any]
+"""How things stand, as the relay says; see `Relay.status`."""
 
 
 class Sharing:
@@ -105,7 +107,8 @@ class Sharing:
         return Token(membership.uuid, self.path.name, membership.urls, None, "", "")
 
     def start_relay(self) -> bool:
-        """Starts the relay unless it runs; returns whether it did, once it answers. Raises `HubUnreachable`."""
+        """Starts the relay unless it runs; returns whether it did, once it answers. Raises `HubUnreachable`, also when
+        there is one that does not answer."""
         if self._relay_stays():
             return False
         relay = RelayClient(self.share, self.membership)
@@ -121,41 +124,74 @@ class Sharing:
         raise HubUnreachable("relay_not_started", path=f"{self.share.path.name}/relay.log")
 
     def _relay_stays(self) -> bool:
-        """Whether a relay runs: one that was killed holds its lock until the last of its threads has ended."""
+        """Whether a relay runs: one that was killed holds its lock until the last of its threads has ended. Raises
+        `HubUnreachable` for one that hangs."""
         relay, deadline = RelayClient(self.share, self.membership), time.monotonic() + LINGER_SECONDS
         while self.share.relay_runs and time.monotonic() < deadline:
-            with suppress(HubUnreachable):
+            try:
                 relay.ask(op="status")
+            except HubUnreachable as refusal:
+                if refusal.key == f"error.{HANGS}":
+                    raise
+            else:
                 return True
             time.sleep(POLL_SECONDS)
         return self.share.relay_runs
 
-    def wait_until_complete(self, report: Callable[[int], None], seconds: float = 3600.0) -> bool:
-        """Waits until this machine has what the hub has; `report` is told how far it is. False: not in this time."""
-        relay, deadline = RelayClient(self.share, self.membership), time.monotonic() + seconds
+    def wait_until_complete(self, report: Callable[[Status | None], None], seconds: float = 3600.0) -> None:
+        """Waits until this machine has what the hub has. `report` is told again and again what the relay says; None
+        while it does not answer. Raises `HubUnreachable` when the relay has ended, and when nothing has come for so
+        many seconds."""
+        relay, position = RelayClient(self.share, self.membership), -1
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            with suppress(HubUnreachable):
+            try:
                 state = relay.ask(op="status")
-                report(state["position"])
+            except HubUnreachable as refusal:
+                if not self.share.relay_runs:
+                    raise HubUnreachable("relay_gone", path=f"{self.share.path.name}/relay.log") from refusal
+                report(None)
+            else:
                 if state["synchronised"] and not state["pending"]:
-                    return True
+                    return
+                report(state)
+                if state["position"] != position:
+                    position, deadline = state["position"], time.monotonic() + seconds
             time.sleep(POLL_SECONDS)
-        return False
+        raise HubUnreachable("not_complete")
 
     def stop_relay(self) -> bool:
-        """Ends the relay, and the hub if it runs here. Returns whether there was anything to end."""
-        relay, ended = RelayClient(self.share, self.membership), False
-        with suppress(HubUnreachable):
-            os.kill(relay.ask(op="status")["pid"], signal.SIGTERM)
-            ended = True
-        deadline = time.monotonic() + START_SECONDS
-        while self.share.relay_runs and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
+        """Ends the relay, by force if it hangs, and the hub if it runs here. Returns whether there was anything to end.
+        Raises `HubUnreachable` for a relay that cannot be killed."""
+        pid, answers = self._relay_process()
+        if pid is not None:
+            _signal(pid, signal.SIGTERM)
+        if not self._relay_has_ended() and pid is not None and not answers:
+            _signal(pid, signal.SIGKILL)
+            if not self._relay_has_ended():
+                raise HubUnreachable(HANGS, pid=pid)
+        ended = pid is not None
         server = self.server
         if server is not None and server.pid() is not None:
             server.stop()
             ended = True
         return ended
+
+    def _relay_process(self) -> tuple[int | None, bool]:
+        """The relay's process, if there is one, and whether it answers."""
+        try:
+            return int(RelayClient(self.share, self.membership).ask(op="status")["pid"]), True
+        except HubUnreachable as refusal:
+            noted = RelayState(self.share.files).read()
+            hangs = refusal.key == f"error.{HANGS}" and is_noted_alive(noted)
+            return (int(noted["pid"]) if hangs else None), False
+
+    def _relay_has_ended(self) -> bool:
+        """Waits for it."""
+        deadline = time.monotonic() + START_SECONDS
+        while self.share.relay_runs and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        return not self.share.relay_runs
 
     def reseed(self) -> None:
         """Recreates the hub, which must run here, from this machine's files. Raises `InvalidArguments`."""
@@ -220,6 +256,13 @@ def join(token: Token, root: Path, machine: str, *, adopt: bool) -> Sharing:
     sharing.share.record("position").write({"sequence": 0})
     sharing.share.join(Membership(token.uuid, machine, token.urls, own_hub=not token.seed), seed, token.certificate)
     return sharing
+
+
+def _signal(pid: int, number: int) -> None:
+    """Sends a signal to a process that may have been stopped, too, or have ended."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+        os.kill(pid, signal.SIGCONT)
 
 
 def machine_name(given: str | None) -> str:

@@ -22,7 +22,7 @@ from nats.errors import AuthorizationError, Error, NoRespondersError
 
 from multi_agent_mcp.errors import HubUnreachable
 from multi_agent_mcp.hub.subjects import Names, inbox
-from multi_agent_mcp.store.authority import Shared, Superseded
+from multi_agent_mcp.store.authority import PAYLOAD_BYTES, TOO_LARGE, Shared, Superseded
 
 logger = logging.getLogger(__name__)
 
@@ -33,9 +33,6 @@ EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 PENDING = "Nats-Num-Pending"
 NEEDED = (OP, MACHINE, TIME, OFFSET, WAS, PENDING)
 WRONG_SEQUENCE, NOT_FOUND, NO_STREAM = 10071, 10037, 10059
-PAYLOAD_BYTES = 4 << 20
-"""A message's content may have 1 MiB, which JSON and YAML may make longer."""
-TOO_LARGE = "hub_too_large"
 REQUEST_SECONDS = 2.0
 BATCH = 1024
 BATCH_BYTES = 8 << 20

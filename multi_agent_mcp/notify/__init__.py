@@ -1,1 +1,1 @@
-"""Doorbells: how the one `[IPC]` line reaches somebody. A hint only; the message is always the file."""
+"""Doorbells: delivery of the one `[IPC]` line, which is only a hint; the message is always the file."""

@@ -1,4 +1,4 @@
-"""What a channel is: one way to ring an agent."""
+"""The interface of a channel, one way to ring an agent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CALL_SECONDS = 5.0
 
 
 def has_taken(call: Sequence[str], environment: Mapping[str, str] | None = None) -> bool:
-    """Whether a program that was given a line ended with 0, in time."""
+    """Runs `call`; whether it exited with 0 within `CALL_SECONDS`."""
     quiet = subprocess.DEVNULL
     try:
         done = subprocess.run(
@@ -35,20 +35,20 @@ class Channel(ABC):
 
     @abstractmethod
     def check(self, agent: Agent) -> str | None:
-        """Why `ring` would not get across at this moment, or None. Types nothing, shows nothing, never raises."""
+        """The reason why `ring` would fail at this moment, or None. Types nothing, shows nothing, never raises."""
 
     @abstractmethod
     def ring(self, agent: Agent, line: str) -> Delivery:
-        """Returns how far it got; `stored` with a reason means that this way was not usable now."""
+        """Rings the agent. The state `stored`, with a reason, means that this channel is not usable now."""
 
     def finish(self, agent: Agent) -> Delivery:  # noqa: ARG002 - most leave no line behind
-        """Enters a line that an earlier attempt left behind, typed but not entered: `submitted`, or `stored` with the
-        reason; `line_gone`: nothing is left."""
+        """Enters a line that an earlier attempt typed but did not enter: `submitted`, or `stored` with the reason,
+        which is `line_gone` when no such line is left."""
         return Delivery("stored", LINE_GONE)
 
     def clear(self, agent: Agent) -> None:  # noqa: B027 - most show nothing that lasts
-        """Nothing is unread any more: takes back what is still on show, whichever process has put it there."""
+        """Removes anything still displayed, by whichever process; called when nothing is unread any more."""
 
     def explain(self, agent: Agent) -> tuple[ChannelReport, ...]:
-        """As `check`, with the name, for every channel that the agent has, the strongest first."""
+        """The names of the agent's channels and their `check`, strongest first."""
         return (ChannelReport(self.name, self.check(agent)),)

@@ -1,9 +1,9 @@
-"""Who rings, and when (docs/protocol.md, When to ring).
+"""Decides which process rings an agent, and when (docs/protocol.md, When to ring).
 
 The recipient's own server holds the lock `serving-{agent}-{purpose}` for as long as it lives and rings its own pane,
 also for files that were written by hand. A sender that finds these locks free rings itself. A waiter in the host wakes
-the agent without a key. All of them decide under the lock `doorbell-{agent}` by what the delivery log says and record
-there what came of it, so an item is announced once. An item is a message or a notification.
+the agent without pressing a key. All of them decide under the lock `doorbell-{agent}`, from the delivery log, and
+record the outcome there, so that an item is announced once. An item is a message or a notification.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ BROADCAST_THREADS = 8
 PROBE_SECONDS = 0.02  # longer than a sender takes to probe the serving lock
 THREAD = "codex_thread_id"
 PERMANENT = frozenset({"no_pane", "no_desktop", "not_human", "no_tmux", "no_doorbell"})
-"""Reasons that waiting does not fix, only another record in `agents.json`."""
+"""Reasons that no waiting resolves, only a change of the agent's record in `agents.json`."""
 
 
 class NotificationSource(Protocol):
-    """What knows which notifications are unread."""
+    """The unread notifications of agents, as the doorbell needs them."""
 
     def repair(self, agent_id: str) -> None:
-        """Writes what a killed process left out, and marks read what is over. Never raises."""
+        """Writes notifications that a killed process did not write, and marks obsolete ones read. Never raises."""
 
     def waiting(self, agent_id: str) -> Sequence[Notification]:
-        """What an agent has not read yet and what still applies, for its sessions of either purpose. Writes nothing."""
+        """The unread notifications of an agent that still apply, for sessions of either purpose. Writes nothing."""
         ...
 
 
@@ -94,13 +94,13 @@ class Doorbell:
         return {agent_id: outcome or rung.pop(0) for agent_id, outcome in outcomes.items()}
 
     def announce_notification(self, notice: Notification) -> None:
-        """The same for a notification that was just stored. Never raises."""
+        """Rings for a notification that was just stored, unless the recipient's own server does. Never raises."""
         agent_id, item = notice.target_agent_id, UnreadNotification.of(notice)
         if notice.rings and self._without_ringing(agent_id, item) is None:
             self._rung_about(agent_id, item)
 
     def serve(self, agent_id: str, purpose: str) -> FileLock | None:
-        """Takes the lock that says "this agent's server of this purpose rings"; None when another one has it."""
+        """Takes the lock by which the agent's server of this purpose does the ringing; None when it is already held."""
         lock = self.workspace.locks.lock(_serving(agent_id, purpose))
         with storage_errors(self.workspace.locks.path):
             try:
@@ -116,15 +116,14 @@ class Doorbell:
         place: Mapping[str, Any] | None = None,
         stored: DoorbellItem | None = None,
     ) -> tuple[Delivery | None, Due[DoorbellItem]]:
-        """Rings if there is anything to ring about. Returns what came of it (None: nothing was due) and what is to be
-        done next.
+        """Rings if anything unread is due. Returns the outcome (None: nothing was due) and what is due next.
 
-        A server gives its purpose and its own pane: while a task and a chat session of an agent both live, each rings
-        for what concerns it in its own pane. A sender gives what it has `stored` and rings in the registered pane, for
-        what a task session reads.
+        A server passes its purpose and its own pane: while an agent's task and chat sessions both live, each rings in
+        its own pane, for its own items. A sender passes the item it has `stored` and rings in the registered pane, for
+        items that a task session reads.
 
-        Mail and notifications are looked through only when a ring may be due and, by a sender, when somebody can be
-        rung: a thousand senders do not read a thousand messages each.
+        Mail and notifications are read only when a ring may be due and, by a sender, when the agent can be rung:
+        a thousand senders do not read a thousand messages each.
         """
         agent = self._agent(agent_id, purpose, place)
         if agent.pane_id is None and stored is None and (reason := self.notifier.check(agent)) in PERMANENT:
@@ -141,9 +140,9 @@ class Doorbell:
             return delivery, decision
 
     def wake(self, agent_id: str, purpose: str, announced: Ring | None) -> tuple[str | None, Due[DoorbellItem]]:
-        """The same for a waiter of the agent's host, which wakes the agent itself: returns the line to wake it with, if
-        one is due. `announced` is the last announcement that the host's hooks made. A ring that was left to a waiter
-        has not happened yet, so it does not count here."""
+        """As `ring`, for a waiter in the agent's host, which wakes the agent itself: returns the line to wake it with,
+        or None when nothing is due. `announced` is the last announcement by the host's hooks. Rings in the log that
+        were left to a waiter do not count: they have not happened yet."""
         with self.workspace.locks.held(f"doorbell-{agent_id}"):
             elsewhere = self.log.last(agent_id, lambda entry: entry.get("reason") != HOOK)
             decision = self._decide(agent_id, purpose, [announced, elsewhere])
@@ -153,8 +152,8 @@ class Doorbell:
             return doorbell_line(self.texts, decision.items), decision
 
     def ring_again(self, agent_id: str) -> tuple[Delivery | None, Due[DoorbellItem]]:
-        """The same for a person without a server, by a process that runs anyway: only about what no ring has announced
-        yet. A person who is away need not be reminded all night."""
+        """As `ring`, for a person without a server, but only about items that no ring has announced yet: a person who
+        is away need not be reminded all night."""
         place = self._agent(agent_id).pane_id
         last = self.log.last(agent_id, lambda entry: entry.get("pane") == place)
         if all(last is not None and last.announced(item) for item in self._unread(agent_id)):
@@ -162,7 +161,7 @@ class Doorbell:
         return self.ring(agent_id)
 
     def version(self, agent_id: str) -> tuple[int, frozenset[str]]:
-        """Another one whenever something was added to what the agent has not read, or taken from it."""
+        """A value that changes whenever the agent's unread mail or notifications change."""
         mailbox = self.workspace.mailbox(agent_id).hot
         mailbox.entries()
         return mailbox.version, frozenset(notice.id for notice in self.notifications.waiting(agent_id))
@@ -170,9 +169,9 @@ class Doorbell:
     def finish(
         self, agent_id: str, purpose: str | None = None, place: Mapping[str, Any] | None = None
     ) -> Delivery | None:
-        """Enters a line that an earlier ring left in the composer, also when its mail was read meanwhile: it would be
-        merged with the human's next words. `stored` with the reason: not now, try again; None: there is none (any
-        more). Raises like `ring`."""
+        """Enters a line that an earlier ring left in the composer, also when its mail was read meanwhile: the line
+        would be merged with the human's next words. `stored`, with the reason, means: try again later; None: there is
+        no such line (any more). Raises as `ring`."""
         agent = self._agent(agent_id, purpose, place)
         with self.workspace.locks.held(f"doorbell-{agent_id}"):
             began = self.clock()
@@ -185,8 +184,9 @@ class Doorbell:
             return delivery
 
     def meant_for(self, agent_id: str, purpose: str | None, items: Sequence[Item]) -> list[Item]:
-        """Without what the agent's other living session announces, and what only a session of the other purpose can
-        read. None: a sender, for the session that would begin in the registered pane."""
+        """Those items that are to be announced to the session of this purpose: not those that the agent's other living
+        session announces, or that only the other purpose can read. With the purpose None (a sender), those for the
+        session that would begin in the registered pane."""
         mine = purpose or "task"
         living = {mine} if purpose is None else {mine, *self._other_served(agent_id, mine)}
         return [item for item in items if _rung_in(item, living) == mine]
@@ -207,8 +207,8 @@ class Doorbell:
         return delivery, decision
 
     def _agent(self, agent_id: str, purpose: str | None = None, place: Mapping[str, Any] | None = None) -> Agent:
-        """The agent as a session of this purpose is reached: in its own pane, by its own waiter, in its own thread of
-        Codex, which the registry knows only of a session that is alone."""
+        """The agent's record with the addresses of its session of this purpose: its own pane, waiter and Codex thread.
+        The registry knows the thread only while the agent has one session."""
         agent = self.workspace.registry.get(agent_id)
         if purpose is None:
             return agent
@@ -218,35 +218,35 @@ class Doorbell:
         return replace(agent, **pane, extra=extra)
 
     def _other_served(self, agent_id: str, purpose: str) -> set[str]:
-        """The other purpose, if a server of the agent with it lives."""
+        """The other purpose, in a set, if a server of the agent with that purpose lives."""
         return served_purposes(self.workspace, agent_id) - {purpose}
 
     def _unread(self, agent_id: str) -> list[DoorbellItem]:
         mailbox, notices = self.workspace.mailbox(agent_id), self.workspace.notices(agent_id)
-        with self.workspace.locks.held(mailbox.lock):  # not amid a reading, with half of it marked read
+        with self.workspace.locks.held(mailbox.lock):  # never in the middle of a reading, with half of it marked read
             messages = [message for _, message in mailbox.unread()]
         with self.workspace.locks.held(notices.lock):
             waiting = [notice for notice in self.notifications.waiting(agent_id) if notice.rings]
         return [*messages, *map(UnreadNotification.of, waiting)]
 
     def _resting(self, agent_id: str, last: Ring | None) -> timedelta | None:
-        """How long the doorbell still rests, because something it last announced is surely unread; see `due`."""
+        """How long not to ring yet, because an item announced by the last ring is certainly unread; see `due`."""
         if last is None or not (remaining := last.rests_for(self.clock(), self.pauses)):
             return None
         inboxes = (self.workspace.mailbox(agent_id), self.workspace.notices(agent_id))
         return remaining if any(inbox.any_unread(last.item_ids) for inbox in inboxes) else None
 
     def _without_ringing(self, agent_id: str, item: DoorbellItem) -> Delivery | None:
-        """What is to be said of an item that was just stored where nobody is rung about it; None: somebody may be."""
+        """The delivery of an item that was just stored, if this process rings nobody about it; None if it may ring."""
         try:
             agent = self.workspace.registry.get(agent_id)
             if not self.workspace.is_here(agent):
-                return Delivery("stored", "other_machine")  # its home rings it
+                return Delivery("stored", "other_machine")  # the agent's home machine rings
             served = served_purposes(self.workspace, agent_id)
             reason = _nobody_to_ring(item, served or {"task"})
             if reason is None and served:
                 return Delivery("stored", "recipient_server_rings")
-            if reason is None and agent.pane_id is None:  # else under the doorbell's lock: others type into the pane
+            if reason is None and agent.pane_id is None:  # a pane is checked under the doorbell's lock
                 reason = self.notifier.check(agent)
             if reason is None:
                 return None
@@ -265,17 +265,17 @@ class Doorbell:
 
 
 def served_purposes(workspace: Workspace, agent_id: str) -> set[str]:
-    """The purposes of the agent's living servers, which ring for it; with one of them lives its host."""
+    """The purposes of the agent's living servers, which ring for it. Its host lives if there is any."""
     return {purpose for purpose in PURPOSES if workspace.locks.is_held(_serving(agent_id, purpose))}
 
 
 def _rung_in(item: UnreadItem, living: Collection[str]) -> str | None:
-    """Which of the living sessions of an agent is rung about an item; None when none of them can read it."""
+    """The purpose of the living session that is rung about an item; None when none of them can read it."""
     return next((purpose for purpose in item.purposes if purpose in living), None)
 
 
 def _nobody_to_ring(item: UnreadItem, living: Collection[str]) -> str | None:
-    """Why nobody is rung: no session that can read it lives. It rings when one begins."""
+    """The reason when no session that can read the item lives; it is rung about when one begins."""
     if _rung_in(item, living) is not None:
         return None
     return "no_chat_session" if "chat" in item.purposes else "no_task_session"

@@ -1,4 +1,4 @@
-"""The recipient's own doorbell: a thread in its server that rings whenever there is something to ring about."""
+"""The recipient's own doorbell: a thread in its server that rings whenever unread items are due."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 TAKE_OVER_AFTER = timedelta(seconds=2)
-"""How soon it is noticed that the process which rings has gone."""
+"""The interval of checking whether the process that rings still lives."""
 
 
 class DoorbellThread:
-    """Wakes on `wake()` (the agent's files changed, something was read) and when a pause is over; sleeps otherwise. It
-    tries again after growing pauses as long as a deferral lasts, or a line of ours is left in the composer. An idle
-    agent makes no calls, so it is this thread that repairs its notifications first.
+    """Sleeps until `wake()` (the agent's files changed, something was read) or the end of a pause. It tries again after
+    growing pauses as long as a deferral lasts or a line of ours is left in the composer. An idle agent makes no calls,
+    so this thread also repairs its notifications, before it rings.
 
-    `prepare` runs first in the thread: it registers the pane, imports what ringing needs, and returns where this
-    session is rung: what counts instead of the agent's record.
+    `prepare` runs first in the thread: it registers the pane, imports the modules that ringing needs, and returns the
+    fields of the session's pane, which replace those of the agent's record.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class DoorbellThread:
         self._wake = threading.Event()
         self._closing = False
         self._left = True
-        """A line of ours may stand in the composer; at first an earlier process's."""
+        """Whether a line of ours may be left in the composer; at the start, one of an earlier process."""
         self._lock: FileLock | None = None
         self._thread = threading.Thread(target=self._run, name=f"doorbell-{agent_id}", daemon=True)
 
@@ -57,7 +57,7 @@ class DoorbellThread:
         self._wake.set()
 
     def close(self) -> None:
-        """Ends the thread and gives the lock back: senders ring again."""
+        """Ends the thread and releases the lock, so that senders ring again."""
         self._closing = True
         self._wake.set()
         if self._thread.is_alive():

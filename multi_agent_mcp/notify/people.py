@@ -1,8 +1,8 @@
-"""Rings people again who have no server of their own (docs/protocol.md, When to ring).
+"""Doorbells for people who have no server of their own (docs/protocol.md, When to ring).
 
-The process that stores something for them rings once and ends; what arrives during the pause would be announced by
-nobody. So the processes that run for long, `supervise`, `watch` and `web`, ring when the pause is over. For each person
-one of them does, which holds a lock for as long as it lives.
+The process that stores an item for them rings once and ends; nothing would announce items that arrive during the pause.
+So the long-running processes `supervise`, `watch` and `web` ring when the pause is over: for each person one of them,
+which holds a lock for as long as it lives.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from multi_agent_mcp.notify.doorbell_thread import TAKE_OVER_AFTER, DoorbellThre
 
 LOOK_SECONDS = 1.0
 AGAIN = "again"
-"""In the name of the lock, where those of servers have their purpose."""
+"""The last part of the lock's name, where the locks of servers have their purpose."""
 
 
 class PeopleDoorbells:
-    """Runs as long as the `with`: looks for people who have not read everything, and gives each of them a thread that
-    rings."""
+    """A context manager: while it is entered, each person with unread items has a thread that rings."""
 
     def __init__(self, doorbell: Doorbell) -> None:
         self._doorbell = doorbell
@@ -66,7 +65,7 @@ class PeopleDoorbells:
 
 
 class _PersonsDoorbell(DoorbellThread):
-    """Leaves a person to their own server while it lives."""
+    """The doorbell thread of one person; pauses while that person's own server lives."""
 
     def claim(self) -> None:
         self._lock = self._doorbell.serve(self._agent_id, AGAIN)

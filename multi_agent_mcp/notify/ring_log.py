@@ -1,4 +1,4 @@
-"""What the delivery logs say about past doorbells, and adding to them (docs/protocol.md, Delivery states)."""
+"""Reads and writes the entries about doorbells in the delivery logs (docs/protocol.md, Delivery states)."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from multi_agent_mcp.store.workspace import Workspace
 
 @dataclass(frozen=True)
 class RingLog:
-    """The delivery logs of one session's agents. `recent`: so long a ring that was left to a waiter is still on its
-    way. What raises, raises `StorageError`."""
+    """The delivery logs of one session's agents. A ring that was left to a waiter counts as pending for the time
+    `recent`. Errors are `StorageError`."""
 
     workspace: Workspace
     clock: Callable[[], datetime]
     recent: timedelta
 
     def last(self, agent_id: str, counts: Callable[[Mapping[str, Any]], bool]) -> Ring | None:
-        """The newest entry that got across and counts."""
+        """The newest ring that reached the agent and for whose entry `counts` is true."""
         entries = filter(counts, self.workspace.delivery_log(agent_id).rings())
         rings = (Ring.of(entry) for entry in entries if entry.get("state") in ("rung", "submitted"))
         return next(filter(None, rings), None)
 
     def record(self, agent: Agent, decision: Due[DoorbellItem], delivery: Delivery, began: datetime) -> None:
-        """Adds what came of an attempt that began then; nothing if the log says so already."""
+        """Adds the outcome of an attempt that started at `began`, unless the log already says the same."""
         log = self.workspace.delivery_log(agent.id)
         about = [item.id for item in decision.items[:NAMED]]
         if delivery.state == "stored":
@@ -46,11 +46,11 @@ class RingLog:
             log.add("submitted", entered, about, **facts)
 
     def defer(self, agent_id: str, about: Collection[str], reason: str | None) -> None:
-        """Adds that nobody was rung about these."""
+        """Adds that nobody was rung about these items, and the reason."""
         self.workspace.delivery_log(agent_id).add("deferred", self.clock(), about, reason=reason)
 
     def _is_left_to_waiter(self, agent_id: str, about: Collection[str]) -> bool:
-        """Whether a sender or server that found the waiter armed has written already that it announces these."""
+        """Whether the newest entry already says that a waiter announces all of these items."""
         newest = next(self.workspace.delivery_log(agent_id).rings(), {})
         ring = Ring.of(newest)
         recent = ring is not None and is_recent(ring.at, self.clock(), self.recent)
@@ -58,5 +58,5 @@ class RingLog:
 
 
 def _until(items: Sequence[UnreadItem]) -> dict[str, str]:
-    """What an entry about more items than it names says of the others; see `Ring`."""
+    """For an entry about more items than it names, the time of the newest of them; see `Ring`."""
     return {"until": format_time(max(item.created_at for item in items))} if len(items) > NAMED else {}

@@ -13,13 +13,13 @@ from multi_agent_mcp.domain.sanitize import sanitize
 from multi_agent_mcp.texts import Texts
 
 SYSTEM = "system"
-"""Who caused what no agent did."""
+"""The sender shown for notifications that no agent caused."""
 
 
 def doorbell_line(texts: Texts, items: Sequence[DoorbellItem]) -> str:
-    """The one line for what is unread: what a single item is and whose, else how many there are of each kind.
+    """The doorbell line for these unread items: the kind and sender of a single one, else the count of each kind.
 
-    A hand-written file may claim any type and sender; what is not a known word or a plain name is not repeated.
+    A hand-written file may claim any type and sender; only known types and plain names are repeated.
     """
     messages = [item for item in items if isinstance(item, Message)]
     notices = [item for item in items if isinstance(item, UnreadNotification)]

@@ -15,7 +15,16 @@ from multi_agent_mcp.domain.entity import age, plain_value
 from multi_agent_mcp.domain.stuck import DIALOG, LOGIN, PaneLook
 from multi_agent_mcp.services.doctor.finding import PROBLEM, Finding
 from multi_agent_mcp.services.mail.tracking import DeliveryTracking
-from multi_agent_mcp.services.overview.machines import AWAY, CONNECTED, CUT_OFF, NO_RELAY, REPLACED, SHUT_OUT, Machines
+from multi_agent_mcp.services.overview.machines import (
+    AWAY,
+    CONNECTED,
+    CUT_OFF,
+    NO_RELAY,
+    RELAY_HANGS,
+    REPLACED,
+    SHUT_OUT,
+    Machines,
+)
 from multi_agent_mcp.services.overview.pane_looks import LookAtPane, PaneLooks
 from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
 from multi_agent_mcp.services.tasks.changes import TaskChanges
@@ -41,8 +50,10 @@ HELPS = {
     CUT_OFF: "multi-agent-mcp machines",
     SHUT_OUT: "multi-agent-mcp machines",
     NO_RELAY: "multi-agent-mcp relay --start",
+    RELAY_HANGS: "multi-agent-mcp relay --stop; multi-agent-mcp relay --start",
     REPLACED: "multi-agent-mcp share --reseed",
 }
+SOLVED_IN_PANES = frozenset({"dialog", "login", "stuck"})
 MAIL_MAX = 50
 UNDELIVERED_AFTER = timedelta(seconds=30)
 TOLD_BY_OTHERS = frozenset({"stuck", "panes", "waiting"})
@@ -63,6 +74,11 @@ class Item:
     command: str
     machine: str | None = None
     dialog: Dialog | None = None
+
+    @property
+    def solved_in_pane(self) -> bool:
+        """Whether `machine` is the agent's home; else it is that of the person for whom this waits."""
+        return self.kind in SOLVED_IN_PANES
 
     def as_answer(self) -> dict[str, Any]:
         """As JSON knows it."""
@@ -206,7 +222,7 @@ class Attention:
         if seen is None:
             return
         if seen.exchange != CONNECTED:
-            text = self.people(f"attention.{seen.exchange}")
+            text = self.people(f"attention.{seen.exchange}", pid=seen.relay_pid)
             yield Item(
                 kind="machine", agent_id=None, id=seen.here, since=seen.since, text=text, command=HELPS[seen.exchange]
             )
@@ -237,6 +253,7 @@ class Attention:
                 since=task.created_at,
                 text=self.people("attention.request", title=task.title),
                 command=f"multi-agent-mcp task approve {task.id}",
+                machine=self.workspace.elsewhere(person),
             )
 
     def _blocked(self) -> Iterator[Item]:
@@ -274,7 +291,7 @@ class Attention:
 
     def _mail(self, person: Agent, requested: Collection[str | None]) -> Iterator[Item]:
         """The oldest unread mail, but for that which only asks for the decision about a request, and how much more."""
-        mailbox = self.workspace.mailbox(person.id)
+        mailbox, home = self.workspace.mailbox(person.id), self.workspace.elsewhere(person)
         unread = mailbox.unread()
         for name, message in heapq.nsmallest(MAIL_MAX, unread, key=lambda item: age(item[1])):
             if str(message.metadata.get("task_id")) in requested:  # written by hand, it may be anything
@@ -288,10 +305,11 @@ class Attention:
                 since=message.created_at,
                 text=" ".join((whole.subject or whole.content).split()),
                 command=f'multi-agent-mcp reply {message.id} "…"' if talks else "multi-agent-mcp read",
+                machine=home,
             )
         if len(unread) > MAIL_MAX:
             text = self.people("attention.more", count=len(unread) - MAIL_MAX)
-            yield Item(kind="mail", agent_id=None, text=text, command="multi-agent-mcp read")
+            yield Item(kind="mail", agent_id=None, text=text, command="multi-agent-mcp read", machine=home)
 
     def _finding(self, finding: Finding) -> Item:
         return Item(

@@ -20,6 +20,10 @@ E = TypeVar("E", bound=Identified)
 
 HUB = "hub"
 DIGEST_LENGTH = 8
+PAYLOAD_BYTES = 4 << 20
+"""The largest value that travels. A message's content may have 1 MiB, which JSON and YAML may make longer."""
+TOO_LARGE = "hub_too_large"
+"""Why a larger one never does."""
 
 
 class Shared(NamedTuple):

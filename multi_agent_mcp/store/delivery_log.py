@@ -39,8 +39,8 @@ class StepLog(Journal):
 
 
 class TravelLog(StepLog):
-    """`.share/travel.jsonl`: between machines. An entry is `queued` here (with the `reason`), `on_hub`, or `arrived`
-    here (from a `machine`)."""
+    """`.share/travel.jsonl`: between machines. An entry is `queued` here (with the `reason`), `on_hub`, `refused`
+    (the same: it never travels), or `arrived` here (from a `machine`)."""
 
 
 class DeliveryLog(StepLog):

@@ -38,3 +38,7 @@ class KeyFile:
         except FileExistsError:
             return self.ensure()
         return key
+
+    def remove(self) -> None:
+        """Takes the key away."""
+        self.files.remove(self.path, sync=True)

@@ -6,8 +6,8 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from types import NoneType, UnionType
@@ -106,29 +106,37 @@ class Registry:
             raise AgentNotFound(agent_id=agent_id)
         return agent
 
-    def add(self, agent: Agent) -> Agent:
-        """Raises `AlreadyExists` for a known id; a removed agent is taken back with its files and its key."""
+    def add(self, agent: Agent, prepare: Callable[[Agent], AbstractContextManager[Agent]] = nullcontext) -> Agent:
+        """Raises `AlreadyExists` for a known id; a removed agent is taken back with its files and its key.
+
+        `prepare` completes the record, once it is known that the id is free, with what the agent needs beside it; it
+        is told of a refusal by the exception, still under the lock.
+        """
         with self.files.locks.held("agents"):
             self._thread.agents = None
             self.require_free(agent.id)
-            records = self._read_or_restore()
-            known = records["agents"].get(agent.id)
-            fresh = {key: value for key, value in asdict(agent).items() if key != "extra" and value is not None}
-            record = {**(known or {}), **agent.extra, **fresh}
-            is_mine = True
-            try:
-                record = self._agreed(agent.id, known, record)
-            except Superseded as other:  # only an attempt of ours that died between the hub and the file has our key
-                theirs = _json_object(other.current.data).get("public_key")
-                is_mine = theirs is not None and theirs == agent.public_key
-                record = (
-                    taken_over(record, other.current) if is_mine else self._taken_over(agent.id, known, other.current)
-                )
-            records["agents"][agent.id] = record
-            self._write(records)
+            with prepare(agent) as complete:
+                record, is_mine = self._registered(complete)
             if not is_mine:
                 raise AlreadyExists("agent_exists", agent_id=agent.id)
             return self._agent(agent.id, record)
+
+    def _registered(self, agent: Agent) -> tuple[dict[str, Any], bool]:
+        """The record that is there now, and whether it is this agent's and not one of another machine."""
+        records = self._read_or_restore()
+        known = records["agents"].get(agent.id)
+        fresh = {key: value for key, value in asdict(agent).items() if key != "extra" and value is not None}
+        record = {**(known or {}), **agent.extra, **fresh}
+        is_mine = True
+        try:
+            record = self._agreed(agent.id, known, record)
+        except Superseded as other:  # only an attempt of ours that died between the hub and the file has our key
+            theirs = _json_object(other.current.data).get("public_key")
+            is_mine = theirs is not None and theirs == agent.public_key
+            record = taken_over(record, other.current) if is_mine else self._taken_over(agent.id, known, other.current)
+        records["agents"][agent.id] = record
+        self._write(records)
+        return record, is_mine
 
     def require_free(self, agent_id: str) -> None:
         """Raises `AlreadyExists` for a known id, and for one that differs from a known one in case only."""

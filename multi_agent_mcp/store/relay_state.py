@@ -13,6 +13,7 @@ from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.files.locks import RELAY
 from multi_agent_mcp.store.json_file import Record
+from multi_agent_mcp.system.process import is_alive
 from multi_agent_mcp.system.writing import storage_errors
 
 SHARE = ".share"
@@ -48,7 +49,7 @@ class RelayState:
 
     def _overwrite(self, facts: Mapping[str, Any]) -> None:
         """Says it in the blocks that the file has already, which a full disk allows: that the relay lives, and why it
-        waits. Who reads at this very moment may find nothing."""
+        waits. Who reads at this very moment may find nothing. Never raises."""
         data = f"{json.dumps(facts)}\n".encode()
         with suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -56,18 +57,21 @@ class RelayState:
                 status = os.fstat(descriptor)
                 if len(data) <= status.st_blocks * BLOCK_BYTES:
                     os.pwrite(descriptor, data.ljust(status.st_size), 0)
+                os.utime(descriptor)
             finally:
                 os.close(descriptor)
 
     def read(self) -> dict[str, Any]:
-        """What was noted, and whether there is a `relay` that works. Without one nothing is known of the other
-        machines, so none is `up`, and this one is not `connected`."""
+        """What was noted, and whether there is a `relay` that works; `hangs`: there is one, and it does not. Without
+        one that works nothing is known of the other machines, so none is `up`, and this one is not `connected`."""
         found = self._record.read()
         state: dict[str, Any] = found if isinstance(found, dict) else {}
-        if self.locks.is_held(RELAY) and time.time() - self.noted_at < STALE_SECONDS:
-            return {**state, "relay": True}
+        is_held = self.locks.is_held(RELAY)
+        if is_held and time.time() - self.noted_at < STALE_SECONDS:
+            return {**state, "relay": True, "hangs": False}
+        hangs = is_held and is_noted_alive(state)  # else one is just starting
         machines = {name: {**facts, "up": False} for name, facts in state.get("machines", {}).items()}
-        return {**state, "relay": False, "connected": False, "machines": machines}
+        return {**state, "relay": False, "hangs": hangs, "connected": False, "machines": machines}
 
     @property
     def noted_at(self) -> float:
@@ -76,3 +80,8 @@ class RelayState:
             return self._path.stat().st_mtime
         except OSError:
             return 0.0
+
+
+def is_noted_alive(state: Mapping[str, Any]) -> bool:
+    """Whether the relay's process that noted this is still there."""
+    return "pid" in state and is_alive(int(state["pid"]), state.get("pid_started_at"))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -199,6 +200,24 @@ class Workspace:
         for inbox in (self.mailbox(agent_id), self.notices(agent_id)):
             with storage_errors(inbox.path):
                 make_directory(inbox.path)
+
+    @contextmanager
+    def room_for(self, agent_id: AgentId | str) -> Iterator[str]:
+        """Makes what a newcomer needs beside its record, and takes it back if that is refused. Returns its key, which
+        it keeps when it is registered again."""
+        key = self.key(agent_id)
+        had_key = key.read() is not None
+        fresh = [inbox.path for inbox in (self.mailbox(agent_id), self.notices(agent_id)) if not inbox.path.exists()]
+        try:
+            secret = key.ensure()
+            self.make_inboxes(agent_id)
+            yield secret
+        except BaseException:
+            for path in fresh:
+                self.files.remove_directory(path)
+            if not had_key and self.authority.here is None:  # else the hub may know it already: the next attempt's, too
+                key.remove()
+            raise
 
     @cached_property
     def registry(self) -> Registry:

@@ -54,6 +54,7 @@ def close_team(windows: TeamWindows) -> list[str]:
         closed = [Slot.of(pane.label).window_name for pane in windows.found]
         for pane in sorted(windows.found, key=_is_here):
             windows.close(pane)
+        windows.services.pane_looks.forget()
         return closed
 
 

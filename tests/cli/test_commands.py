@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -11,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.cli.demo.command import NAMES
 from multi_agent_mcp.cli.demo.scenes import SCENES
 from multi_agent_mcp.cli.output import indented, table
+from multi_agent_mcp.store.files import locks
 from tests.cli.conftest import Ask, Run
 
 
@@ -43,6 +46,24 @@ def test_a_message_is_sent_from_standard_input_read_and_traced(ask: Ask, run: Ru
     (copy,) = ask("trace", message_id)["copies"]
     assert [copy["steps"][0]["state"], copy["state"]] == ["stored", "read"]
     assert "admin" in run("trace", message_id).stdout
+
+
+def test_mail_that_is_printed_and_cannot_be_marked_is_said_to_be_unread(
+    ask: Ask, run: Run, session: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("send", "admin", "one")
+    run("send", "admin", "two")
+    monkeypatch.setattr(locks, "LOCK_SECONDS", 0.02)
+    with open_session(session.parent, session.name).workspace.locks.lock("mailbox-admin"):
+        read, as_json = run("read", "admin"), run("read", "admin", "--json")
+    assert (read.exit_code, as_json.exit_code) == (1, 1)
+    assert "   one" in read.stdout.splitlines()
+    assert read.stdout.splitlines()[-1] == "messages: 2; still unread: 2"
+    assert "storage_error" in read.stderr
+    assert json.loads(as_json.stdout)["count"] == 2
+    assert "messages: 2; still unread: 2" in as_json.stderr
+    assert ask("unread", "admin")["unread_count"] == 2
+    assert run("read", "admin").stdout.splitlines()[-1] == "messages: 2; still unread: 0"
 
 
 def test_agents_are_added_changed_listed_and_removed(ask: Ask, run: Run, session: Path) -> None:

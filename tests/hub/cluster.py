@@ -17,7 +17,7 @@ from multi_agent_mcp.errors import HubUnreachable
 from multi_agent_mcp.hub.administration import connected_once
 from multi_agent_mcp.hub.nkey import new_seed, public_of
 from multi_agent_mcp.hub.server import find_program
-from multi_agent_mcp.hub.stream import PAYLOAD_BYTES
+from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from tests.hub.support import eventually, free_port
 
 SIZE = 3

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from multi_agent_mcp.domain.dialog import Asked, Choice, Dialog
-from multi_agent_mcp.domain.times import now
+from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.notify.tmux.client import pane_place
 from multi_agent_mcp.services.attention import Item, Panes
+from multi_agent_mcp.services.overview.pane_looks import LOOK_EVERY
 from multi_agent_mcp.windows.supervisor import Supervisor
 from multi_agent_mcp.windows.window_registry import TeamWindows
 from tests.conformance.stage import Stage
@@ -33,12 +35,14 @@ def asked(machine: Machine) -> list[Item]:
     return [item for item in items if item.kind in ("dialog", "login")]
 
 
-def look(machine: Machine, agent_id: str, state: str | None, dialog: Dialog | None = None) -> None:
-    """Its supervisor looks, long after its last look."""
+def look(
+    machine: Machine, agent_id: str, state: str | None, dialog: Dialog | None = None, *, after: timedelta = LOOK_EVERY
+) -> None:
+    """Its supervisor looks, so long after its last look."""
     services = machine.services
     services.agents.registry.update("worker-a", pane_id="%7", socket_path="/nowhere/s", host="claude")
     record = services.workspace.pane_looks
-    record.write({**(record.read() or {}), "at": None})
+    record.write({**(record.read() or {}), "at": format_time(now() - after)})
     services.pane_looks.refresh(
         lambda agent: ("claude", state) if state is not None and agent.id == agent_id else None, lambda _: dialog
     )
@@ -81,6 +85,21 @@ def test_it_is_known_since_when_and_forgotten_while_its_machine_is_away(two: Mac
     eventually(lambda: [item.kind for item in asked(desk)] == ["login"])
     assert asked(desk)[0].command == "multi-agent-mcp attention"
     laptop.sharing.stop_relay()
+    eventually(lambda: not asked(desk))
+
+
+def test_a_question_is_forgotten_once_nobody_looks_at_its_pane_any_more(two: Machines) -> None:
+    desk, laptop = two[DESK], two[LAPTOP]
+    look(laptop, "worker-a", "dialog")
+    eventually(lambda: asked(desk))
+    record = laptop.services.workspace.pane_looks
+    record.write({**record.read(), "at": format_time(now() - 3 * LOOK_EVERY)})  # the supervisor was killed
+    eventually(lambda: not asked(desk))
+    again = now()
+    look(laptop, "worker-a", "dialog", after=timedelta(hours=1))
+    eventually(lambda: asked(desk))
+    assert [item.since is not None and item.since >= again for item in asked(desk)] == [True]
+    assert command(laptop, "down").returncode == 0
     eventually(lambda: not asked(desk))
 
 

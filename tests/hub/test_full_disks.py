@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,7 +15,7 @@ import pytest
 
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.system.process import is_alive
-from tests.hub.support import DESK, LAPTOP, Machine, eventually, machines
+from tests.hub.support import DESK, LAPTOP, Machine, Machines, Wire, eventually, machines
 from tests.hub.test_machines import send
 
 SIZE = "40m"
@@ -58,7 +61,7 @@ def full(place: Path) -> Iterator[None]:
 
 
 def waits_for_room(machine: Machine) -> bool:
-    return bool(machine.sharing.status().get("storage"))
+    return bool(machine.sharing.status().get("unwritten"))
 
 
 def letters_of(machine: Machine) -> list[str]:
@@ -74,9 +77,9 @@ def test_a_relay_whose_disk_is_full_waits_and_goes_on_by_itself(tmp_path: Path, 
             for number in range(LETTERS):
                 send(desk, "admin", "worker-a", f"letter {number}")
             eventually(lambda: waits_for_room(laptop))
-            assert "No space left" in laptop.sharing.status()["storage"]
+            assert "No space left" in laptop.sharing.status()["unwritten"]["reason"]
             noted = laptop.services.workspace.relay_state  # which has no room either
-            eventually(lambda: "No space left" in (noted.read().get("storage") or "") and noted.read()["relay"])
+            eventually(lambda: noted.read()["relay"] and noted.read()["unwritten"])
             with pytest.raises(StorageError):
                 send(laptop, "worker-a", "admin", "there is no room for this")
             assert is_alive(pid, None)
@@ -146,5 +149,55 @@ def test_a_machine_that_joins_on_a_full_disk_gets_the_rest_once_there_is_room(tm
             for number in range(LETTERS):
                 send(desk, "owner", "admin", f"more {number}")
             eventually(lambda: waits_for_room(laptop))
-        assert laptop.sharing.wait_until_complete(lambda _: None, 30)
+        laptop.sharing.wait_until_complete(lambda _: None, 30)
         eventually(lambda: letters_of(laptop) == letters_of(desk))
+
+
+@contextmanager
+def joining(made: Machines, machine: Machine, errors: Path) -> Iterator[tuple[subprocess.Popen[bytes], Wire]]:
+    """`join`, over a wire that is cut before anything has come; its relay runs."""
+    wire = machine.wire = Wire(made.port)
+    made.members[machine.name] = machine
+    command = [sys.executable, "-m", "multi_agent_mcp", "join", str(made.token(wire=wire)), "--json"]
+    arguments = ["--name", machine.name, "--root", str(machine.root)]
+    with (
+        errors.open("wb") as stderr,
+        subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=stderr) as process,
+    ):
+        eventually(lambda: machine.sharing.share.membership() is not None)
+        wire.cut()
+        eventually(lambda: machine.sharing.status()["relay"])
+        try:
+            yield process, wire
+        finally:
+            process.kill()
+
+
+def test_join_ends_with_one_sentence_when_its_relay_dies(tmp_path: Path) -> None:
+    with machines(tmp_path) as made:
+        send(made[DESK], "owner", "admin", "for everybody")
+        laptop = Machine(LAPTOP, tmp_path / LAPTOP)
+        with joining(made, laptop, tmp_path / "errors") as (process, wire):
+            laptop.signal(signal.SIGKILL)
+            output, _ = process.communicate(timeout=30)
+            wire.heal()
+        assert process.returncode == 1
+        answer = json.loads(output)
+        assert answer["error"] == "hub_unreachable"
+        assert "multi-agent-mcp relay --start" in answer["message"]
+        laptop.start()
+        assert laptop.has("admin", "for everybody")
+
+
+def test_join_says_that_it_waits_for_room_and_ends_once_there_is(tmp_path: Path, small: Mounted) -> None:
+    place = small(LAPTOP)
+    with machines(tmp_path) as made:
+        send(made[DESK], "owner", "admin", "x" * 65536)
+        errors = tmp_path / "errors"
+        with joining(made, laptop := Machine(LAPTOP, place), errors) as (process, wire):
+            with full(place):
+                wire.heal()
+                eventually(lambda: "No space left on device" in errors.read_text())
+            output, _ = process.communicate(timeout=60)
+        assert process.returncode == 0, output
+        assert laptop.has("admin", "x" * 65536)

@@ -16,6 +16,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import HubUnreachable
 from multi_agent_mcp.services.attention import Item, Panes
 from multi_agent_mcp.services.overview.machines import MachineRow, TeamOfMachines
+from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.validation import Draft
 from tests.end_to_end.support import Team
 from tests.hub.support import DESK, LAPTOP, SESSION, Machine, eventually
@@ -148,7 +149,7 @@ def test_a_relay_that_hangs_keeps_nobody_and_what_it_may_still_do_is_not_denied(
         services = laptop.services
         with pytest.raises(HubUnreachable) as refused:
             services.task_changes.set_status(services.agents.get("worker-a"), task_id, "in_progress")
-        assert refused.value.key == "error.hub_unclear"
+        assert (refused.value.key, refused.value.values) == ("error.relay_unclear", {"pid": pid})
     finally:
         os.kill(pid, signal.SIGCONT)
     eventually(lambda: desk.has("admin", "while it hangs"))
@@ -257,6 +258,20 @@ def test_what_can_be_done_for_an_agent_from_anywhere_is_done(desk: Machine, lapt
     for words in (("stats",), ("search", "touch"), ("doctor",), ("prune", "--dry-run"), ("timeline",), ("sessions",)):
         assert command(desk, *words).stderr == ""
     assert command(laptop, "attention").returncode == 0  # the Owner's home is the desk: looking is allowed
+
+
+def test_what_waits_for_the_owner_is_listed_elsewhere_with_the_owners_machine(desk: Machine, laptop: Machine) -> None:
+    sent(desk, "admin", "owner", "look at this")
+    services = desk.services
+    services.conversations.begin(services.agents.get("admin"), services.agents.owner(), "let us talk")
+    request = services.task_creation.request(services.agents.get("admin"), NewTask(title="may I"))[0]
+    eventually(lambda: laptop.has("owner", "let us talk") and laptop.services.workspace.tasks.find(request.id))
+    for machine, home in ((desk, None), (laptop, DESK)):
+        found = machine.services.attention.of(machine.services.agents.owner(), panes=Panes())
+        assert {item.kind: item.machine for item in found} == {"mail": home, "conversation": home, "request": home}
+    assert "on desk: multi-agent-mcp read" in command(laptop, "attention").stdout
+    assert "on desk: look at this" in command(laptop, "watch", "--once").stdout
+    assert "on desk" not in command(desk, "attention").stdout + command(desk, "watch", "--once").stdout
 
 
 def test_doctor_finds_nothing_wrong_with_a_shared_session_as_such(desk: Machine, laptop: Machine) -> None:

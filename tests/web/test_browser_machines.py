@@ -18,12 +18,16 @@ from tests.web.browsing import DESK as WIDE
 from tests.web.browsing import PHONE, THEMES, Person
 
 
-class AtTheDesk(Team):
-    """The Owner's machine."""
+class OnOneMachine(Team):
+    """The team as one of the machines has it."""
+
+    def __init__(self, base: Path, env: dict[str, str], machine: str) -> None:
+        super().__init__(base, env)
+        self.machine = machine
 
     @property
     def root(self) -> Path:
-        return self.base / DESK
+        return self.base / self.machine
 
 
 @pytest.fixture(params=LANGUAGES)
@@ -35,12 +39,17 @@ def made(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Machines]:
 
 
 @pytest.fixture
-def team(made: Machines, tmp_path: Path, env: dict[str, str]) -> Team:
-    desk = AtTheDesk(tmp_path, env)
-    services = desk.services
+def seat() -> str:
+    """The machine at which the person sits."""
+    return DESK
+
+
+@pytest.fixture
+def team(made: Machines, tmp_path: Path, env: dict[str, str], seat: str) -> Team:
+    services = made[DESK].services
     services.task_creation.create(services.agents.owner(), [NewTask(title="Dig", assignee_id="worker-a")])
-    eventually(lambda: desk.services.machines.states() == {DESK: "here", LAPTOP: "up"})
-    return desk
+    eventually(lambda: services.machines.states() == {DESK: "here", LAPTOP: "up"})
+    return OnOneMachine(tmp_path, env, seat)
 
 
 def faults(person: Person, pictures: Path, *pages: str) -> dict[str, object]:
@@ -124,3 +133,19 @@ def test_what_waits_because_this_machine_is_cut_off_says_so(made: Machines, team
     made[DESK].start()
     eventually(lambda: "lunch" in [item.reason for item in made[LAPTOP].services.notifications.waiting("worker-a")])
     expect(page.locator("#attention li").filter(has_text=words("attention.no_relay"))).to_have_count(0)
+
+
+@pytest.mark.parametrize("made", ["en"], indirect=True)
+@pytest.mark.parametrize("seat", [LAPTOP])
+def test_what_only_the_owners_machine_may_do_is_shown_elsewhere_with_that_machine(
+    made: Machines, team: Team, person: Person
+) -> None:
+    desk, waiting = made[DESK].services, person.page.locator("#attention li")
+    admin = desk.agents.get("admin")
+    desk.messages.send(admin, Draft(content="look at this", receiver_id="owner"))
+    desk.task_creation.request(admin, NewTask(title="may I"))
+    for words in ("look at this", "may I"):
+        row = waiting.filter(has_text=words)
+        expect(row.locator(".hint")).to_have_text(person.words("attention.there", machine=DESK))
+        expect(row.get_by_role("button", name=person.words("attention.copy"))).to_be_visible()
+        expect(row.locator("[data-mark=approve]")).to_have_count(0)

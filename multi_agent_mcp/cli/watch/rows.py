@@ -32,12 +32,11 @@ METER = 6
 
 def waiting(item: Item, now: datetime, texts: Texts) -> Iterator[Row]:
     since = ago(item.since, now, texts) if item.since else "-"
-    yield (
-        since,
-        placed(item.agent_id, item.machine) if item.agent_id else "-",
-        texts(f"attention.kind.{item.kind}"),
-        excerpt(item.text),
-    )
+    says, machine = excerpt(item.text), item.machine
+    if machine is not None and not item.solved_in_pane:
+        says, machine = texts("attention.there", machine=machine, command=says), None
+    who = placed(item.agent_id, machine) if item.agent_id else "-"
+    yield since, who, texts(f"attention.kind.{item.kind}"), says
     if item.dialog is not None:
         yield "", "", "", choices(item.dialog, texts)
 

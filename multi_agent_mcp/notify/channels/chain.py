@@ -1,5 +1,4 @@
-"""The channel chain: the strongest channel a recipient has, going down when one cannot be used
-(docs/protocol.md, Channels)."""
+"""The channel chain: tries a recipient's channels from the strongest to the weakest (docs/protocol.md, Channels)."""
 
 from __future__ import annotations
 
@@ -36,23 +35,23 @@ _LEAST_TELLING = (
     *("no_desktop", "no_pane"),
     *("no_hook", "no_codex_thread", "no_codex", "codex_gone", "not_human", "status_line"),
 )
-"""Reasons that only say that the agent lacks the channel: another channel's reason tells more. The most telling first;
-an Owner without a pane lacks a desktop command, not a pane."""
+"""Reasons that only say that the agent lacks the channel, so that another channel's reason is more useful. The most
+useful first: what an Owner without a pane lacks is a desktop command, not a pane."""
 NO_SUCH_CHANNEL = "no_such_rung"
-"""The reason for a name in an agent's key `ladder` that nobody knows; in the words of that file."""
+"""The reason for an unknown name in an agent's key `ladder` of agents.json; spelled in the terms of that file."""
 
 
 class ChannelChain(Channel):
-    """Tries an agent's channels in order. The first that gets the line across wins; else the most telling reason
-    counts. Never raises: a doorbell that breaks must not lose the answer of a message that was stored."""
+    """Tries an agent's channels in order until one delivers the line; if none does, returns the most useful reason.
+    Never raises: a failing doorbell must not lose the answer about a message that was stored."""
 
     name = "ladder"
 
     def __init__(self, channels: Mapping[str, Callable[[], Channel]]) -> None:
-        self._channels = channels  # made when needed: most calls ring nobody
+        self._channels = channels  # created when needed: most calls ring nobody
 
     def check(self, agent: Agent) -> str | None:
-        """None as soon as one channel could ring; else the most telling reason."""
+        """None if any channel could ring, else the most useful reason."""
         reasons: list[str | None] = []
         for name in self.names(agent):
             if (reason := self._asked(name, agent, lambda channel: channel.check(agent))) is None:
@@ -81,8 +80,8 @@ class ChannelChain(Channel):
             self._asked(name, agent, lambda channel: channel.clear(agent))
 
     def explain(self, agent: Agent) -> tuple[ChannelReport, ...]:
-        """Rings nothing, types nothing. A channel that breaks is `failed_{error}`. A reason may be gone in a second
-        (`draft`, `human_typing`) or need another set-up (`no_hook`, `no_pane`)."""
+        """The state of each channel; rings nothing, types nothing. A channel that raises is `failed_{error}`. Some
+        reasons pass in a second (`draft`, `human_typing`), others need another set-up (`no_hook`, `no_pane`)."""
         return tuple(
             ChannelReport(name, self._asked(name, agent, lambda channel: channel.check(agent)))
             for name in self._wanted(agent)
@@ -93,7 +92,7 @@ class ChannelChain(Channel):
         return tuple(name for name in self._wanted(agent) if name in self._channels)
 
     def _wanted(self, agent: Agent) -> tuple[str, ...]:
-        """With the names that only an agent's own list holds: they are none, which `explain` says."""
+        """As `names`, but with unknown names of the agent's own list, which `explain` reports."""
         wanted = agent.extra.get("ladder")
         if isinstance(wanted, list):
             return tuple(map(str, wanted))
@@ -101,25 +100,25 @@ class ChannelChain(Channel):
         return tuple(name for name in usual if name in self._channels)
 
     def _asked(self, name: str, agent: Agent, question: Callable[[Channel], T]) -> T | str:
-        """What a channel answers, else the reason why it cannot be asked."""
+        """The result of `question` for a channel, else the reason why the channel cannot be asked."""
         if name not in self._channels:
             return NO_SUCH_CHANNEL
         if name in NEED_A_PANE and agent.pane_id is None:
-            return "no_pane"  # what its module imports is not waited for
+            return "no_pane"  # without importing its module, which takes time
         try:
             return question(self._channels[name]())
-        except Exception as error:  # noqa: BLE001 - whatever breaks in a channel, the next one is tried
+        except Exception as error:  # noqa: BLE001 - after any failure of a channel the next one is tried
             logger.warning("the channel %s failed: %s: %s", name, type(error).__name__, error)
             return f"failed_{type(error).__name__}"
 
 
 def _tells_little(reason: str | None) -> int:
-    """0 for a reason that tells something; ties are the stronger channel's."""
+    """Sorts reasons, useful ones (0) first; of equal ones `min` takes the stronger channel's."""
     return _LEAST_TELLING.index(reason) + 1 if reason in _LEAST_TELLING else 0
 
 
 def default_chain(workspace: Workspace, settings: Settings, texts: Texts) -> ChannelChain:
-    """Every channel there is, each made when it is first needed."""
+    """The chain of all channels, each created when it is first needed."""
 
     @cache
     def status_line() -> Channel:
@@ -140,7 +139,7 @@ def default_chain(workspace: Workspace, settings: Settings, texts: Texts) -> Cha
 
 
 def pane_notifier(workspace: Workspace, settings: Settings) -> TmuxNotifier:
-    """The channel that types. Host profiles are in the package and, corrected by hand, in `{root}/hosts/*.yaml`."""
+    """The channel that types into panes, with the package's host profiles and those in `{root}/hosts/*.yaml`."""
     from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
     from multi_agent_mcp.notify.tmux.profiles import load_profiles
     from multi_agent_mcp.notify.tmux.unknown_screens import UnknownScreens

@@ -1,4 +1,4 @@
-"""A command of the user's own that reaches people who are away: a push service, a pager, a chat."""
+"""The channel `notify_command`: the user's own command, for people who are away (a push service, a pager, a chat)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from multi_agent_mcp.store.json_file import Record
 
 COMMAND_SECONDS = 5.0
 HANGS_FOR = timedelta(seconds=60)
-"""A command that did not end is left alone for so long: every sender would wait for it again."""
+"""How long a command that did not end is not tried again: every sender would wait for it."""
 HUNG = "timeout"
 
 
 class NotifyCommand(Channel):
-    """Runs `notify_command` of session.yaml, without a shell and without looking at what it prints. `failure` is where
-    its last failure is written down, for `doctor` and for other processes."""
+    """Runs `notify_command` of session.yaml, without a shell and ignoring its output. `failure` records its last
+    failure, for `doctor` and other processes."""
 
     name = "notify_command"
 
@@ -45,8 +45,8 @@ class NotifyCommand(Channel):
         self._seconds = seconds
 
     def check(self, agent: Agent) -> str | None:
-        """`not_human` for agents; `bad_notify_command` when session.yaml holds none that can be run;
-        `no_notify_command` when its program is missing; `notify_command_failed` for a while after it hung."""
+        """`not_human` for agents; `bad_notify_command` when session.yaml has no usable command; `no_notify_command`
+        when its program is missing; `notify_command_failed` for `HANGS_FOR` after it hung."""
         if not agent.may_be_human:
             return "not_human"
         if not self._command:
@@ -68,7 +68,7 @@ class NotifyCommand(Channel):
             failure = HUNG
         except (OSError, ValueError) as error:
             failure = errorcode.get(getattr(error, "errno", 0) or 0, type(error).__name__)
-        with suppress(StorageError):  # a full disk must not have the line sent twice
+        with suppress(StorageError):  # a full disk must not cause the line to be sent twice
             self._note(failure)
         return Delivery("stored", "notify_command_failed") if failure else Delivery("rung", "notify_command")
 
@@ -87,7 +87,7 @@ class NotifyCommand(Channel):
 
 
 def _run(call: Sequence[str], seconds: float) -> int:
-    """A program's exit code. One that does not end is killed with its process group, and `TimeoutExpired` raised."""
+    """Runs a program and returns its exit code. After `seconds` kills its process group and raises `TimeoutExpired`."""
     quiet = subprocess.DEVNULL
     running = subprocess.Popen(
         call, env=child_environment(), stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
@@ -96,6 +96,6 @@ def _run(call: Sequence[str], seconds: float) -> int:
         return running.wait(seconds)
     finally:
         if running.returncode is None:  # also when the user interrupts us
-            with suppress(OSError, subprocess.TimeoutExpired):  # it has just ended; the kernel does not let go of it
+            with suppress(OSError, subprocess.TimeoutExpired):  # it has just ended, or the kernel does not release it
                 os.killpg(running.pid, signal.SIGKILL)
                 running.wait(seconds)

@@ -26,7 +26,7 @@ class DesktopNotifier(Channel):
         self.title = title
 
     def check(self, agent: Agent) -> str | None:
-        """`not_human` for agents, who have panes; `no_desktop` where there is no command that shows a notice."""
+        """`not_human` for agents, who have panes; `no_desktop` where no command that shows notices is on PATH."""
         if not agent.may_be_human:
             return "not_human"
         return None if notice_command(self.title, "") else "no_desktop"

@@ -19,9 +19,9 @@ _THREAD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{7,127}")
 
 
 class HookChannel(Channel):
-    """A waiter that the host runs in the background (Claude Code's `asyncRewake`) watches the agent's inboxes and
-    wakes the model itself. While `{session}/.hooks/{agent_id}.armed` (`….chat.armed` for a chat session) names a living
-    process the ring is left to it."""
+    """Leaves the ring to a waiter, a process that the host runs in the background (Claude Code's `asyncRewake`): it
+    watches the agent's inboxes and wakes the model itself. The waiter lives while the process named in
+    `{session}/.hooks/{agent_id}.armed` (`….chat.armed` for a chat session) does."""
 
     name = HOOK
 
@@ -29,20 +29,20 @@ class HookChannel(Channel):
         self._files = files
 
     def check(self, agent: Agent) -> str | None:
-        """`no_hook` while no waiter lives: none was set up, or the host is not running."""
+        """`no_hook` if no waiter lives, because none was set up or the host is not running."""
         waiter = f"{agent.id}.chat" if agent.extra.get("purpose") == "chat" else agent.id
         pid = Record(self._files, self._files.base / ".hooks" / f"{waiter}.armed").read()
         return None if isinstance(pid, int) and pid > 1 and is_alive(pid, None) else "no_hook"
 
-    def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - the waiter makes its own line
+    def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - the waiter composes its own line
         """`rung` while a waiter lives, else `stored`."""
         reason = self.check(agent)
         return Delivery("rung", HOOK) if reason is None else Delivery("stored", reason)
 
 
 class CodexQueue(Channel):
-    """`codex queue`: the line goes to the thread without a key; drafts stay, dialogs are waited out
-    (docs/hosts.md, Waking without keys)."""
+    """Passes the line to the agent's Codex thread with `codex queue`, pressing no key: drafts stay, and Codex waits
+    until dialogs are closed (docs/hosts.md, Waking without keys)."""
 
     name = "codex_queue"
 
@@ -50,8 +50,8 @@ class CodexQueue(Channel):
         self._is_served = is_served
 
     def check(self, agent: Agent) -> str | None:
-        """`no_codex_thread` until Codex has named it, at its first turn; `codex_gone` when the agent's server does not
-        live: Codex also takes lines for a thread that nobody has open, and says nothing of it; `no_codex` when the
+        """`no_codex_thread` until Codex has named the thread, at its first turn; `codex_gone` when the agent's server
+        does not live, because Codex silently accepts lines for a thread that nobody has open; `no_codex` when the
         command is missing."""
         thread = agent.extra.get("codex_thread_id")
         if agent.host != "codex" or not isinstance(thread, str) or not _THREAD.fullmatch(thread):
@@ -61,7 +61,7 @@ class CodexQueue(Channel):
         return None if shutil.which("codex") else "no_codex"
 
     def ring(self, agent: Agent, line: str) -> Delivery:
-        """`submitted` when Codex took the line."""
+        """`submitted` when Codex accepted the line."""
         if (reason := self.check(agent)) is not None:
             return Delivery("stored", reason)
         home = agent.extra.get("codex_home")

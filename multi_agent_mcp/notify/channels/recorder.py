@@ -1,4 +1,4 @@
-"""A channel that only records what it would have rung: for tests, and for agents that no human or program plays."""
+"""A channel that only records its rings: for tests, and for agents that no human or program plays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from multi_agent_mcp.notify.channel import Channel
 
 @dataclass
 class Recorder(Channel):
-    """Remembers every ring and answers with `outcome`."""
+    """Records every ring and returns `outcome`."""
 
     outcome: Delivery = field(default_factory=lambda: Delivery("submitted"))
     name: str = "recorder"

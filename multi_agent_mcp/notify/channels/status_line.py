@@ -1,4 +1,4 @@
-"""The last channel: a tmux session option for a status line."""
+"""The weakest channel: unread counts in a tmux option, for the status line."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class StatusLine(Channel):
         self._unread = unread
 
     def check(self, agent: Agent) -> str | None:
-        """`no_pane`, or why that pane's tmux does not answer."""
+        """The reason when the agent has no living pane or its tmux does not answer (`GONE`)."""
         reason = probe(agent)
         return reason if reason in GONE else None
 
-    def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - a number says it
-        """`stored`, with the reason `status_line` when the option says it."""
+    def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - only a number is shown
+        """Always `stored`, with the reason `status_line` when the option shows the count."""
         if agent.pane_id is None or agent.socket_path is None:
             return Delivery("stored", "no_pane")
         failure = _show(Tmux(agent.socket_path), agent.pane_id, agent.id, self._unread(agent.id))
@@ -39,8 +39,8 @@ class StatusLine(Channel):
 
 
 def _show(server: Tmux, pane: str, agent_id: str, unread: int) -> str | None:
-    """Writes the count if it is another one. Several processes may speak for an agent, so tmux is asked each time.
-    None, or why it could not be written."""
+    """Writes the count if it has changed; returns None, or why it could not be written. The current value is read from
+    tmux each time, because several processes may set it."""
     known = server.cmd("show-options", "-q", "-v", "-t", pane, OPTION)
     counts = dict(word.rpartition(":")[::2] for word in " ".join(known.stdout).split() if ":" in word)
     if known.failure or counts.get(agent_id, "0") == str(unread):

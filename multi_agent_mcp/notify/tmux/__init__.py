@@ -1,1 +1,1 @@
-"""Typing one line into a pane, or not at all."""
+"""Typing one line into a tmux pane, only when that is safe."""

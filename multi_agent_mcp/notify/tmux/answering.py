@@ -1,4 +1,4 @@
-"""Answers a dialog: one key, sent by tmux itself only while exactly the same dialog is shown (docs/protocol.md,
+"""Answers a dialog with one key, which tmux sends only while exactly the same dialog is shown (docs/protocol.md,
 Answering a dialog)."""
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from multi_agent_mcp.notify.tmux.typing import ATTEMPTS, CHANGED, Attempt, guard
 NO_DIALOG, OTHER_DIALOG, PENDING, RESTLESS = "no_dialog", "other_dialog", "answer_pending", "restless"
 NO_CHOICE, NOT_TAKEN = "no_such_choice", "not_taken"
 SETTLE_SECONDS = 2.0
-"""How long a moment is waited for in which the window has been silent since the second before."""
+"""How long to wait for a snapshot whose window has printed nothing since the second before."""
 TAKEN_SECONDS = 3.0
 POLL_SECONDS = 0.03
 
 Look = Callable[[], Attempt | str]
-"""Takes a snapshot of the pane; the reason when nothing may be typed there, whatever it shows."""
+"""Takes a snapshot of the pane, or returns the reason when nothing may be typed there, whatever it shows."""
 
 
 def answer(look: Look, dialog_id: str, key: str) -> Answered:
-    """Sends the key of a choice if this dialog is shown; then looks at the outcome."""
+    """Sends the key of a choice if the dialog with this id is shown, then verifies the outcome."""
     for _ in range(ATTEMPTS):
         expected = _expected(look, dialog_id)
         if isinstance(expected, Answered):
@@ -42,10 +42,10 @@ def answer(look: Look, dialog_id: str, key: str) -> Answered:
 
 
 def _expected(look: Look, dialog_id: str) -> tuple[Attempt, ShownDialog] | Answered:
-    """The dialog as it stands, in a moment when its window rests; the refusal when it is not (any more) this one.
+    """The dialog as shown at a moment when its window is settled; the refusal if it is not the one with this id.
 
-    In a window that never rests nobody can be sure: tmux compares a row's words, wherever they stand, but neither blank
-    rows nor colours.
+    A window that never settles is refused, because tmux's conditions compare the words of rows, wherever they stand,
+    but neither blank rows nor colours.
     """
     end = time.monotonic() + SETTLE_SECONDS
     while True:
@@ -67,8 +67,8 @@ def _expected(look: Look, dialog_id: str) -> tuple[Attempt, ShownDialog] | Answe
 
 
 def _is_pending(attempt: Attempt, dialog_id: str) -> bool:
-    """Whether it was answered a moment ago, by whomever: the host may not have heard that key yet, and would take a
-    second one for its next question."""
+    """Whether anybody answered the dialog within `KEY_SECONDS`: the host may not have read that key yet, and would take
+    a second one as the answer to its next question."""
     facts = attempt.snapshot.facts
     last = PaneMarker.parse(facts.answered)
     same = last is not None and (last.tag, last.pane_pid) == (dialog_id, facts.pane_pid)
@@ -76,7 +76,8 @@ def _is_pending(attempt: Attempt, dialog_id: str) -> bool:
 
 
 def _press(attempt: Attempt, shown: ShownDialog, choice: Choice) -> str | None:
-    """One command of tmux: everything that must hold, the key, and the mark that keeps a second key away."""
+    """Presses the key in one tmux command with all conditions and the marker that prevents a second key. Returns None,
+    or the reason why it was not pressed."""
     facts, screen = attempt.snapshot.facts, attempt.snapshot.screen
     rows = screen.rows[shown.first : shown.last + 1]
     condition = attempt.condition(
@@ -92,8 +93,8 @@ def _press(attempt: Attempt, shown: ShownDialog, choice: Choice) -> str | None:
 
 
 def _outcome(look: Look, attempt: Attempt, shown: ShownDialog) -> Answered:
-    """What the host made of the key. A frame that is still being drawn, or one of something nobody knows, is looked at
-    again while there is time."""
+    """The outcome of the key. While the dialog stays, or the screen is unknown (it may be half drawn), looks again for
+    up to `TAKEN_SECONDS`."""
     end = time.monotonic() + TAKEN_SECONDS
     while True:
         now = look()

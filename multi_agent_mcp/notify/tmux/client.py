@@ -1,4 +1,4 @@
-"""Calls of tmux, each bounded in time, and where a pane is
+"""Calls of tmux, each bounded in time, and the location of a pane
 (docs/protocol.md, Typing into a pane, Pane identity, Bounded calls)."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from multi_agent_mcp.system.foreground import Process, foreground
 CALL_SECONDS = 2.0
 SILENT_SECONDS = 10.0
 START_SECONDS = 0.5
-"""How long a window's command may take until it has replaced what tmux starts it through."""
+"""How long a window's command may take to replace the shell that tmux starts it with."""
 T = TypeVar("T")
 PANE_ID = re.compile(r"%[0-9]+")
 _NUMBER = re.compile(r"[0-9]{1,18}")
@@ -24,7 +24,7 @@ _CONTROLS = "[\x01-\x1f\x7f]"
 
 
 class Answer(NamedTuple):
-    """What a call of tmux came to: its exit code and the lines that it printed."""
+    """The result of a call of tmux: its exit code and the lines that it printed."""
 
     returncode: int
     stdout: list[str]
@@ -32,7 +32,7 @@ class Answer(NamedTuple):
 
     @property
     def failure(self) -> str | None:
-        """None when tmux did as told; `no_tmux` where there is none on PATH, `tmux_timeout`, `pane_gone` where it knows
+        """None when the call succeeded; `no_tmux` when tmux is not on PATH, `tmux_timeout`, `pane_gone` when there is
         no such pane, else `tmux_gone`."""
         if not self.returncode:
             return None
@@ -49,8 +49,8 @@ _MISSING, _TIMEOUT = 127, 124
 class Tmux:
     """A tmux server. Every call ends after two seconds (Bounded calls), and none raises.
 
-    `inside` is the pane whose clients `#{client_activity}` means: tmux asks the environment which pane a call comes
-    from.
+    `inside` is the pane to whose clients `#{client_activity}` refers: tmux takes the pane that a call comes from from
+    the environment.
     """
 
     socket_path: str
@@ -60,7 +60,7 @@ class Tmux:
     def cmd(self, *words: str, stdin: str = "") -> Answer:
         """Runs one command, or several with `;` between."""
         configured = [f"-f{self.config_file}"] if self.config_file else []
-        # -u: without it tmux turns what is not ASCII into underscores where the environment names no UTF-8 locale
+        # -u: without it tmux turns non-ASCII characters into underscores if the environment names no UTF-8 locale
         call = ["tmux", "-u", f"-S{self.socket_path}", *configured, *words]
         try:
             done = subprocess.run(
@@ -87,14 +87,14 @@ class Tmux:
 
 
 class SilentServers:
-    """The tmux servers that did not answer a moment ago (stopped, or overloaded): a mere look need not wait for
-    each of their panes."""
+    """Remembers the tmux servers that did not answer a moment ago (stopped or overloaded), so that merely looking at
+    panes does not wait for each of theirs."""
 
     def __init__(self) -> None:
         self._asked: dict[str | None, float] = {}
 
     def ask(self, socket_path: str | None, look: Callable[[], T | str]) -> T | str:
-        """What the look finds; `tmux_timeout` at once if one was that within `SILENT_SECONDS`."""
+        """Returns the result of `look`; `tmux_timeout` at once if that was its result within `SILENT_SECONDS`."""
         if self.is_silent(socket_path):
             return "tmux_timeout"
         found = look()
@@ -103,18 +103,18 @@ class SilentServers:
         return found
 
     def is_silent(self, socket_path: str | None) -> bool:
-        """Whether it did not answer within the last `SILENT_SECONDS`."""
+        """Whether a call of this server timed out within the last `SILENT_SECONDS`."""
         return time.monotonic() - self._asked.get(socket_path, -SILENT_SECONDS) < SILENT_SECONDS
 
 
 def number(text: str) -> int | None:
-    """A whole number in plain digits, of a size that a process id or a time has; `str.isdigit` and `int` take more.
-    Programs, users and anybody's `set-option` choose many of tmux's values, so what makes no sense is not believed."""
+    """A whole number of at most 18 ASCII digits, else None; `str.isdigit` and `int` accept more. Programs and users
+    choose many of tmux's values (`set-option`), so they are checked strictly."""
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def printable(variable: str) -> str:
-    """A tmux format for a variable, each of its control characters a blank: it breaks no line and no column."""
+    """A tmux format for a variable with its control characters replaced by blanks, so that it fits in a column."""
     return f"#{{s/{_CONTROLS}/ /:{variable}}}"
 
 
@@ -123,7 +123,8 @@ def columns_format(variables: Collection[str]) -> str:
 
 
 def parse_columns(line: str, names: Sequence[str], numbers: Collection[str]) -> dict[str, Any] | None:
-    """A line of `columns_format` by name; None for anything else, also for what tmux says of a pane that is gone."""
+    """Parses a line of `columns_format` into values by name; None for anything else, such as tmux's output for a pane
+    that is gone."""
     texts = line.split("\t")
     if len(texts) != len(names):
         return None
@@ -132,7 +133,7 @@ def parse_columns(line: str, names: Sequence[str], numbers: Collection[str]) -> 
 
 
 def pane_filter(pane_id: str) -> str:
-    """For `list-panes -a -f`: the only way to ask for a pane that answers nothing when there is none (Pane
+    """A filter for `list-panes -a -f`, the only query for a pane that prints nothing when there is no such pane (Pane
     identity)."""
     return f"#{{==:#{{pane_id}},{pane_id}}}"
 
@@ -157,8 +158,8 @@ def pane_place(socket_path: str, pane_id: str) -> dict[str, Any] | None:
 
 
 def _program(pane_pid: int) -> list[str] | None:
-    """The identities of what reads the pane's terminal. tmux starts a window's command through a shell: it counts once
-    it has become that command."""
+    """The identities of the processes that read the pane's terminal. Waits until the shell with which tmux starts a
+    window's command has become that command."""
     end = time.monotonic() + START_SECONDS
     while (seen := foreground(pane_pid)) is not None and _starts(seen.leader) and time.monotonic() < end:
         time.sleep(0.01)
@@ -166,6 +167,6 @@ def _program(pane_pid: int) -> list[str] | None:
 
 
 def _starts(process: Process) -> bool:
-    """Whether it is about to become another program: tmux after its fork, a shell with an `exec`, env(1)."""
+    """Whether the process is about to become another program: tmux after its fork, a shell with an `exec`, env(1)."""
     exec_shell = process.arguments[1:2] == ("-c",) and "".join(process.arguments[2:]).startswith("exec ")
     return exec_shell or process.executable == "env" or process.executable.startswith("tmux")

@@ -1,7 +1,7 @@
 """Conditions that tmux itself evaluates, in the same command that types (docs/protocol.md, Typing into a pane,
 One command).
 
-Each is a tmux format that is true or false; `all_of` joins them. What stands inside `#{…}` is escaped for tmux.
+Each is a tmux format that is true or false; `all_of` joins them. Text inside `#{…}` is escaped for tmux.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _POSIX_SPECIAL = re.compile(r"([\\^$.|?*+()\[\]{}])")
 
 
 def all_of(conditions: Sequence[str]) -> str:
-    """True if all are. As a balanced tree: tmux gives up on a format nested a hundred deep."""
+    """The conjunction of the conditions, as a balanced tree: tmux gives up on formats nested a hundred deep."""
     if len(conditions) == 1:
         return conditions[0]
     middle = len(conditions) // 2
@@ -27,9 +27,9 @@ def all_of(conditions: Sequence[str]) -> str:
 
 
 def safe_pane(agent: Agent, command: str) -> list[str]:
-    """What tmux itself knows: it is the registered pane of the registered server, alive, takes input, is in no mode
-    and not synchronized with others, and the foreground command is the one of the snapshot (Pane identity, Live input,
-    No shells)."""
+    """Conditions on the pane itself: it is the registered pane of the registered server, alive, takes input, is in no
+    mode and not synchronized with others, and its foreground command is still `command` (Pane identity, Live input, No
+    shells)."""
     conditions = [
         same("pane_id", agent.pane_id),
         "#{==:#{pane_dead}#{pane_in_mode}#{pane_input_off}#{pane_synchronized},0000}",
@@ -43,22 +43,22 @@ def safe_pane(agent: Agent, command: str) -> list[str]:
 
 
 def same_screen(profile: Profile, screen: Screen, composer: Composer) -> list[str]:
-    """The pane still shows what the snapshot shows: the cursor where it was, the composer's first row as it was, and no
-    dialog's words where there were none."""
+    """Conditions that the pane still shows the snapshot: the same cursor, the same first row of the composer, and no
+    words of a dialog in new places."""
     row = screen.rows[composer.first]
     return [*same_cursor(screen), shown(whole(row), screen), *no_dialog(profile, screen)]
 
 
 def same_line(profile: Profile, screen: Screen, composer: Composer) -> list[str]:
-    """Our own line still stands in the composer: the cursor where it was, and every row of it as it was (Own line
-    only). Whole rows, because a tag alone may be split by a line's wrap."""
+    """Conditions that our own line still stands in the composer: the same cursor, and every row of it unchanged (Own
+    line only). Whole rows are compared, because wrapping may split the tag."""
     rows = [row for row in screen.rows[composer.first : composer.last + 1] if row.strip()]
     return [*same_cursor(screen), *(shown(whole(row), screen) for row in rows), *no_dialog(profile, screen)]
 
 
 def same_human(snapshot: PaneSnapshot) -> list[str]:
-    """No human has pressed a key since, in a client that shows the pane. tmux notes a key before it hands it on, so
-    none can slip in between (Human first)."""
+    """The condition that no human has pressed a key since the snapshot in a client that shows the pane. tmux records a
+    key before it passes it on, so none can come in between (Human first)."""
     return [same("client_activity", snapshot.activity)] if snapshot.last_key else []
 
 
@@ -71,7 +71,8 @@ def same_cursor(screen: Screen) -> list[str]:
 
 
 def no_dialog(profile: Profile, screen: Screen) -> list[str]:
-    """An agent may have written such words further up; then they must still be first on that very row."""
+    """Conditions that a dialog's words occur nowhere new. An agent may have written such words itself: then their first
+    occurrence must still be on the same row."""
     return [shown(pattern, screen) for pattern in profile.gates]
 
 
@@ -80,20 +81,20 @@ def same(name: str, value: object) -> str:
 
 
 def literal(text: str) -> str:
-    """A POSIX extended expression that matches exactly this text."""
+    """A POSIX extended regular expression that matches exactly this text."""
     return _POSIX_SPECIAL.sub(r"\\\1", text)
 
 
 def whole(row: str) -> str:
-    """An expression for a row that says this and nothing else."""
+    """A regular expression that matches exactly this whole row."""
     return f"^{literal(row)}$"
 
 
 def escaped(pattern: str) -> str:
-    """Inside a format `#`, `,` and `}` need a `#` before them."""
+    """Escapes `#`, `,` and `}` for use inside a tmux format."""
     return re.sub(r"([#,}])", r"#\1", pattern)
 
 
 def shown(pattern: str, screen: Screen) -> str:
-    """The first row that matches is the same as in the snapshot (0: none does)."""
+    """The condition that the first matching row has the same number as in the snapshot (0: none matches)."""
     return f"#{{==:#{{C/r:{escaped(pattern)}}},{screen.row_of(pattern)}}}"

@@ -1,7 +1,7 @@
-"""Reads a dialog and its choices from a screen. Pure.
+"""Reads a dialog and its choices from a screen; no I/O.
 
-Fail closed: whatever is not wholly on the screen, or has one row more than the profile describes, is no dialog that
-could be answered from elsewhere (docs/protocol.md, Answering a dialog).
+Fails closed: a dialog that is not wholly on the screen, or has a row that the profile does not describe, cannot be
+answered from elsewhere (docs/protocol.md, Answering a dialog).
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ _LINES = " ─╌━│╭╮╰╯├┤"
 
 @dataclass(frozen=True)
 class ShownDialog:
-    """A dialog, and the rows of the screen (from 0) that it takes: `first` up to `last`. `keys` are what picks a choice
-    (names for `send-keys`) that its own key does not: by moving a mark, which only a colour tells."""
+    """A dialog and the screen rows that it occupies, `first` to `last`, counted from 0. `keys` maps a choice's key to
+    the key names for `send-keys` that pick it, where its own key does not: they move the mark, a coloured background.
+    """
 
     dialog: Dialog
     first: int
@@ -36,7 +37,7 @@ class ShownDialog:
 
 @dataclass(frozen=True)
 class _Choices:
-    """The choices of a screen, and the row of the first one; `keys` as in `ShownDialog`."""
+    """The choices on a screen and the row of the first one; `keys` as in `ShownDialog`."""
 
     choices: tuple[Choice, ...]
     first: int
@@ -44,7 +45,7 @@ class _Choices:
 
 
 def read_dialog(profile: Profile, screen: Screen) -> ShownDialog | None:
-    """The dialog that waits for an answer; None where there is none, or none whose choices the profile describes."""
+    """The dialog on the screen; None where there is none, or the profile does not describe its choices."""
     shape = profile.choices
     if shape is None or classify(profile, screen).state != DIALOG:
         return None
@@ -63,7 +64,7 @@ def read_dialog(profile: Profile, screen: Screen) -> ShownDialog | None:
 
 
 def _whole_rows(shape: ChoiceShape, screen: Screen) -> list[str]:
-    """The rows, without what stands at the right of a box whose reach its choices tell: a sidebar."""
+    """The rows, cut off at the right edge of the box if its row of choices tells it: a sidebar may follow."""
     matches = filter(None, map(shape.across.search, reversed(screen.rows))) if shape.across else iter(())
     lowest = next(matches, None)
     edge = columns(lowest.string[: lowest.end()]) if lowest is not None and lowest["edge"] else None
@@ -71,7 +72,8 @@ def _whole_rows(shape: ChoiceShape, screen: Screen) -> list[str]:
 
 
 def _across(shape: ChoiceShape, screen: Screen, rows: Sequence[str]) -> _Choices | None:
-    """The lowest row of choices, one of them marked; below it the box goes on to its lower edge, which is blank."""
+    """The choices of the lowest row that has any, one of them marked. The box must continue below it to its blank lower
+    edge."""
     matches = ((number, shape.across.search(rows[number])) for number in range(len(rows) - 1, -1, -1) if shape.across)
     at, found = next(((number, match) for number, match in matches if match), (0, None))
     below = rows[at + 1 :]
@@ -87,7 +89,7 @@ def _across(shape: ChoiceShape, screen: Screen, rows: Sequence[str]) -> _Choices
 
 
 def _marked(screen: Screen, row: int, start: int, labels: Sequence[str]) -> int | None:
-    """Which of the labels has a background of its own, counted from 1; None where that is not exactly one."""
+    """The number, from 1, of the label that has another background; None unless there is exactly one."""
     if screen.lines is None:
         return None
     grounds = [piece.get("bg") for piece in list(pieces(screen.lines))[row] for _ in piece["text"]]
@@ -97,7 +99,7 @@ def _marked(screen: Screen, row: int, start: int, labels: Sequence[str]) -> int 
 
 
 def _numbered(shape: ChoiceShape, rows: Sequence[str]) -> _Choices | None:
-    """The lowest choices, counted down to 1 without a gap, exactly one of them marked."""
+    """The lowest numbered choices, from 1 without a gap, exactly one of them marked."""
     assert shape.row is not None  # noqa: S101 - `choice_shape` asks for it or for `across`
     choices: list[Choice] = []
     wrapped: list[str] = []
@@ -123,12 +125,12 @@ def _numbered(shape: ChoiceShape, rows: Sequence[str]) -> _Choices | None:
 
 
 def _go_on(rows: Sequence[str], column: int) -> bool:
-    """Whether these rows are what did not fit into a choice's own: indented as far as its label."""
+    """Whether these rows continue a choice's label: they are indented at least as far."""
     return all(row.strip() and not row[:column].strip() for row in rows)
 
 
 def _first_row(shape: ChoiceShape, rows: Sequence[str], below: int) -> int | None:
-    """Where the dialog's text begins; None when that has left the screen."""
+    """The row where the dialog's text begins; None when it has scrolled off the screen."""
     if shape.begin is not None:
         return next((number for number in range(below) if shape.begin.search(rows[number])), None)
     top = shape.top
@@ -136,7 +138,7 @@ def _first_row(shape: ChoiceShape, rows: Sequence[str], below: int) -> int | Non
 
 
 def _inside(shape: ChoiceShape, row: str) -> str:
-    """What stands between the sides of the box."""
+    """The row without the sides of the box."""
     if not shape.frame:
         return row
     inner = row.strip(" ")
@@ -144,7 +146,7 @@ def _inside(shape: ChoiceShape, row: str) -> str:
 
 
 def _text(shape: ChoiceShape, rows: Sequence[str]) -> str:
-    """Without lines and boxes, the indentation that all of it has, and blank rows around it."""
+    """The text of these rows, without rules and box edges, common indentation, and leading and trailing blank rows."""
     rows = [_inside(shape, row) for row in rows if not row.strip() or row.strip(_LINES)]
     indent = min((len(row) - len(row.lstrip(" ")) for row in rows if row.strip()), default=0)
     return "\n".join(row[indent:].rstrip() for row in rows).strip("\n")

@@ -1,8 +1,8 @@
-"""What `host learn` makes of a program's screens: the fields of a profile (docs/hosts.md, Learning a host). Pure.
+"""Derives the fields of a profile from a program's screens, for `host learn` (docs/hosts.md, Learning a host); no I/O.
 
-Fail closed: only what stood at rest when it was learned is taken for rest. The composer has its edges, its prefix and
-its placeholders to the letter (but for digits and widths), and a row below it that was never seen there makes the
-screen `unknown`.
+Fails closed: only screens like those captured at rest count as idle. Edges, prefix and placeholders of the composer
+must match to the letter (except digits and widths), and a row below it that was never seen there makes the screen
+`unknown`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from multi_agent_mcp.notify.tmux.profiles import ComposerShape, Profile, compose
 from multi_agent_mcp.notify.tmux.screens import BUSY, DRAFT, IDLE, Screen, classify, find_composer
 
 STEPS = (IDLE, DRAFT, BUSY, "dialog", "rest")
-"""What a user shows, in this order; `rest` is `idle` once more, with something done before."""
+"""The states that the user shows, in this order; `rest` is `idle` once more, after some work."""
 DRAFT_TEXT = "half a sentence"
-"""What the user types into the composer: where it stands tells the prefix and the edges."""
+"""The text that the user types into the composer; its position tells the prefix and the edges."""
 PAUSE_SECONDS = 0.5
-"""Between a paste and its key: more than any host is known to need."""
+"""The pause between a paste and its key: more than any host is known to need."""
 SIGNS, DIALOG_ROWS = 5, 6
 _PHRASE = re.compile(r"[^\W\d_]+(?:[ '-][^\W\d_]+)*")
 _SHORTEST_PHRASE = 4
@@ -31,11 +31,11 @@ _PART = re.compile(r"([^\w\s])\1{9,}|[ \u00a0]{2,}|[0-9]+|.")
 _BLANK = "^ *$"
 
 Screens = Mapping[str, Sequence[Screen]]
-"""What was captured in each step so far; one moment of it, or several."""
+"""The screens captured in each step so far, one or several per step."""
 
 
 class Unlearnable(Exception):
-    """These screens do not tell the states apart."""
+    """Raised when the states cannot be told apart by these screens."""
 
     def __init__(self, key: str) -> None:
         self.reason = Reason(key)
@@ -44,7 +44,7 @@ class Unlearnable(Exception):
 
 @dataclass(frozen=True)
 class Row:
-    """The cursor's row of a composer: the prefix before its text, and what stands behind that."""
+    """The cursor's row of a composer: the prefix before the typed text, and the rest of the row after it."""
 
     prefix: str
     behind: str
@@ -57,12 +57,12 @@ class Row:
 
 
 def prefix(screens: Screens) -> str:
-    """What stands before the composer's text. Raises `Unlearnable`."""
+    """The prefix before the composer's text. Raises `Unlearnable`."""
     return _row(screens[IDLE][0], screens[DRAFT][0]).prefix.strip()
 
 
 def composer_fields(screens: Screens) -> dict[str, Any]:
-    """`composer` of the profile, from the screens at rest and with the draft. Raises `Unlearnable`."""
+    """The profile's field `composer`, from the screens at rest and with the draft. Raises `Unlearnable`."""
     idle, draft = screens[IDLE][0], screens[DRAFT][0]
     row = _row(idle, draft)
     top, bottom = _edges(idle, row)
@@ -78,7 +78,7 @@ def composer_fields(screens: Screens) -> dict[str, Any]:
     side = before[0] if row.is_framed else ""
     shown = [screen.rows[screen.cursor_y].partition(before)[2].strip().removesuffix(side).strip() for screen in at_rest]
     fields |= {
-        "placeholder_faint": False,  # by their words: a suggestion in the same grey is none of them
+        "placeholder_faint": False,  # told by their words: a suggestion in the same grey is no placeholder
         "placeholder_required": all(shown),
         "placeholders": [generalised(text) for text in dict.fromkeys(filter(None, shown))],
     }
@@ -86,7 +86,7 @@ def composer_fields(screens: Screens) -> dict[str, Any]:
 
 
 def busy_signs(screens: Screens) -> list[str]:
-    """Phrases that every moment of the work shows and no other screen does; those near the composer first."""
+    """Phrases that every busy screen shows and no other screen does; those near the composer first."""
     frames = screens[BUSY]
     others = "\n".join(row for screen in _others(screens, BUSY) for row in screen.rows)
     first = frames[0]
@@ -101,7 +101,7 @@ def busy_signs(screens: Screens) -> list[str]:
 
 
 def busy_titles(screens: Screens) -> str | None:
-    """A pattern for the pane's title while it works, where its first character tells that."""
+    """A pattern for the pane's title while the program works; None if the title's first character does not tell."""
     working = {screen.title[:1] for screen in screens[BUSY]}
     resting = {screen.title[:1] for screen in _others(screens, BUSY)}
     if working & resting or any(sign.isalnum() or not sign.strip() for sign in working):
@@ -136,13 +136,14 @@ def profile_fields(screens: Screens, program: str, key: str, sign: str | None) -
 
 
 def verdicts(profile: Profile, screens: Screens) -> dict[str, str]:
-    """What the profile takes each step's screens for; of several the one that is the worst to be wrong about."""
+    """The state that the profile assigns to each step's screens. If they differ, `idle`, the most dangerous to assign
+    wrongly, else the alphabetically first."""
     found = {step: {classify(profile, screen).state for screen in screens[step]} for step in screens}
     return {step: IDLE if IDLE in states else min(states) for step, states in found.items()}
 
 
 def confused(found: Mapping[str, str]) -> str | None:
-    """The first step whose screens are taken for something else; work and dialogs need not be recognised as such, as
+    """The first step whose screens are misjudged, or None. Busy screens and dialogs need not be recognised as such, as
     long as nothing would be typed into them."""
     right: Mapping[str, Collection[str]] = {IDLE: {IDLE}, "rest": {IDLE}, DRAFT: {DRAFT}}
     wrong: Mapping[str, Collection[str]] = {BUSY: {IDLE}, "dialog": {IDLE, BUSY}}
@@ -153,7 +154,7 @@ def confused(found: Mapping[str, str]) -> str | None:
 
 
 def generalised(row: str) -> str:
-    """An expression (POSIX, extended) for a row like this one: numbers and the widths of rules and gaps may differ."""
+    """A POSIX extended regular expression for rows like this one: numbers and widths of rules and gaps may differ."""
     return "".join(map(_general, _PART.finditer(row.rstrip())))
 
 
@@ -181,7 +182,7 @@ def _row(idle: Screen, draft: Screen) -> Row:
 
 
 def _edges(idle: Screen, row: Row) -> tuple[int, int]:
-    """The rows above and below the composer at rest. A box goes on as long as its side does."""
+    """The rows above and below the composer at rest. A box extends as far as its side. Raises `Unlearnable`."""
     top, bottom = idle.cursor_y - 1, idle.cursor_y + 1
     if row.is_framed:
         side = row.prefix.rstrip()[: len(row.prefix) - len(row.prefix.lstrip()) + 1]
@@ -195,7 +196,7 @@ def _edges(idle: Screen, row: Row) -> tuple[int, int]:
 
 
 def _prompt(row: Row) -> str:
-    """In a box each row begins with its side, and only the first with the rest of the prefix."""
+    """The pattern of the prompt. In a box each row begins with its side, only the first with the rest of the prefix."""
     opening = row.prefix.rstrip()
     blanks = f"[ \u00a0]{{0,{len(row.prefix) - len(opening)}}}"
     if not row.is_framed:
@@ -210,14 +211,14 @@ def _pattern(row: str) -> str:
 
 
 def _lower_edge(row: str) -> str:
-    """Up to the end of its rule: there the box's inside ends, too."""
+    """The pattern of a box's lower edge up to the end of its rule, where the box ends, too."""
     whole = generalised(row)
     rule, found, _ = whole.rpartition("{10,}")
     return f"^{rule}{found}" if found else f"^{whole}$"
 
 
 def _views(shape: ComposerShape, rows: list[str], screens: Screens) -> Iterator[dict[str, str]]:
-    """The dialog; and whatever has a row below the composer that was not seen there."""
+    """The views: the dialog, and as `unknown` every screen with a row below the composer that was not seen there."""
     if rows:
         words = "|".join(rows)
         yield {"state": "dialog", "text": words}

@@ -2,9 +2,9 @@
 
 One snapshot decides; a pane with a draft or a dialog costs no second call. Then all conditions and the paste are one
 tmux command, so nothing can change in between (One command). The line goes through a paste buffer of its own (Paste
-buffer, Harmless text) into a pane that is addressed by `%id` and recognised by its process and its server (Pane
-identity). The submit key follows only while our own line, with its tag, is all that stands in the composer (Own line
-only). Nothing but the line and that key is ever sent (No other keys).
+buffer, Harmless text) into a pane that is addressed by `%id` and identified by its process and its server (Pane
+identity). The submit key follows only while the composer contains our own line, with its tag, and nothing else (Own
+line only). Nothing but the line and that key is ever sent (No other keys).
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ from multi_agent_mcp.notify.wording import sanitized
 
 QUIET_SECONDS = 3.0
 UNTOUCHABLE = ("copy_mode", "input_off", "synchronized")
-"""Reasons to type nothing into a pane that is there and shows what it shows."""
+"""Reasons to type nothing into a pane whose screen can be read nevertheless."""
 LASTS_SECONDS = 0.05
-SNAPSHOT_SECONDS = 0.01  # what a snapshot takes: the last one falls into the pause
+SNAPSHOT_SECONDS = 0.01  # the duration of a snapshot: the last one is part of the pause
 UNKNOWN_SCREEN = "unknown_screen"
-"""The reason when a known host shows what no profile describes; saved, so that the profile can be corrected."""
+"""The reason for a known host whose screen its profile does not describe; the screen is saved to correct that."""
 _TAG_LETTERS = "23456789bcdfghjkmnpqrstvwxz"  # no vowels: no words
 
 SaveScreen = Callable[[str, Screen], None]
 
 
 class TmuxNotifier(Channel):
-    """Rings an agent in its registered pane. `save_screen` gets the host's name and its screen where no profile
-    describes that."""
+    """Rings an agent in its registered pane. `save_screen` gets the host's name and screen when the profile does not
+    describe the screen."""
 
     name = "tmux"
 
@@ -79,9 +79,9 @@ class TmuxNotifier(Channel):
         self.silent = SilentServers()
 
     def ring(self, agent: Agent, line: str) -> Delivery:
-        """`submitted` when the line was typed and entered, `rung` when it is there but was not entered, or when an
-        earlier one has just left the composer after a key of ours that nobody had seen working (a human may have
-        cleared it), `stored` with the reason when nothing was typed."""
+        """`submitted` when the line was typed and entered; `rung` when it was typed but not entered, or when an earlier
+        line has just left the composer after a key whose effect was not seen (a human may have cleared the line);
+        `stored` with the reason when nothing was typed."""
         for _ in range(ATTEMPTS - 1):
             outcome = self._ring(agent, sanitized(line))
             if outcome != Delivery("stored", CHANGED):
@@ -89,43 +89,43 @@ class TmuxNotifier(Channel):
         return self._ring(agent, sanitized(line))
 
     def check(self, agent: Agent) -> str | None:
-        """Why nothing would be typed at this moment, or None: tmux's own conditions, a human who types, and what the
-        host shows. One call of tmux."""
+        """The reason why nothing would be typed at this moment, or None: tmux's own conditions, a human who types, or
+        the host's screen. One call of tmux."""
         attempt = self._attempt(agent)
         return attempt if isinstance(attempt, str) else _untypeable(attempt)
 
     def screen(self, agent: Agent) -> str:
-        """The host and what it shows (`claude: draft`), else why there is no snapshot; for `doctor`."""
+        """The host and the state of its screen (`claude: draft`), else why there is no snapshot; for `doctor`."""
         attempt = self._seen(agent)
         return attempt if isinstance(attempt, str) else f"{attempt.profile.name}: {attempt.shown.state}"
 
     def host(self, agent: Agent) -> tuple[str, str] | None:
-        """The host whose profile describes the pane, and the state of its screen; None for anything else."""
+        """The host whose profile describes the pane, and the state of its screen; None if there is no such host."""
         attempt = self._seen(agent, regardless=True)
         if isinstance(attempt, str) or attempt.profile.composer is None:
             return None
         return attempt.profile.name, attempt.shown.state
 
     def probe(self, agent: Agent) -> str | None:
-        """Why this agent's pane could not be rung at this moment, whatever it shows, or None. Types nothing."""
+        """The reason why this agent's pane cannot be rung now, whatever it shows, or None. Types nothing."""
         found = self.silent.ask(agent.socket_path, lambda: probe(agent, self.profiles) or True)
         return None if found is True else str(found)
 
     def dialog(self, agent: Agent) -> Dialog | None:
-        """The dialog that waits in the agent's pane, if its profile describes its choices. One call of tmux."""
+        """The dialog that waits in the agent's pane, if the profile describes its choices. One call of tmux."""
         attempt = self._seen(agent, regardless=True)
         shown = None if isinstance(attempt, str) else read_dialog(attempt.profile, attempt.snapshot.screen)
         return None if shown is None else shown.dialog
 
     def answer(self, agent: Agent, dialog_id: str, key: str) -> Answered:
-        """Answers the dialog with this id by the choice with this key, if it is still shown; never raises for what
-        a pane does. See `answering.answer`."""
+        """Answers the dialog with this id by the choice with this key, if it is still shown; see `answering.answer`.
+        The pane's state is returned, never raised."""
         return answer(lambda: self._attempt(agent), dialog_id, key)
 
     def finish(self, agent: Agent) -> Delivery:
         """Enters a line of ours that was left in the composer, because its echo came late or a human typed: `submitted`
-        once it was entered; `stored` with `line_gone` when there is none (any more), else with what forbids the key
-        now. Pastes nothing."""
+        if it was entered; `stored` with `line_gone` if there is none (any more), else with the reason that forbids the
+        key now. Pastes nothing."""
         attempt = self._attempt(agent)
         if isinstance(attempt, str):
             return Delivery("stored", LINE_GONE if attempt in (*GONE, *ENDED) else attempt)
@@ -156,14 +156,14 @@ class TmuxNotifier(Channel):
         return self._to_composer(attempt, line)
 
     def _seen(self, agent: Agent, *, regardless: bool = False) -> Attempt | str:
-        """As `_attempt`, for those who only look; `regardless` of a human who types or scrolls there, which does not
-        change what the host shows and asks."""
+        """As `_attempt`, for callers that only look; `regardless` ignores a human who types or scrolls there, which
+        does not change the host's screen."""
         look = partial(self._look, agent, UNTOUCHABLE) if regardless else partial(self._attempt, agent)
         return self.silent.ask(agent.socket_path, look)
 
     def _attempt(self, agent: Agent) -> Attempt | str:
-        """A look at the agent's pane, or the reason when nothing may be typed there, whatever it shows: tmux forbids
-        it, the program is unknown, a human types."""
+        """A snapshot of the agent's pane, or the reason when nothing may be typed there, whatever it shows: tmux
+        forbids it, the program is unknown, a human types."""
         attempt = self._look(agent)
         if isinstance(attempt, str):
             return attempt
@@ -174,8 +174,7 @@ class TmuxNotifier(Channel):
         return attempt
 
     def _look(self, agent: Agent, allowed: Collection[str] = ()) -> Attempt | str:
-        """The same, whether or not a human types, and with what is `allowed` of the reasons to type nothing. Changes
-        nothing."""
+        """As `_attempt`, but ignores a human who types and the `allowed` reasons, and changes nothing."""
         if agent.pane_id is None or agent.socket_path is None or not PANE_ID.fullmatch(agent.pane_id):
             return "no_pane"
         began, server = time.monotonic(), _server(agent)
@@ -193,18 +192,19 @@ class TmuxNotifier(Channel):
         return Attempt(server, agent, agent.pane_id, self.profiles, profile, snapshot, shown, began)
 
     def _is_typing(self, snapshot: PaneSnapshot) -> bool:
-        """Whether a human has pressed a key a moment ago. A key that lies further in the future was pressed before the
-        clock was set back: it must not silence the doorbell until the clock has caught up."""
+        """Whether a human pressed a key within `quiet_seconds`. A key time further in the future is from before the
+        clock was set back, and must not silence the doorbell until the clock has caught up."""
         return abs(self.clock() - snapshot.last_key) < self.quiet_seconds
 
     def _lasts(self, attempt: Attempt) -> bool:
-        """Whether the screen stays; a frame caught half drawn is not worth saving."""
+        """Whether the screen stays the same for `LASTS_SECONDS`; a half-drawn frame is not worth saving."""
         time.sleep(LASTS_SECONDS)
         again = take_snapshot(attempt.server, attempt.pane)
         return not isinstance(again, str) and again.screen == attempt.snapshot.screen
 
     def _to_line_reader(self, attempt: Attempt, line: str) -> Delivery:
-        """A program that is declared to read lines: its screen says nothing. tmux's own conditions, a pause, Enter."""
+        """Rings a program that is declared to read lines: pastes if tmux's own conditions hold, pauses, presses Enter.
+        Its screen cannot be interpreted."""
         condition = attempt.condition()
         if (reason := paste(attempt, condition, line)) is not None:
             return Delivery("stored", reason)
@@ -235,7 +235,7 @@ class TmuxNotifier(Channel):
 
 
 def _untypeable(attempt: Attempt) -> str | None:
-    """The reason for a screen that is not to be typed into, or None."""
+    """The reason why the screen must not be typed into, or None."""
     if attempt.shown.state in TYPEABLE and attempt.awaits_echo:
         return NOT_ECHOED  # a second line would be merged with the first
     if attempt.profile.composer is None:
@@ -248,19 +248,19 @@ def _untypeable(attempt: Attempt) -> str | None:
 
 
 def _has_draft(snapshot: PaneSnapshot) -> bool:
-    """Whether a human may have begun a line before a program that has no composer: a client of theirs shows the pane,
-    and something stands in the cursor's line, be it a prompt."""
+    """Whether a human may have begun a line in a program without a composer: a client shows the pane, and the cursor's
+    row is not empty (it may only hold a prompt)."""
     screen = snapshot.screen
     return snapshot.last_key > 0 and (screen.cursor_x > 0 or bool(screen.rows[screen.cursor_y].strip()))
 
 
 def _server(agent: Agent) -> Tmux:
-    """The agent's tmux server, asked from within its pane: the clients it then speaks of are those that show it."""
+    """The agent's tmux server, called as from its pane, so that its client variables are about clients showing it."""
     return Tmux(str(agent.socket_path), inside=agent.pane_id)
 
 
 def _new_tag(screen: Screen) -> str:
-    """Four letters that stand nowhere on the screen."""
+    """Four letters that occur nowhere on the screen."""
     while True:
         tag = "".join(random.choices(_TAG_LETTERS, k=4))  # noqa: S311 - a tag, not a secret
         if not any(tag in row for row in screen.rows):
@@ -268,6 +268,6 @@ def _new_tag(screen: Screen) -> str:
 
 
 def _show_status(agent: Agent, line: str) -> None:
-    """The agent has quit to its shell: nothing is typed, but clients that show the pane display it (No shells)."""
-    literal = line.replace("#", "##").replace("%", "%%")  # -l would say so, from tmux 3.4 on
+    """Displays the line in clients that show the pane, for an agent that has quit to its shell (No shells)."""
+    literal = line.replace("#", "##").replace("%", "%%")  # tmux 3.4 has -l for this
     _server(agent).cmd("display-message", "-t", str(agent.pane_id), "-d", "5000", literal)

@@ -1,4 +1,4 @@
-"""What a person does with agents' panes from elsewhere: sees them, answers what their hosts ask, types a line
+"""A person's remote use of agents' panes: viewing them, answering their hosts' dialogs, typing a line
 (docs/protocol.md, Answering a dialog)."""
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from multi_agent_mcp.notify.tmux.view import PaneView, view_pane
 from multi_agent_mcp.store.workspace import Workspace
 
 LOOK_SECONDS = 0.5
-"""A look captures the pane twice, as people see it and as the gates read it: four times a second at most."""
+"""The shortest interval between looks. Each captures the pane twice: as people see it, and for its dialog."""
 LINE_CHARACTERS = 100
-"""A line of ours is told apart from a human's by its prefix, its length and its tag (`screens.tag_of`)."""
+"""The longest line: a line of ours is recognised by its prefix, its length and its tag (`screens.tag_of`)."""
 LATE_SECONDS = ECHO_SECONDS
-"""How long a line is waited for that its host has not shown yet."""
+"""How long to wait for a host to show a line."""
 LATE_POLL_SECONDS = 0.25
 _LINE = re.compile(rf"[^#\x00-\x1f\x7f]{{1,{LINE_CHARACTERS}}}")
 _JOINING = re.compile("[\u200c\u200d\u20dd-\u20e4\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-"""Characters that make another picture of the one before, as wide as each terminal pleases: nobody could tell whether
-the line stands in the composer as it was typed."""
+"""Characters that combine with the one before, with a width that differs between terminals: the line in the composer
+could not be compared with the line typed."""
 
 
 class Panes:
-    """`audit` adds a line to the audit log: every key that a person presses from elsewhere is one."""
+    """The panes of a session's agents. `audit` adds a line to the audit log, for every key pressed from elsewhere."""
 
     def __init__(self, workspace: Workspace, typist: TmuxNotifier, audit: Callable[..., None]) -> None:
         self.workspace = workspace
@@ -47,22 +47,21 @@ class Panes:
         self._turns: dict[str, threading.Lock] = {}
 
     def dialog(self, agent: Agent) -> Dialog | None:
-        """The question that waits in the agent's pane, with its choices, if a profile describes them. One call of
-        tmux."""
+        """The dialog that waits in the agent's pane, if a profile describes its choices. One call of tmux."""
         return None if agent.pane_id is None else self.typist.dialog(agent)
 
     def dialogs(self) -> dict[str, Dialog]:
-        """The same of every agent with a pane, by agent."""
+        """The dialogs that wait, by agent id."""
         found = {agent.id: self.dialog(agent) for agent in self.workspace.registry.active().values()}
         return {agent_id: dialog for agent_id, dialog in found.items() if dialog is not None}
 
     def unseen(self) -> list[str]:
-        """The agents whose tmux did not answer a moment ago."""
+        """The ids of the agents whose tmux did not answer a moment ago."""
         agents = self.workspace.registry.active().values()
         return [agent.id for agent in agents if agent.pane_id and self.typist.silent.is_silent(agent.socket_path)]
 
     def answer(self, agent: Agent, dialog_id: str, choice: str, by: Agent) -> Answered:
-        """Answers the question with this id if it is still shown; see `TmuxNotifier.answer`."""
+        """Answers the dialog with this id if it is still shown, and audits it; see `TmuxNotifier.answer`."""
         answered = self.typist.answer(agent, dialog_id, choice)
         if answered.dialog is not None and answered.state != "refused":
             picked = answered.dialog.choice(choice)
@@ -72,15 +71,15 @@ class Panes:
         return answered
 
     def view(self, agent: Agent, *, scrollback: bool = False) -> PaneView | str:
-        """What the pane shows, with colours; else why it cannot be seen. See `view_pane`."""
+        """The pane's content with colours, else why it cannot be seen. See `view_pane`."""
         if agent.pane_id is None or agent.socket_path is None or not PANE_ID.fullmatch(agent.pane_id):
             return "no_pane"
         server, pane, pid = Tmux(agent.socket_path), agent.pane_id, agent.pane_pid
         return self.typist.silent.ask(agent.socket_path, lambda: view_pane(server, pane, pid, scrollback=scrollback))
 
     def look(self, agent: Agent, *, scrollback: bool = False) -> tuple[PaneView | str, Dialog | None]:
-        """The screen and the question that waits there, or the scrollback alone: each every `LOOK_SECONDS` at most,
-        however many people look."""
+        """The screen and its dialog, or the scrollback alone; captured every `LOOK_SECONDS` at most, however many
+        people look."""
         with self._turns.setdefault(agent.id, threading.Lock()):
             at, view, dialog = self._looks.get((agent.id, scrollback), (-LOOK_SECONDS, "no_pane", None))
             if time.monotonic() - at >= LOOK_SECONDS:
@@ -90,9 +89,9 @@ class Panes:
             return view, dialog
 
     def type_line(self, agent: Agent, text: str, by: Agent) -> Delivery:
-        """Types a line of a person's, by the doorbell's own gates and never beside a doorbell: `submitted`; `rung` with
-        the reason why it is there and not entered; or `stored` with the reason why nothing was typed. Raises
-        `InvalidArguments` for what is no such line."""
+        """Types a person's line, under the doorbell's own conditions and lock: `submitted`; `rung` with the reason why
+        it was typed but not entered; or `stored` with the reason why nothing was typed. Raises `InvalidArguments` for
+        an empty, too long or unprintable line."""
         line = unicodedata.normalize("NFC", text).strip()
         if not _LINE.fullmatch(line) or sanitize(line) != line or _JOINING.search(line):
             raise InvalidArguments("bad_line", most=LINE_CHARACTERS)
@@ -105,7 +104,7 @@ class Panes:
         return outcome
 
     def _entered(self, agent: Agent, outcome: Delivery) -> Delivery:
-        """The line was typed and is not entered yet, because its host shows it late: waits for that, and enters it."""
+        """Waits up to `LATE_SECONDS` for the host to show a line that was typed, and enters it."""
         end = time.monotonic() + LATE_SECONDS
         while time.monotonic() < end:
             time.sleep(LATE_POLL_SECONDS)

@@ -1,7 +1,8 @@
-"""What a host shows: idle, busy, a human's draft, a dialog … Pure; nothing here talks to tmux.
+"""Classifies a host's screen: idle, busy, a human's draft, a dialog … No I/O; nothing here talks to tmux.
 
-Fail closed: typing is harmless only in `idle` and `busy`. What is neither, and what no profile describes (`unknown`),
-is left alone (docs/protocol.md, Typing into a pane, Fail closed; docs/hosts.md, Telling the states apart).
+Fails closed: typing is harmless only in `idle` and `busy`. Nothing is typed in any other state, including screens that
+no profile describes, `unknown` (docs/protocol.md, Typing into a pane, Fail closed; docs/hosts.md, Telling the states
+apart).
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ TYPEABLE = (IDLE, BUSY)
 _TALLEST_COMPOSER = 30
 _NEAR_ROWS = 12
 PREFIX = "[IPC]"
-"""What every line of ours begins with."""
+"""The beginning of every line of ours."""
 _OURS = re.compile(r"\[IPC\][^#]{1,120}#([0-9a-z]{4})")
 _ESCAPE = re.compile(r"\x1b\[([0-9;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-9;:?]*[A-Za-z]|[\x0e\x0f]")
 
 
 @dataclass(frozen=True)
 class Screen:
-    """One moment of a pane. `rows` are its text; `solid` the same without what is printed faint (placeholders,
-    suggestions), and `lines` the same with all its attributes (`capture-pane -e`); None where they are not known."""
+    """The content of a pane at one moment. `rows` is its text; `solid` is the text with faint characters (placeholders,
+    suggestions) blanked, `lines` the text with all attributes (`capture-pane -e`); None where unknown."""
 
     rows: tuple[str, ...]
     solid: tuple[str, ...] | None = None
@@ -46,8 +47,8 @@ class Screen:
 
 @dataclass(frozen=True)
 class Composer:
-    """The composer as it stands: its rows `first` to `last`, what is in it, and what of that was typed; the cursor's
-    column `left` while it is empty, and the row and the column where its text ends."""
+    """The composer on a screen: its rows `first` to `last`, its whole text, and the part of it that was typed; the
+    cursor's column while it is empty (`left`), and the row and column where its text ends."""
 
     first: int
     last: int
@@ -60,29 +61,29 @@ class Composer:
 
 @dataclass(frozen=True)
 class Classification:
-    """What a screen was taken for, and the composer where one was found."""
+    """The state of a screen, and the composer if one was found."""
 
     state: str
     composer: Composer | None = None
 
     @property
     def composed(self) -> Composer:
-        """The composer, where the state says that there is one."""
+        """The composer, for the states that imply one."""
         assert self.composer is not None  # noqa: S101 - `idle`, `busy` and `our_line` have one, by `classify`
         return self.composer
 
     def has_line(self, tag: str) -> bool:
-        """Whether the line with this tag stands in the composer, also beside something else."""
+        """Whether the composer contains the line with this tag, possibly beside other text."""
         return self.composer is not None and f"#{tag}" in squeezed(self.composer.text)
 
     @property
     def tag(self) -> str | None:
-        """The tag of a doorbell line of ours that stands in the composer, and nothing beside it."""
+        """The tag of the doorbell line of ours that the composer contains, if it contains nothing else."""
         return tag_of(self.composer.typed) if self.composer is not None else None
 
 
 def classify(profile: Profile, screen: Screen) -> Classification:
-    """What the host is doing. Only a composer at the cursor, empty, and with no dialog's words below it is `idle` or
+    """Classifies a screen. Only an empty composer at the cursor, with no dialog's words below it, is `idle` or
     `busy`."""
     if screen.dead or screen.in_mode:
         return Classification("pane_dead" if screen.dead else "copy_mode")
@@ -103,13 +104,13 @@ def classify(profile: Profile, screen: Screen) -> Classification:
 
 
 def dialog_topic(profile: Profile, screen: Screen) -> str | None:
-    """What a dialog on this screen is about: the lowest row that one of the profile's `dialogs` knows. The agent may
-    have written the same words further up, so this is for people to read, never to act upon."""
+    """The topic of a dialog on this screen, by the lowest row that matches one of the profile's `dialogs`. The agent
+    may have written the same words, so this is for people to read, never to act upon."""
     return topic_of(profile, screen.rows)
 
 
 def topic_of(profile: Profile, rows: Sequence[str]) -> str | None:
-    """What the lowest of these rows that one of the profile's `dialogs` knows is about."""
+    """The topic of the lowest row that matches one of the profile's `dialogs`, or None."""
     for row in reversed(rows):
         for topic, words in profile.dialogs.items():
             if words.search(row):
@@ -118,7 +119,7 @@ def topic_of(profile: Profile, rows: Sequence[str]) -> str | None:
 
 
 def is_busy(profile: Profile, screen: Screen, composer: Composer) -> bool:
-    """Whether the host works: its title spins, or it says so near the composer."""
+    """Whether the host works, by a spinner in its title or words near the composer."""
     if profile.busy_title is not None and profile.busy_title.search(screen.title):
         return True
     near = screen.rows[max(0, composer.first - _NEAR_ROWS) :]
@@ -126,7 +127,7 @@ def is_busy(profile: Profile, screen: Screen, composer: Composer) -> bool:
 
 
 def find_composer(shape: ComposerShape, screen: Screen) -> Composer | None:
-    """The composer the cursor stands in; one that is merely printed somewhere does not count."""
+    """The composer that contains the cursor, or None; one that is merely printed somewhere does not count."""
     if shape.cursor_flag is not None and screen.cursor_flag != shape.cursor_flag:
         return None
     for first in range(screen.cursor_y, max(0, screen.cursor_y - _TALLEST_COMPOSER), -1):
@@ -144,7 +145,7 @@ def find_composer(shape: ComposerShape, screen: Screen) -> Composer | None:
 
 
 def _opening(shape: ComposerShape, row: str) -> tuple[str | None, int | None]:
-    """The mode and the length of the prompt a row begins with; no length: it begins with none."""
+    """The mode and the length of the prompt that a row begins with; the length is None if there is no prompt."""
     if (found := shape.prompt.search(row)) is not None:
         return None, found.end()
     for mode, pattern in shape.modes.items():
@@ -164,7 +165,7 @@ def _last_row(shape: ComposerShape, screen: Screen) -> int | None:
 
 
 def _composer(shape: ComposerShape, screen: Screen, first: int, last: int, mode: str | None) -> Composer | None:
-    """The composer between two rows; None when the cursor stands beside its text: in its frame, or left of it."""
+    """The composer between two rows; None when the cursor is outside its text: in its frame, or left of it."""
     top, bottom = shape.frame or (0, 0)
     edge = _right_edge(shape, screen.rows[last + 1])
     first, last = first + top, last - bottom
@@ -191,13 +192,13 @@ def _indent(row: str) -> int:
 
 
 def _right_edge(shape: ComposerShape, lower: str) -> int | None:
-    """How far a frame reaches: what stands right of it belongs to something else, a sidebar."""
+    """The width up to a frame's right edge, None without a frame; anything beyond it is no part of the composer."""
     found = shape.below.search(lower) if shape.frame is not None else None
     return None if found is None else columns(lower[: found.end()])
 
 
 def up_to(edge: int | None, row: str) -> str:
-    """The row's first so many cells."""
+    """The first `edge` cells of the row; all of it if `edge` is None."""
     while edge is not None and columns(row) > edge:
         row = row[:-1]
     return row.rstrip(" ")
@@ -210,7 +211,7 @@ def _typed(composer: Composer, screen: Screen) -> str:
 
 
 def _ends_at_cursor(composer: Composer, screen: Screen) -> bool:
-    """Whether nothing follows the text. A blank that a human has typed behind it shows only in the cursor's place."""
+    """Whether the cursor is at the end of the text. A blank typed by a human shows only in the cursor's position."""
     row, column = composer.end
     if screen.cursor_y == row:
         return screen.cursor_x == column
@@ -218,19 +219,19 @@ def _ends_at_cursor(composer: Composer, screen: Screen) -> bool:
 
 
 def tag_of(text: str) -> str | None:
-    """The tag of a text that is one doorbell line of ours, however it was wrapped, and nothing else."""
+    """The tag of a text that is one doorbell line of ours, however wrapped, and nothing else; else None."""
     found = _OURS.fullmatch(squeezed(text))
     return found[1] if found else None
 
 
 def squeezed(text: str) -> str:
-    """Without white space: what survives every way of wrapping a line."""
+    """The text without white space, for comparing lines however they were wrapped."""
     return "".join(text.split())
 
 
 def _view(profile: Profile, screen: Screen, composer: Composer | None) -> str | None:
-    """Another view than the composer. With a composer at the cursor only the rows below it count: what an agent has
-    written about dialogs further up is no dialog."""
+    """The state of a view other than the composer, or None. With a composer at the cursor, `text` is sought only below
+    it: an agent may have written about dialogs further up."""
     rows = screen.rows if composer is None else screen.rows[composer.last + 1 :]
     over = () if composer is None else screen.rows[max(0, composer.first - _NEAR_ROWS) : composer.first]
     for view in profile.views:
@@ -244,7 +245,7 @@ def _view(profile: Profile, screen: Screen, composer: Composer | None) -> str | 
 
 
 def parsed(lines: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """`capture-pane -e` → the plain rows and the solid ones. Attributes run on from row to row."""
+    """Parses the output of `capture-pane -e` into plain rows and solid rows. Attributes carry over from row to row."""
     plain, solid, faint = [], [], False
     for line in lines:
         text, solid_text, at = "", "", 0
@@ -260,7 +261,7 @@ def parsed(lines: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _faint(parameters: str, faint: bool) -> bool:
-    """SGR 2 switches faint on; 0 and 22 switch it off. A colour's own numbers mean nothing here."""
+    """Whether text after an SGR sequence is faint: 2 switches it on, 0 and 22 off; arguments of colours are skipped."""
     codes = parameters.split(";")
     while codes:
         code = codes.pop(0)

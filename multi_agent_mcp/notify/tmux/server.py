@@ -1,4 +1,4 @@
-"""A tmux server as a whole: the version of the program, and the environment that it hands to new windows."""
+"""A tmux server as a whole: its version, and the environment that it gives to new windows."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def require_tmux(socket_path: str) -> str:
 
 
 def withheld(socket_path: str, wanted: Mapping[str, str]) -> list[str] | None:
-    """The names among `wanted` that a new window would get with another value, or not at all, because the server was
-    started without them. None when no server runs: the one that is started then has them from us."""
+    """The names of the `wanted` variables that a new window would not get with that value, because the server was
+    started without them. None when no server runs: a new one inherits them from this process."""
     shown = Tmux(socket_path).cmd("show-environment", "-g")
     if shown.failure:
         return None

@@ -1,5 +1,5 @@
-"""A snapshot of a pane, by one call of tmux: its facts, the humans at it, and its screen; and the marker that we leave
-on it (docs/protocol.md, Typing into a pane)."""
+"""A snapshot of a pane, by one call of tmux: its facts, its clients' last key, and its screen; and the marker that we
+set on it (docs/protocol.md, Typing into a pane)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from multi_agent_mcp.notify.tmux.profiles import Profiles, load_profiles, recogn
 from multi_agent_mcp.notify.tmux.screens import Screen, parsed
 
 MARKER_OPTION = "@ipc_line"
-"""A tmux option of the pane, set in the same command as the paste and as the key, whichever process sends them. A host
-with much to do shows nothing of either for a while; its screen alone would invite a second paste, or a second key,
-which it would then read together with the first (Slow hosts)."""
+"""The tmux option of the pane that is set in the same command as a paste or a key, whichever process sends it. A host
+under load shows neither for a while; its screen alone would invite a second paste or key, which it would then read
+together with the first (Slow hosts)."""
 ANSWER_OPTION = "@ipc_answer"
-"""The same for the last dialog that was answered from elsewhere: its id in place of the tag."""
+"""The option for the last dialog that was answered from elsewhere, with the dialog's id in place of the tag."""
 ECHO_SECONDS = 10.0
-"""How long a host may take to show what was pasted. Meanwhile an empty composer proves nothing."""
+"""How long a host may take to show a paste. Meanwhile an empty composer proves nothing."""
 KEY_SECONDS = 10.0
 """How long a host may take to act on a key. Meanwhile a line that is still shown proves nothing."""
 GONE = ("no_pane", "pane_gone", "pane_changed", "tmux_gone", "tmux_restarted", "no_tmux")
-"""Answers of `probe` by which the registered pane is there no more."""
+"""Results of `probe` that mean that the registered pane no longer exists."""
 _NUMBERS = {
     "pane_pid": "pane_pid",
     "tmux_pid": "pid",
@@ -55,9 +55,9 @@ _CLIENT_FORMAT = f"{_CLIENT}\t#{{window_id}}\t#{{client_activity}}\t#{{client_re
 
 @dataclass(frozen=True)
 class PaneMarker:
-    """The last line of ours that was pasted into a pane: its tag, the process it was pasted to, when that or its last
-    key was, and how many keys there were. The time is the machine's since its start: other processes read the same one,
-    and setting the clock does not move it."""
+    """The last line of ours pasted into a pane: its tag, the process that it was pasted to, the time of the paste or of
+    its last key, and the number of keys. The time counts from the machine's start: it is the same for all processes and
+    does not move when the clock is set."""
 
     tag: str
     pane_pid: int
@@ -66,7 +66,7 @@ class PaneMarker:
 
     @classmethod
     def parse(cls, text: str) -> PaneMarker | None:
-        """None for an option that is not set, or not by us."""
+        """Parses the option's value; None if it is not set, or not by us."""
         tag, *values = text.split(":")
         pane_pid, at, keys = map(number, values) if len(values) == 3 else (None, None, None)
         if pane_pid is None or at is None or keys is None:
@@ -87,8 +87,8 @@ def machine_time() -> int:
 
 @dataclass(frozen=True)
 class PaneFacts:
-    """What tmux says of a pane at one moment; `output` is when something was last printed in its window (seconds since
-    the epoch, whole ones)."""
+    """tmux's variables of a pane at one moment; `output` is when its window last printed (whole seconds since the
+    epoch)."""
 
     pane_pid: int
     tmux_pid: int
@@ -109,7 +109,7 @@ class PaneFacts:
     title: str
 
     def refusal(self, agent: Agent) -> str | None:
-        """Why nothing may be typed, or None. The same conditions as `conditions.safe_pane`, as reasons."""
+        """The reason why nothing may be typed, or None. The same conditions as `conditions.safe_pane`."""
         reasons = {
             "pane_gone": self.pane_id != agent.pane_id,
             "tmux_restarted": agent.tmux_pid is not None and self.tmux_pid != agent.tmux_pid,
@@ -131,7 +131,7 @@ def parse_facts(line: str) -> PaneFacts | None:
 
 
 def probe(agent: Agent, profiles: Profiles | None = None) -> str | None:
-    """Why this agent's pane could not be rung at this moment, whatever it shows, or None. Types nothing."""
+    """The reason why this agent's pane cannot be rung now, whatever it shows, or None. Types nothing."""
     if agent.pane_id is None or agent.socket_path is None:
         return "no_pane"
     wanted = pane_filter(agent.pane_id)
@@ -148,10 +148,9 @@ def probe(agent: Agent, profiles: Profiles | None = None) -> str | None:
 
 @dataclass(frozen=True)
 class PaneSnapshot:
-    """`last_key` is when a human last pressed a key in a client that shows the pane (seconds since
-    the epoch, whole ones; 0: no client shows it); `activity` is the same as a condition can ask for it. `settled`:
-    nothing was printed in its window in the second of the snapshot, so whatever is printed later moves
-    `facts.output`."""
+    """A pane at one moment. `last_key` is when a human last pressed a key in a client that shows the pane (whole
+    seconds since the epoch; 0: no client shows it); `activity` is the value of `client_activity` to use in a condition.
+    `settled`: the window printed nothing in the second of the snapshot, so any later output changes `facts.output`."""
 
     facts: PaneFacts
     screen: Screen
@@ -161,7 +160,7 @@ class PaneSnapshot:
 
 
 def take_snapshot(server: Tmux, pane_id: str) -> PaneSnapshot | str:
-    """Takes a snapshot; else says why that was not possible."""
+    """Takes a snapshot, or returns the reason why that is not possible."""
     second = int(time.time())
     done = server.cmd(
         "list-panes", "-a", "-f", pane_filter(pane_id), "-F", FACTS_FORMAT, ";",
@@ -196,8 +195,8 @@ def _screen(facts: PaneFacts, lines: list[str]) -> Screen:
 
 
 def _last_key(window_id: str, clients: list[str]) -> int:
-    """`client_activity` moves on human keys and not on `send-keys` (docs/protocol.md, Typing into a pane, Human
-    first). Read-only clients do not count."""
+    """The newest `client_activity` of the clients that show the window, 0 if none does. It changes on human keys, not
+    on `send-keys` (docs/protocol.md, Typing into a pane, Human first). Read-only clients do not count."""
     fields = [line.split("\t") for line in clients if line.startswith(f"{_CLIENT}\t")]
     return max(
         (number(field[2]) or 0 for field in fields if field[1] == window_id and field[3:] != ["1"]),

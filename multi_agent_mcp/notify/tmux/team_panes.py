@@ -1,7 +1,7 @@
-"""The panes of a team in tmux: opened with a marker on them, and recognised by that marker only.
+"""The panes of a team in tmux: opened with a marker, and recognised by that marker only.
 
 The marker is a user option of the pane, `{project}:{label}:{pane_pid}`, set in the command that opens the window. So no
-process can be killed between the two, and a pane that somebody respawned is no longer ours: its process is another.
+kill can come between the two, and a pane that somebody respawned is no longer ours: its process id differs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from multi_agent_mcp.system.writing import storage_errors
 
 MARKER = "@multi_agent_mcp"
 USABLE = (None, "copy_mode", "synchronized", "input_off", "unknown_host")
-"""Answers of `probe` by which the program of a pane runs."""
+"""Results of `probe` that mean that the program of a pane runs."""
 
 _QUOTED = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.""", re.DOTALL)
 _COMPOUND = re.compile(r"[;&|<>()`\n]|^\s*(\w+=|exec\s)|(^|\s)#")
@@ -32,8 +32,8 @@ _SIZE = ("-x", "160", "-y", "48")
 
 @dataclass(frozen=True)
 class OwnPane:
-    """A pane that we opened and whose process is the one it was opened with. `dead`: that process has ended, and the
-    pane was told to remain."""
+    """A pane that we opened and that still has its first process. `dead`: that process has ended, and the pane was
+    opened to remain."""
 
     label: str
     socket_path: str
@@ -48,7 +48,7 @@ class OwnPane:
 
 @dataclass(frozen=True)
 class NewWindow:
-    """A window to be opened. `remains`: its pane is kept when its program has ended, to be looked at."""
+    """A window to be opened. `remains`: its pane stays visible after its program has ended."""
 
     label: str
     name: str
@@ -75,13 +75,13 @@ class Panes:
         return list({pane.pane_id: pane for pane in parsed if pane is not None}.values())
 
     def open(self, new: NewWindow) -> OwnPane | None:
-        """Opens a window, unless a living pane with its label is there already: tmux itself checks in the same moment,
-        so even a call that was believed lost opens no second one. Returns the living pane, else the newest one that was
-        kept after its end, else None. Raises `InvalidArguments` when tmux is missing or refuses.
+        """Opens a window unless a living pane with its label exists. tmux checks this in the same command, so repeating
+        a call that timed out opens no second one. Returns the living pane, else the newest dead one that remains, else
+        None. Raises `InvalidArguments` when tmux is missing or refuses.
         """
         directory = Path(self.socket_path).parent
         with storage_errors(directory):
-            directory.mkdir(mode=0o700, exist_ok=True)  # tmux makes it only where it is given no socket
+            directory.mkdir(mode=0o700, exist_ok=True)  # tmux creates it only if no socket is given
         self._run(
             "start-server",
             ";",
@@ -95,15 +95,15 @@ class Panes:
         return max(found, key=lambda pane: (not pane.dead, int(pane.pane_id[1:])), default=None)
 
     def close(self, pane: OwnPane) -> None:
-        """Closes the pane, if it still is the one that was found."""
+        """Closes the pane if it is still the same one."""
         still = f"#{{==:#{{{MARKER}}},{self._marker(pane.label)}}}"
         self._server.cmd("if-shell", "-F", "-t", pane.pane_id, still, f"kill-pane -t {pane.pane_id}")
 
     def _opening(self, new: NewWindow) -> str:
-        """The tmux commands that open a window with its marker, in the team's tmux session or as its first."""
+        """The tmux commands that open a window with its marker, creating the team's tmux session if necessary."""
         variables = [part for key, value in new.environment.items() for part in ("-e", f"{key}={value}")]
         window = ["-d", "-n", new.name, *variables, new.command]
-        newest = f"={self.project}:{{end}}.{{top-left}}"  # `-d` leaves tmux's current pane where it was
+        newest = f"={self.project}:{{end}}.{{top-left}}"  # `-d` does not make the new pane tmux's current one
         marking = _sequence(
             ["set-option", "-pF", "-t", newest, MARKER, self._marker(new.label)],
             *([["set-option", "-p", "-t", newest, "remain-on-exit", "on"]] if new.remains else []),
@@ -119,7 +119,7 @@ class Panes:
         return f"#{{S:#{{W:#{{P:#{{?#{{&&:{ours},#{{?pane_dead,0,1}}}},1,}}}}}}}}"
 
     def _marker(self, label: str) -> str:
-        """A tmux format: what the marker of a pane with this label must be."""
+        """A tmux format that expands to the marker of a pane with this label."""
         return f"{self.project}:{label}:#{{pane_pid}}"
 
     def _parse(self, line: str) -> OwnPane | None:
@@ -137,36 +137,37 @@ class Panes:
 
 
 def last_lines(socket_path: str, pane_id: str) -> tuple[str, ...]:
-    """What a program has left on its screen, without blank rows; tmux adds how it ended, and scrolls up for that."""
+    """The last `LAST_LINES` lines of a pane, without blank ones. tmux adds how the program ended, scrolling the screen
+    up, so the scrollback is included."""
     captured = Tmux(socket_path).cmd("capture-pane", "-p", "-J", "-S", "-", "-t", pane_id).stdout
     return tuple(line for line in map(str.rstrip, captured) if line)[-LAST_LINES:]
 
 
 def tmux_session(root: Path, session: str) -> str:
-    """The name of a team's tmux session. Two projects may give their teams one name, so a few digits of the root's
-    path follow it; they are the same every time."""
+    """The name of a team's tmux session: the session's id and a short hash of the root's path, because teams of
+    different projects may have the same id."""
     path = os.path.realpath(root).encode(errors="surrogateescape")
     return f"{session}-{hashlib.sha256(path).hexdigest()[:6]}"
 
 
 def executed(command: str) -> str:
-    """A plain command replaces the shell that tmux starts it with, so that the pane's process is the agent itself."""
+    """The command with `exec` before it if it is simple, so that the pane's process is the agent itself, no shell."""
     return command if is_compound(command) else f"exec {command}"
 
 
 def is_compound(command: str) -> bool:
-    """Whether this is more for a shell than one program with its words."""
+    """Whether a shell command is more than one program with its arguments."""
     return _COMPOUND.search(_QUOTED.sub("_", command)) is not None
 
 
 def filled(template: str, values: Mapping[str, str | Path]) -> str:
-    """`claude --mcp-config {mcp_config}` with its placeholders filled; other braces stay as they are. The values are
-    quoted for a shell, so quotes around a placeholder go: within them they would be none."""
+    """Fills the placeholders of a command like `claude --mcp-config {mcp_config}`; other braces stay. The values are
+    already quoted for a shell, so quotes around a placeholder are removed."""
     return re.sub(r"(['\"]?)\{(\w+)\}\1", lambda found: str(values.get(found[2], found[0])), template)
 
 
 def _sequence(*commands: list[str]) -> str:
-    """Commands as tmux parses them from a string; see "Parsing syntax" in tmux(1)."""
+    """The commands as one string for tmux to parse; see "Parsing syntax" in tmux(1)."""
     return " ; ".join(" ".join(map(_quoted, command)) for command in commands)
 
 

@@ -1,6 +1,6 @@
-"""Typing: a paste and a key, each in one tmux command with everything it depends on, and the verification afterwards
-(docs/protocol.md, Typing into a pane, One command, Separate key). The submit key is pressed only while our own line,
-with its tag, is all that stands in the composer (Own line only)."""
+"""Typing: a paste and a key, each in one tmux command with all its conditions, and the verification afterwards
+(docs/protocol.md, Typing into a pane, One command, Separate key). The submit key is pressed only while the composer
+contains our own line, with its tag, and nothing else (Own line only)."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ ENDED = ("pane_gone", "tmux_restarted", "pane_changed", "pane_dead", "shell")
 CHANGED, NOT_ECHOED, NOT_SUBMITTED = "changed_meanwhile", "not_echoed", "not_submitted"
 ATTEMPTS = 3
 SETTLE_SECONDS = 0.6
-"""How long after the pause the key may still follow the paste. Claude Code and Codex hold a dialog back for 1 s after
-the last input to the composer; a key that comes later could meet one that opens in that very moment. A host that holds
-none back is typed into at rest only (`Profile.takes_lines_while_busy`)."""
+"""How long after the pause the key may still follow the paste. Claude Code and Codex delay dialogs until 1 s after the
+last input to the composer; a later key could hit a dialog that opens at that moment. Hosts that do not delay dialogs
+are typed into only when idle (`Profile.takes_lines_while_busy`)."""
 POLL_SECONDS = 0.01
 VERIFY_PAUSES = (0.01, 0.03, 0.06, 0.15, 0.3)
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt to ring in a pane: the snapshot it is based on, and what that was taken for."""
+    """One attempt to ring in a pane: the snapshot it is based on and its classification."""
 
     server: Tmux
     agent: Agent
@@ -64,7 +64,7 @@ class Attempt:
 
     @property
     def marker(self) -> PaneMarker | None:
-        """The last line of ours that was pasted to the program that runs there."""
+        """The marker of the last line of ours, if it was pasted to the process that runs now."""
         marker = PaneMarker.parse(self.snapshot.facts.marker)
         return marker if marker is not None and marker.pane_pid == self.snapshot.facts.pane_pid else None
 
@@ -77,26 +77,26 @@ class Attempt:
 
     @property
     def was_entered_late(self) -> bool:
-        """Whether a line has left the composer since a key of ours that nobody has seen working: typed again, it would
-        be there twice."""
+        """Whether a line has left the composer after a key of ours whose effect was not seen in time: typing it again
+        would deliver it twice."""
         marker = self.marker
         pressed = marker is not None and marker.keys > 0 and marker.younger_than(KEY_SECONDS)
         return pressed and marker is not None and not self.shown.has_line(marker.tag)
 
     @property
     def has_echoed(self) -> bool:
-        """Whether the screen says from now on what has become of the line, so that the marker is of no use."""
+        """Whether the host shows the pasted line, so that the screen tells its fate and the marker is not needed."""
         return self.marker is not None and not self.marker.keys and self.shown.has_line(self.marker.tag)
 
     def condition(self, *more: str) -> str:
-        """Everything that must hold for a key or a paste, as one condition for tmux."""
+        """All requirements for a key or a paste, as one condition for tmux."""
         safe = conditions.safe_pane(self.agent, self.snapshot.facts.command)
         return conditions.all_of([*safe, *conditions.same_human(self.snapshot), *more])
 
 
 @dataclass(frozen=True)
 class Echo:
-    """The last snapshot of a composer that was to show our line, and why the key cannot be pressed (None: it can)."""
+    """The last snapshot while waiting for our line, and why the key must not be pressed (None: it may)."""
 
     reason: str | None
     snapshot: PaneSnapshot | None = None
@@ -104,8 +104,8 @@ class Echo:
 
 
 def enter(attempt: Attempt, text: str, until: float, not_before: float = 0.0) -> Delivery:
-    """Presses the submit key once if the text, and only it, stands in the composer before `until` (`time.monotonic`);
-    then verifies that it has left. `rung` means that the line is left there, or still on its way."""
+    """Presses the submit key once if the composer contains the text, and only it, before `until` (`time.monotonic`);
+    then verifies that the text has left it. `rung` means that the line is left there, or not shown yet."""
     tag = tag_of(text) or ""
     while True:
         echo = _await_echo(attempt, text, until)
@@ -123,14 +123,14 @@ def enter(attempt: Attempt, text: str, until: float, not_before: float = 0.0) ->
     entered = timedelta(seconds=time.monotonic() - attempt.began)
     if (reason := _unverified(attempt, tag)) is not None:
         return Delivery("rung", reason, left=True)
-    clear_marker(attempt)  # one with keys pressed now always means that their effect was not seen
+    clear_marker(attempt)  # a marker that counts keys always means that their effect was not seen
     return Delivery("submitted", entered_after=entered)
 
 
 def finish(attempt: Attempt) -> Delivery:
-    """An earlier line of ours is still there, whole and alone: all that remains is to enter it. Only at rest: a
-    working host may open a dialog between the snapshot and the key. And not while a key may still be on its way.
-    `stored` with the reason when it was not entered."""
+    """Enters an earlier line of ours that is still in the composer, whole and alone. Only when the host is idle: a
+    busy one may open a dialog between snapshot and key. And not while an earlier key may still take effect. `stored`
+    with the reason if it was not entered."""
     composer, marker = attempt.shown.composed, attempt.marker
     if is_busy(attempt.profile, attempt.snapshot.screen, composer):
         return Delivery("stored", OURS)
@@ -143,7 +143,7 @@ def finish(attempt: Attempt) -> Delivery:
 
 
 def program_changed(attempt: Attempt) -> str | None:
-    """Why the program in the pane is not (any more) the one of the snapshot, or None."""
+    """The reason if the program in the pane is no longer the one of the snapshot, or None."""
     facts = attempt.snapshot.facts
     found = recognise(attempt.agent, facts.pane_pid, facts.command, attempt.profiles)
     if isinstance(found, str):
@@ -152,8 +152,8 @@ def program_changed(attempt: Attempt) -> str | None:
 
 
 def paste(attempt: Attempt, condition: str, text: str, tag: str = "") -> str | None:
-    """Types the text if the condition holds, and with a tag marks the pane with it as a line to be entered. None when
-    it did, else the reason."""
+    """Pastes the text if the condition holds; with a tag, also sets the pane's marker. Returns None, or the reason why
+    nothing was pasted."""
     buffer = f"multi-agent-mcp-{os.getpid()}-{time.monotonic_ns()}"
     command = f"paste-buffer -p -r -d -b {buffer} -t {attempt.pane}"
     if tag:
@@ -163,8 +163,8 @@ def paste(attempt: Attempt, condition: str, text: str, tag: str = "") -> str | N
 
 
 def press(attempt: Attempt, condition: str, key: str, tag: str = "", keys: int = 0) -> str | None:
-    """Presses the key if the condition holds, and with a tag marks that this line has now had so many. None when it
-    did, else the reason."""
+    """Presses the key if the condition holds; with a tag, also records in the marker that the line has had `keys` keys.
+    Returns None, or the reason why the key was not pressed."""
     marking = f" ; {_set_marker(attempt, tag, keys)}" if tag else ""
     return guarded(attempt, condition, f"send-keys -t {attempt.pane} {key}{marking}")
 
@@ -174,7 +174,7 @@ def clear_marker(attempt: Attempt) -> None:
 
 
 def left_cursor_row(attempt: Attempt, line: str) -> bool:
-    """For a program without a known composer: whether the line no longer stands where the cursor is."""
+    """Whether the line no longer stands in the cursor's row; for programs without a known composer."""
     for pause in VERIFY_PAUSES[:4]:
         time.sleep(pause)
         now = take_snapshot(attempt.server, attempt.pane)
@@ -187,7 +187,7 @@ def left_cursor_row(attempt: Attempt, line: str) -> bool:
 
 
 def _await_echo(attempt: Attempt, text: str, until: float) -> Echo:
-    """Waits for the text to stand in the composer."""
+    """Waits until the composer contains the text and nothing else, or `until`."""
     while True:
         now = take_snapshot(attempt.server, attempt.pane)
         if isinstance(now, str):
@@ -205,7 +205,7 @@ def _await_echo(attempt: Attempt, text: str, until: float) -> Echo:
 
 
 def _keyless(profile: Profile, shown: Classification, snapshot: PaneSnapshot) -> str | None:
-    """Why a line that is there cannot be entered now: the host has begun to work, and takes none then."""
+    """`busy` if the host has begun to work and takes no lines while busy, else None."""
     works = not profile.takes_lines_while_busy and is_busy(profile, snapshot.screen, shown.composed)
     return BUSY if works else None
 
@@ -217,16 +217,16 @@ def _left(attempt: Attempt, reason: str | None, *, echoed: bool) -> Delivery:
 
 
 def _key(profile: Profile, shown: Classification, snapshot: PaneSnapshot, pressed: int) -> str:
-    """The key for this state; where the profile has several, another one each time."""
+    """The submit key for this state; if the profile has several, the next one at each attempt."""
     state = BUSY if is_busy(profile, snapshot.screen, shown.composed) else IDLE
     keys = profile.submit.get(state) or profile.submit[IDLE]
     return keys[pressed % len(keys)]
 
 
 def _unverified(attempt: Attempt, tag: str) -> str | None:
-    """Verifies that our key submitted the line: it no longer stands in the composer, even if copy mode covers that.
-    None when it did; else why that is uncertain: a host that has ended meanwhile, or shows nothing known, may not have
-    taken it, and where a human has pressed a key since, that may have cleared it."""
+    """Verifies that our key submitted the line, i.e. that it has left the composer, even under copy mode. Returns None,
+    or why this is uncertain: a host that has ended or whose screen is unknown may not have taken it, and a human's key
+    may have cleared it."""
     for pause in VERIFY_PAUSES:
         time.sleep(pause)
         now = take_snapshot(attempt.server, attempt.pane)
@@ -236,8 +236,8 @@ def _unverified(attempt: Attempt, tag: str) -> str | None:
             return NOT_SUBMITTED
         shown = classify(attempt.profile, replace(now.screen, in_mode=False))
         if shown.has_line(tag) or shown.state == UNKNOWN:
-            continue  # also with more behind it, as when a human's key came in the same read as ours
-        # anything else, a dialog or a picker too: the host has gone on
+            continue  # also when more text follows, as when a human's key came in the same read as ours
+        # any other state, also a dialog or a picker: the host has taken the line
         return "human_typing" if now.last_key > attempt.snapshot.last_key else None
     return NOT_SUBMITTED
 
@@ -256,7 +256,7 @@ def guarded(
     otherwise: str = "",
     stdin: str = "",
 ) -> str | None:
-    """Runs the command if the condition holds, in one call of tmux. None when it did, else the reason it did not."""
+    """Runs the command if the condition holds, in one call of tmux. Returns None, or the reason why it did not run."""
     report = f"{otherwise}display-message -p -t {attempt.pane} '{FACTS_FORMAT}'"
     choice = ("if-shell", "-F", "-t", attempt.pane, condition, f"{command} ; display-message -p DONE", report)
     done = attempt.server.cmd(*before, *choice, stdin=stdin)

@@ -1,4 +1,4 @@
-"""A program in an agent's pane that has no profile: its name and its screen. Types nothing."""
+"""A program without a profile in an agent's pane: its name and its screen. Types nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from multi_agent_mcp.system.foreground import Foreground, foreground
 
 @dataclass(frozen=True)
 class UnknownProgram:
-    """`name` is what a profile's `commands` can know it by; `directory` is where that would be."""
+    """A program without a profile. `name` is the name for a profile's `commands`, `directory` that of the profile."""
 
     agent: Agent
     name: str
@@ -28,8 +28,8 @@ class UnknownProgram:
 
     @classmethod
     def in_pane_of(cls, agent: Agent, directory: Path) -> Self:
-        """Raises `InvalidArguments` for a pane that is not there, for what is never typed into, and for a host that
-        has a profile."""
+        """The program in the agent's pane. Raises `InvalidArguments` for a pane that does not exist, a program that is
+        never typed into, and a host that has a profile."""
         profiles = load_profiles(directory)
         snapshot, seen = _look(agent)
         if os.getpid() in {process.pid for process in seen.readers}:
@@ -46,7 +46,7 @@ class UnknownProgram:
         return cls(agent, name, tuple(seen.identities), profiles, directory)
 
     def capture(self) -> Screen:
-        """One moment of it. Raises `InvalidArguments` when another program has its place, or the pane is gone."""
+        """The program's current screen. Raises `InvalidArguments` when another program or no pane is there."""
         snapshot, seen = _look(self.agent)
         if not set(self.identities) <= set(seen.identities):
             raise _refused(Reason("learn_changed"))

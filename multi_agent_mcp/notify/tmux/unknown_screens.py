@@ -17,14 +17,14 @@ _LAST_ROWS = 12
 
 
 class UnknownScreens:
-    """`{session}/unknown_screens/{host}-{shape}.txt`: the redacted screen, once per shape, at most fifty of them."""
+    """Saves redacted screens as `{session}/unknown_screens/{host}-{shape}.txt`, one per shape, fifty at most."""
 
     def __init__(self, files: Files, path: Path) -> None:
         self.files = files
         self.path = path
 
     def save(self, host: str, screen: Screen) -> None:
-        """Never raises: a screen that cannot be saved must not prevent a message from being stored."""
+        """Saves a screen. Never raises: a failure here must not prevent a message from being stored."""
         name = f"{host}-{_fingerprint(screen)}.txt"
         facts = f"host={host} cursor={screen.cursor_x},{screen.cursor_y} cursor_flag={int(screen.cursor_flag)}"
         text = f"{facts} title={shape_of([screen.title])}{shape_of(screen.rows)}"
@@ -35,14 +35,14 @@ class UnknownScreens:
 
 
 def _fingerprint(screen: Screen) -> str:
-    """The same for screens that differ in their words' lengths or in what has scrolled by further up."""
+    """A hash that is equal for screens that differ only in the lengths of words or in rows above the last twelve."""
     rows = [row for row in shape_of(screen.rows).splitlines() if row.strip()][-_LAST_ROWS:]
     pattern = "\n".join(re.sub(r"(.)\1+", r"\1", re.sub(r"[x9]+", "x", row)) for row in rows)
     return hashlib.sha256(pattern.encode()).hexdigest()[:12]
 
 
 def shape_of(rows: Iterable[str]) -> str:
-    """The layout of a screen without its words: letters become x, digits 9; rules, boxes and punctuation stay."""
+    """The layout of a screen without its words: letters become `x`, digits `9`; rules, boxes and punctuation stay."""
     text = "\n".join("".join(map(_redacted, row)).rstrip() for row in rows)
     return text.strip("\n") + "\n"
 

@@ -23,7 +23,7 @@ _COLUMNS = {
 }
 _SEQUENCE = re.compile(r"\x1b\[([0-9;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-9;:?]*[A-Za-z]|[\x0e\x0f]")
 _DRAWING = str.maketrans("`afgjklmnopqrstuvwxyz{|}~", "◆▒°±┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·")
-"""DEC's line drawing set, which SO (0x0e) turns on and SI off."""
+"""DEC's line drawing characters, switched on by SO (0x0e) and off by SI."""
 _FLAGS = {"1": "bold", "2": "faint", "3": "italic", "4": "underline", "7": "inverse", "9": "strike"}
 _OFF = {"22": ("bold", "faint"), "23": ("italic",), "24": ("underline",), "27": ("inverse",), "29": ("strike",)}
 _STEPS = (0, 95, 135, 175, 215, 255)
@@ -31,8 +31,8 @@ _STEPS = (0, 95, 135, 175, 215, 255)
 
 @dataclass(frozen=True)
 class Look:
-    """How a cell is printed (ECMA-48, 8.3.117). Colours are `0` to `15` of the terminal's palette, or `#rrggbb`; None
-    is its own."""
+    """The attributes of a cell (ECMA-48, 8.3.117). Colours are `0` to `15` of the terminal's palette, or `#rrggbb`;
+    None is the terminal's default."""
 
     fg: str | None = None
     bg: str | None = None
@@ -44,14 +44,15 @@ class Look:
     strike: bool = False
 
     def as_answer(self) -> dict[str, Any]:
-        """What differs from a plain cell."""
+        """The attributes that differ from a plain cell's, for JSON."""
         return {name: value for name, value in asdict(self).items() if value}
 
 
 @dataclass(frozen=True)
 class PaneView:
-    """`rows` are lists of pieces: {text, wide?, fg?, bg?, bold? …}; the letters of a `wide` one take two cells each.
-    `cursor` is its column and row, None while the program hides it. `history` is how many rows lie above the screen."""
+    """The content of a pane. `rows` are lists of pieces {text, wide?, fg?, bg?, bold? …}; the letters of a `wide` piece
+    take two cells each. `cursor` is (column, row), None while hidden. `history` is the number of rows above the screen.
+    """
 
     width: int
     height: int
@@ -61,8 +62,8 @@ class PaneView:
 
 
 def view_pane(server: Tmux, pane_id: str, pane_pid: int | None, *, scrollback: bool = False) -> PaneView | str:
-    """The pane at this moment, with `scrollback` the newest rows above its screen, too; else why it cannot be seen. One
-    call of tmux."""
+    """The pane's current content, with `scrollback` also the newest rows above its screen; else the reason why it
+    cannot be seen. One call of tmux."""
     above = ("-S", f"-{SCROLLBACK_ROWS}") if scrollback else ()
     done = server.cmd(
         "list-panes", "-a", "-f", pane_filter(pane_id), "-F", columns_format(_COLUMNS.values()), ";",
@@ -81,7 +82,8 @@ def view_pane(server: Tmux, pane_id: str, pane_pid: int | None, *, scrollback: b
 
 
 def pieces(lines: Iterable[str]) -> Iterable[tuple[dict[str, Any], ...]]:
-    """`capture-pane -e` → each row as pieces of one look. Attributes and line drawing run on from row to row."""
+    """Parses the output of `capture-pane -e` into rows of pieces with equal attributes, which carry over from row to
+    row, as line drawing does."""
     look, draws = Look(), False
     for line in lines:
         row: list[dict[str, Any]] = []
@@ -96,7 +98,7 @@ def pieces(lines: Iterable[str]) -> Iterable[tuple[dict[str, Any], ...]]:
 
 
 def _pieces(text: str, look: Look, *, draws: bool = False) -> list[dict[str, Any]]:
-    """A text of one look, its wide letters apart; a mark belongs to the letter before it."""
+    """Splits text of one look into wide and narrow pieces; a combining mark stays with the letter before it."""
     wide, parts = False, list[tuple[bool, str]]()
     for letter in text.translate(_DRAWING) if draws else text:
         before, taken = wide, width(letter)
@@ -109,7 +111,7 @@ def _pieces(text: str, look: Look, *, draws: bool = False) -> list[dict[str, Any
 
 
 def _after(look: Look, parameters: str) -> Look:
-    """The look after an SGR sequence; what is unknown changes nothing."""
+    """The look after an SGR sequence; unknown codes are ignored."""
     codes = parameters.split(";")
     while codes:
         code = codes.pop(0).partition(":")[0]
@@ -134,7 +136,7 @@ def _with(look: Look, changed: Mapping[str, Any]) -> Look:
 
 
 def _named(code: str) -> dict[str, str] | None:
-    """The sixteen colours: 30–37 and 90–97 for letters, 40–47 and 100–107 behind them."""
+    """The colour of an SGR code: 30–37 and 90–97 for letters, 40–47 and 100–107 for the background."""
     number = int(code) if code.isascii() and code.isdigit() and len(code) < 4 else 0
     for first, target, base in ((30, "fg", 0), (40, "bg", 0), (90, "fg", 8), (100, "bg", 8)):
         if first <= number < first + 8:
@@ -143,7 +145,7 @@ def _named(code: str) -> dict[str, str] | None:
 
 
 def _colour(codes: list[str]) -> str | None:
-    """The colour that follows 38 or 48, taken from the codes."""
+    """The colour after 38 or 48; removes its codes from the list."""
     kind = codes[:1]
     taken = [int(code) for code in codes[1 : 2 if kind == ["5"] else 4] if code.isascii() and code.isdigit()]
     del codes[: 2 if kind == ["5"] else 4]
@@ -155,7 +157,7 @@ def _colour(codes: list[str]) -> str | None:
 
 
 def _of_palette(number: int) -> str:
-    """xterm's 256 colours: sixteen of the terminal's own, a cube of six steps, greys."""
+    """A colour of xterm's 256: sixteen of the terminal's own, a cube with six steps per axis, greys."""
     if number < 16:
         return str(number)
     if number >= 232:

@@ -62,10 +62,10 @@ class Conversations:
         delegation_id: str | None = None,
         conversation_id: str | None = None,
     ) -> tuple[Conversation, Sent]:
-        """Makes a conversation and sends its first message. When the message cannot be stored there is none.
+        """Creates a conversation and sends its first message. If the message cannot be stored, no conversation exists.
 
-        With the `conversation_id` of one whose first message was never sent, because its starter was killed, that one
-        begins again.
+        With the `conversation_id` of a conversation whose starter was killed before sending the first message, restarts
+        that conversation.
         """
         if initiator.id == target.id:
             raise InvalidArguments("to_oneself")
@@ -89,7 +89,7 @@ class Conversations:
         return {BEGIN_CONVERSATION: self.apply_start, SAY: self.apply_message, END_CONVERSATION: self.apply_end}
 
     def apply_start(self, intent: Intent) -> list[Message]:
-        """Applies an intent: the conversation and its first message."""
+        """Applies an intent: stores the conversation and its first message."""
         conversation = from_text(Conversation, intent.facts["conversation"])
         try:
             self.workspace.conversations.add(conversation)
@@ -104,7 +104,7 @@ class Conversations:
             raise
 
     def is_heard(self, conversation: Conversation) -> bool:
-        """Whether the other side has got a message of it."""
+        """Whether the target has received a message of the conversation."""
         if conversation.status != "pending":
             return True
         target = conversation.target_agent_id
@@ -112,18 +112,18 @@ class Conversations:
         return any(self.of_mail(target, found[1]) is not None for found in got if found is not None)
 
     def of_mail(self, reader_id: str, message: Message) -> Conversation | None:
-        """The conversation that this message to `reader_id` belongs to. Any sender can write an id into metadata, so it
-        counts only in a message that the other participant has signed."""
-        try:  # parsed like any id: the sender of a message must not name a file somewhere else
+        """The conversation that this message to `reader_id` belongs to, or None. Any sender can write an id into
+        metadata, so it counts only in a message signed by the other participant."""
+        try:  # `get` checks the id: the sender of a message must not name a file elsewhere
             found = self.get(message.metadata.get("conversation_id"))
         except (InvalidId, ConversationNotFound):
             return None
         return found if message.receiver_id == reader_id and self._belongs_to(found, message) else None
 
     def say(self, sender: Agent, conversation_id: str, draft: Draft) -> Sent:
-        """A message in a conversation; the receiver is the other participant. The target's answer makes it active.
+        """Sends a message to the other participant of a conversation. The target's first answer makes it active.
 
-        Raises `NotParticipant`, `ConversationNotActive`, and what sending raises.
+        Raises `NotParticipant`, `ConversationNotActive`, and as `Messages.compose`.
         """
         conversation = self.get(conversation_id)
         other = conversation.other(sender.id)
@@ -137,13 +137,13 @@ class Conversations:
         return self.messages.announced(prepared, self.operations.run(SAY, facts))
 
     def apply_message(self, intent: Intent) -> list[Message]:
-        """Applies an intent: a message. It is stored last: should the disk refuse it, nothing was said."""
+        """Applies an intent: updates the conversation, then stores the message. If that fails, nothing was said."""
         self._seen(intent.facts["conversation_id"], intent.facts["sender_id"])
         return self.outbox.put(intent.facts["letters"], again=intent.again)
 
     def end(self, actor: Agent, conversation_id: str, final_words: str | None = None) -> Conversation:
-        """Ends a conversation; the other side gets mail, with the final words if there are any. Without words it ends
-        for somebody whose other side was removed, too."""
+        """Ends a conversation; the other participant gets mail, with the final words if there are any. Without them, a
+        conversation with an agent that was removed can be ended, too."""
         conversation = self.get(conversation_id)
         now = self.clock()
         ended = conversation.end(actor.id, now)
@@ -157,7 +157,7 @@ class Conversations:
         return ended
 
     def apply_end(self, intent: Intent) -> tuple[Conversation, list[Message]]:
-        """Applies an intent: the end, and the mail about it."""
+        """Applies an intent: ends the conversation and stores the mail about it."""
         by, at = intent.facts["by"], parse_time(intent.facts["at"]) or self.clock()
         ended = self.workspace.conversations.update(
             intent.facts["conversation_id"],
@@ -171,8 +171,8 @@ class Conversations:
         return sorted((message for _, message in directory.open_entities()), key=age)
 
     def newest(self, conversation_id: str, limit: int) -> tuple[list[Message], int]:
-        """The newest `limit` messages of a conversation, oldest first, and how many there are. The others are not read,
-        unless somebody has put a file there under a name of its own."""
+        """The newest `limit` messages of a conversation, oldest first, and their total number. Older ones are read only
+        if the directory has files whose names we did not choose."""
         directory = self.workspace.conversation_messages(conversation_id)
         names = directory.names()
         if not are_ours(names):
@@ -184,8 +184,8 @@ class Conversations:
         return found[-limit:], len(names)
 
     def spoken(self, conversation: Conversation, message: Message) -> dict[str, Any]:
-        """A message of a conversation as answers show it, flagged unless a participant has signed it; the whole of a
-        long one is in the receiver's mail."""
+        """A message of a conversation for an answer, flagged unless signed by a participant. Long content is cut; the
+        receiver's mail has it whole."""
         answer: dict[str, Any] = {
             "id": message.id,
             "sender_id": message.sender_id,
@@ -203,27 +203,27 @@ class Conversations:
         return sorted(self.workspace.conversations.all(), key=age)
 
     def page(self, *, offset: int, limit: int) -> tuple[list[Conversation], int]:
-        """Conversations, newest first, and how many there are."""
+        """A page of the conversations, newest first, and their total number."""
         found = self.all()[::-1]
         return found[offset : offset + limit], len(found)
 
     def of_task(self, task_id: str) -> list[Conversation]:
-        """The conversations that belong to a task, oldest first."""
+        """The conversations about a task, oldest first."""
         return sorted((item for item in self.workspace.conversations.all() if item.task_id == task_id), key=age)
 
     def of_agent(self, agent_id: str) -> list[Conversation]:
-        """The conversations an agent takes part in, oldest first."""
+        """The conversations of an agent, oldest first."""
         return sorted((item for item in self.workspace.conversations.all() if item.has(agent_id)), key=age)
 
     def mark_seen(self, reader: Agent, messages: Iterable[Message]) -> None:
-        """The reader has read these messages; conversations whose target it is become active."""
+        """Records that the reader has read these messages: conversations that it is the target of become active."""
         found = (self.of_mail(reader.id, message) for message in messages if is_conversational(message))
         for conversation_id in {conversation.id for conversation in found if conversation is not None}:
             with suppress(ConversationNotFound):  # deleted meanwhile
                 self._seen(conversation_id, reader.id)
 
     def latest_with(self, agent_id: str, other_id: str) -> Conversation | None:
-        """The newest conversation of these two."""
+        """The newest conversation between the two agents, or None."""
         both = [item for item in self.of_agent(agent_id) if item.has(other_id)]
         return both[-1] if both else None
 
@@ -246,7 +246,7 @@ class Conversations:
         self.workspace.conversations.update(conversation_id, lambda found: found.seen_by(agent_id))
 
     def _prepared(self, sender: Agent, conversation: Conversation, draft: Draft) -> PreparedMessages:
-        """Mail to the other participant, and the copy in the conversation's directory."""
+        """Prepares mail to the other participant and its copy in the conversation's directory."""
         addressed = replace(
             draft,
             receiver_id=conversation.other(sender.id),

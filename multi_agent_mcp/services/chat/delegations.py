@@ -42,8 +42,8 @@ class Delegations:
     def delegate(
         self, agent: Agent, session: AgentSession, target_agent_id: str, purpose: str, context: str | None
     ) -> tuple[Delegation, str]:
-        """Makes a delegation bound to the session's task. Returns it and how to await it, which differs for AI and
-        human targets.
+        """Creates a delegation for the session's task. Returns it and the instruction for awaiting it, which differs
+        for AI and human targets.
 
         Raises `AgentNotFound`, `AgentNotAssignedToProject`, `InvalidArguments`.
         """
@@ -73,22 +73,22 @@ class Delegations:
         return delegation, self.texts(f"delegate.{kind}", name=target.name or target.id)
 
     def offered(self, agent_id: str) -> list[Delegation]:
-        """The delegations that wait for a chat session of this agent, oldest first: not taken yet, or taken by a
-        session that has ended."""
+        """The delegations that wait for a chat session of this agent, oldest first: not taken, or taken by a session
+        that is no longer live."""
         living = {session.id for session in self.sessions.live(agent_id)}
         return [item for item in self._unheard(agent_id) if item.taken_by is None or item.taken_by not in living]
 
     def unstarted(self, agent_id: str) -> list[Delegation]:
-        """Delegations of this agent that have no conversation yet, oldest first."""
+        """The agent's delegations without a conversation, oldest first."""
         return [item for item in self._oldest_first(agent_id) if self._conversation(item) is None]
 
     def of(self, conversation: Conversation) -> Delegation | None:
-        """The delegation that a conversation began with."""
+        """The delegation that a conversation carries out, or None."""
         return self.workspace.delegations.find(conversation.delegation_id) if conversation.delegation_id else None
 
     def take(self, session: AgentSession) -> list[Delegation]:
-        """The delegations that this chat session is to carry out: those it took before and those it can take now. Of
-        two sessions that take the same one at once, one gets it."""
+        """Takes all delegations that this chat session can take, and returns them with those it took before. If two
+        sessions take the same one at once, one gets it."""
         taken = []
         for item in self._unheard(session.agent_id):
             current = self.workspace.delegations.update(item.id, lambda found: self._taken(found, session))
@@ -107,10 +107,10 @@ class Delegations:
         purpose: str | None = None,
         delegation_id: str | None = None,
     ) -> tuple[Conversation, Sent]:
-        """Starts a conversation; for a pending delegation to that target it takes over task and purpose.
+        """Starts a conversation; if a delegation to that target is pending, with its task and purpose.
 
         Raises `DelegationNotFound`, `Unauthorized`, `AlreadyExists` (the delegation has a conversation, or another
-        living session is carrying it out), and what beginning a conversation raises.
+        live session is carrying it out), and as `Conversations.begin`.
         """
         target = self.agents.participant(target_agent_id)
         delegation = self._requested(agent, session, target, delegation_id)
@@ -135,8 +135,8 @@ class Delegations:
         return sorted(self.workspace.delegations.all(agent_id), key=age)
 
     def _unheard(self, agent_id: str) -> list[Delegation]:
-        """Delegations whose target has got no message yet: without a conversation, or with one whose starter was killed
-        before its first message was mail."""
+        """The delegations whose target has received no message yet: those without a conversation, or whose conversation
+        was left without its first message when its starter was killed."""
         return [item for item in self._oldest_first(agent_id) if not self._is_heard(item)]
 
     def _is_heard(self, delegation: Delegation) -> bool:
@@ -169,7 +169,7 @@ class Delegations:
         return found.start(session.id, found.reserved_id or fresh_id, self.clock())
 
     def _conversation(self, delegation: Delegation) -> Conversation | None:
-        """The conversation that carries it out; an id without a file belongs to a starter that was killed halfway."""
+        """The delegation's conversation; None, too, if its starter was killed after reserving only the id."""
         reserved = delegation.reserved_id
         return self.workspace.conversations.find(reserved) if reserved is not None else None
 

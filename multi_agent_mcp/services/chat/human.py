@@ -1,4 +1,4 @@
-"""What people do in conversations, by the commands and in the console (docs/protocol.md, Conversations)."""
+"""Conversations of people, by commands and in the console (docs/protocol.md, Conversations)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHORTEST_BEGINNING = 8  # of an id: as many digits as the name of a message's fi
 
 @dataclass(eq=False)
 class HumanConversations:
-    """Starting a conversation without a chat session, and answering a message one has read."""
+    """Starts conversations without a chat session, and replies to messages."""
 
     workspace: Workspace
     agents: Agents
@@ -33,9 +33,9 @@ class HumanConversations:
     def start(
         self, initiator: Agent, target_id: str, first_words: str, purpose: str | None = None, task_id: str | None = None
     ) -> tuple[Conversation, Sent]:
-        """Starts a conversation, about a task that the initiator may change if one is given.
+        """Starts a conversation, optionally about a task that the initiator may change.
 
-        Raises `AgentNotFound`, `TaskNotFound`, `Unauthorized`, and what beginning a conversation raises.
+        Raises `AgentNotFound`, `TaskNotFound`, `Unauthorized`, and as `Conversations.begin`.
         """
         target = self.agents.participant(target_id)
         if task_id is not None:
@@ -48,7 +48,7 @@ class HumanConversations:
     ) -> tuple[Sent, Conversation | None]:
         """Answers a message to the reader: in its conversation, which is returned, or as mail to its sender.
 
-        Raises `MessageNotFound`, `Unauthorized` for somebody else's mail, and what saying or sending raises.
+        Raises `MessageNotFound`, `Unauthorized` for others' mail, and as `Conversations.say` and `Messages.send`.
         """
         message = self.message_to(reader, message_id)
         require_words("content", words)
@@ -62,7 +62,8 @@ class HumanConversations:
         return self.messages.send(reader, answer), None
 
     def message_to(self, reader: Agent, message_id: str) -> Message:
-        """A message in the reader's mailbox, by its id or a beginning of it that is no other's."""
+        """A message in the reader's mailbox, by its id or a unique beginning of it. Raises `InvalidArguments` for an
+        ambiguous beginning, `MessageNotFound`, `Unauthorized` for others' mail."""
         mailbox = self.workspace.mailbox(reader.id)
         found = mailbox.find(message_id)
         if found is None and len(message_id) >= SHORTEST_BEGINNING:
@@ -77,7 +78,7 @@ class HumanConversations:
         return found[1]
 
     def _subject(self, answered: str) -> str:
-        """`Re: …`, once, and never too long to be sent."""
+        """The subject with one `Re: `, cut to the length that can be sent."""
         texts = self.messages.texts
         is_quoted = answered.startswith(texts("subject.reply", subject="").rstrip())
         subject = texts("subject.reply", subject=answered) if answered and not is_quoted else answered

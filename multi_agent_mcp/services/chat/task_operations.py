@@ -22,8 +22,8 @@ Audit = Callable[..., None]
 
 @dataclass(eq=False)
 class ChatTaskOperations:
-    """`start_task_from_chat` and `update_task_from_chat`. What they change goes into the audit log, with a flag when
-    the requester never wrote to the caller."""
+    """`start_task_from_chat` and `update_task_from_chat`. Their changes are recorded in the audit log, flagged if the
+    requester has never written to the caller."""
 
     workspace: Workspace
     agents: Agents
@@ -33,7 +33,7 @@ class ChatTaskOperations:
     clock: Callable[[], datetime]
 
     def start(self, caller: Agent, task_id: str, requester_id: str) -> tuple[Task, str]:
-        """Moves a task of the caller's to `in_progress`. Returns it and its previous status."""
+        """Moves a task of the caller to `in_progress`. Returns the task and its previous status."""
         requester = self._require_superior(caller, requester_id)
         task = self.task_changes.get(task_id)
         if task.assignee_id != caller.id:
@@ -48,9 +48,9 @@ class ChatTaskOperations:
     def update(
         self, caller: Agent, task_id: str, requester_id: str, updates: Mapping[str, Any], blocked_reason: str | None
     ) -> tuple[Task, list[str]]:
-        """Changes title, description, status or priority of a task the caller is assigned to or has created.
+        """Changes title, description, status or priority of a task that the caller is assigned to or has created.
 
-        Returns it and the names of the fields that were changed.
+        Returns the task and the names of the changed fields.
         """
         requester = self._require_superior(caller, requester_id)
         task = self.task_changes.get(task_id)
@@ -74,7 +74,7 @@ class ChatTaskOperations:
         return changed, fields
 
     def _require_superior(self, caller: Agent, requester_id: str) -> Agent:
-        """The first three checks: the requester exists, belongs to this session, is a strict superior."""
+        """The first three checks: the requester exists, belongs to this session, and is a strict superior."""
         requester = self.agents.participant(requester_id)
         if not is_superior(requester.id, caller.id, self.agents.all()):
             raise Unauthorized("not_requested_by_superior", requester_id=requester.id)
@@ -94,7 +94,7 @@ class ChatTaskOperations:
         self.audit(tool, **facts)
 
     def _has_written(self, requester: Agent, caller: Agent) -> bool:
-        """Whether the caller ever got a message signed by the requester."""
+        """Whether the caller has ever received a message signed by the requester."""
         received = self.workspace.mailbox(caller.id).history()
         verifies = self.conversations.outbox.signatures.verifies
         return any(message.sender_id == requester.id and verifies(message, caller.id) for message in received)

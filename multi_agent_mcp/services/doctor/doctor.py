@@ -1,4 +1,4 @@
-"""`doctor`: what is wrong with a session, one line per finding, with its repair."""
+"""The command `doctor`: runs the checks of a session and repairs their findings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CHECKS: dict[str, Check] = {
     "machines": machines.machines,
 }
 VERIFY: dict[str, Check] = {"signatures": integrity.signatures, "histories": integrity.histories}
-"""Reads every message and every task, so it runs only when asked for."""
+"""Checks that read every message and every task, and run only when asked for."""
 
 
 class Doctor:
@@ -47,21 +47,23 @@ class Doctor:
 
     @property
     def usage(self) -> Usage:
-        """What the last examination found that the session's files take."""
+        """The disk usage of the session's files, as of the last examination."""
         return self.context.usage
 
     def examine(self, *, verify: bool = False, track: Track = untracked) -> list[Finding]:
-        """All findings, problems first. A check that fails is a finding, too."""
+        """Runs the checks and returns all findings, problems first. A check that fails is a finding, too."""
         self.context = replace(self.context, track=track, usage=Usage())
         checks = {**CHECKS, **(VERIFY if verify else {})}
         found: dict[tuple[str, str], Finding] = {}
         for name, check in checks.items():
             for finding in self._run(name, check):
-                found.setdefault((finding.subject, finding.finding), finding)  # what breaks every check is told once
+                found.setdefault(
+                    (finding.subject, finding.finding), finding
+                )  # a failure of several checks is reported once
         return sorted(found.values(), key=lambda finding: finding.level != PROBLEM)
 
     def repair(self, findings: list[Finding]) -> list[Finding]:
-        """Repairs what can be repaired automatically. Returns those findings, also where the repair failed."""
+        """Repairs the findings that have a `fix`. Returns these findings, with the outcome of the repair."""
         repaired = []
         for finding in findings:
             if finding.fix is None:

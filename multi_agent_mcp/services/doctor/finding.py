@@ -1,4 +1,4 @@
-"""Findings, and what the checks get to work with."""
+"""Findings, and the context of the checks that produce them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 
 class Track(Protocol):
-    """Passes items on, and may show somebody how many of them have passed. `name` says what they are, `total` how many
-    about there are, if that is known."""
+    """Passes items on, and may display their count. `name` says what they are; `total` is their approximate number,
+    None if unknown."""
 
     def __call__(self, items: Iterable[T], name: str, total: int | None, /) -> Iterable[T]: ...
 
@@ -38,8 +38,8 @@ def untracked(items: Iterable[T], _name: str, _total: int | None) -> Iterable[T]
 
 @dataclass(frozen=True)
 class Finding:
-    """`level`: a `problem` makes `doctor` exit with 1, a `note` does not. `repair` says what helps; with `fix`
-    `doctor --repair` does it, and loses nothing that can be read."""
+    """A result of a check. A `problem` makes `doctor` exit with 1, a `note` does not. `repair` describes the remedy;
+    `fix`, if any, is called by `doctor --repair` and loses nothing that can be read."""
 
     check: str
     level: str
@@ -55,10 +55,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckContext:
-    """The services that checks use, and the words for what they find. `probe` says why an agent's pane cannot be rung,
-    or None; `look_at` which host is there; `hosts` are the names of the profiles by which a pane can be looked at,
-    `profiles_left_out` the files of others that cannot be used, and why; `notify_command` is that of `Settings`.
-    `track` gets what there may be very many of; the walk through the session's directory adds to `usage`."""
+    """The services and texts that checks use. `probe` returns why an agent's pane cannot be rung, or None; `look_at`
+    the host in the pane; `hosts` are the names of the usable profiles, `profiles_left_out` the unusable files and why;
+    `notify_command` is that of `Settings`. `track` is passed items of which there may be very many; the walk through
+    the session's directory adds to `usage`."""
 
     workspace: Workspace
     agents: Agents
@@ -81,7 +81,7 @@ class CheckContext:
     def found(
         self, check: str, level: str, subject: str, key: str, fix: Callable[[], object] | None = None, /, **values: Any
     ) -> Finding:
-        """The finding in words: the texts `finding.{key}` and `repair.{key}`, filled with `values`."""
+        """A finding with the texts `finding.{key}` and `repair.{key}`, filled with `values`."""
         repair = f"repair.{key}"
         words = self.texts(repair, **values) if repair in self.texts else ""
         return Finding(check, level, subject, self.texts(f"finding.{key}", **values), words, fix)

@@ -1,4 +1,4 @@
-"""What the files say: unfinished operations, missing notifications, signatures; and what the disk does to them."""
+"""Checks of file contents (unfinished operations, missing notifications, signatures, histories) and of the disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from multi_agent_mcp.store.quarantine import Quarantine
 
 
 def operations(context: CheckContext) -> Iterator[Finding]:
-    """Operations over several files whose process was killed halfway, and which no reader has finished since."""
+    """Operations whose process was killed midway, and which no reader has finished since; unreadable intents."""
     for intent in context.workspace.intents.left_behind():
         finish = context.operations.finish
         yield context.found("undertakings", PROBLEM, intent.id, "cut_off", finish, kind=intent.kind)
@@ -29,9 +29,8 @@ def operations(context: CheckContext) -> Iterator[Finding]:
 
 
 def unreadable(context: CheckContext) -> Iterator[Finding]:
-    """Reads whatever is not over, so that a file that cannot be read is quarantined now, and not when an agent needs
-    it; finished tasks and read mail are too many for that. Tells of those that the disk fails to read, which readers
-    skip."""
+    """Files that the disk fails to read, which readers skip. Reads all open entities, so that unreadable files are
+    quarantined now, not when an agent needs them; finished tasks and read mail are too many for that."""
     workspace = context.workspace
     collections: tuple[Collection[Any], ...] = (
         workspace.tasks,
@@ -53,18 +52,18 @@ def unreadable(context: CheckContext) -> Iterator[Finding]:
 
 
 def hard_links(context: CheckContext) -> Iterator[Finding]:
-    """Whether the file system supports link(2)."""
+    """A file system without link(2)."""
     if not context.workspace.files.has_links():
         yield context.found("disk", NOTE, ".", "no_hard_links")
 
 
 def notifications(context: CheckContext) -> Iterator[Finding]:
-    """Tasks whose notifications were not written, because the writer was killed before it."""
+    """Tasks whose notifications were not written, because the writer was killed before."""
     for task in context.workspace.tasks.open():
         for notice in context.derived.missing(task):
             fix = partial(context.derived.ensure, task)
             facts = {"agent_id": notice.target_agent_id, "action": notice.action}
-            # The next reader writes what is missing; until then nothing stops an agent that should stop.
+            # The next reader writes the notification; until then a missing interrupt does not stop its agent.
             level = PROBLEM if notice.interrupts else NOTE
             yield context.found("notifications", level, task.id, "not_told", fix, **facts)
 
@@ -82,7 +81,7 @@ def signatures(context: CheckContext) -> Iterator[Finding]:
 
 
 def histories(context: CheckContext) -> Iterator[Finding]:
-    """Tasks whose older history is not all there: a file that was cut off, or edited by hand."""
+    """Tasks whose older history is incomplete: a file that was cut off, or edited by hand."""
     for agent_id in context.workspace.tasks.partitions():
         for task in context.workspace.tasks.all(agent_id):
             if missing := len(task.history) - sum(1 for _ in task.history):

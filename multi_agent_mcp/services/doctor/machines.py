@@ -1,4 +1,4 @@
-"""Several machines: the relay, the hub, who is away, what waits, and whether files are what the hub has."""
+"""Checks of several machines: the relay, the hub, machines that are away, what waits, and files against the hub."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from functools import partial
 from itertools import islice
 
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.errors import HubUnreachable
+from multi_agent_mcp.errors import HubReplaced, HubUnreachable
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
 from multi_agent_mcp.services.overview.machines import (
     AWAY,
     CONNECTED,
     CUT_OFF,
-    NO_RELAY,
+    HERE,
     REPLACED,
     SHUT_OUT,
+    WITHOUT_RELAY,
     MachineRow,
     Machines,
 )
@@ -29,16 +30,18 @@ SAMPLE = 20
 
 
 def machines(context: CheckContext) -> Iterator[Finding]:
-    """How the exchange with the other machines stands; nothing for a session of one machine alone."""
+    """Problems in the exchange with other machines; nothing for a session of one machine."""
     seen = Machines(context.workspace, context.agents).look()
     if seen is None:
         return
     found = partial(context.found, "machines")
-    if seen.exchange == NO_RELAY:
-        yield found(PROBLEM, seen.here, "no_relay")
+    if seen.exchange in WITHOUT_RELAY:
+        yield found(PROBLEM, seen.here, seen.exchange, pid=seen.relay_pid)
         return
     if seen.exchange != CONNECTED:
         yield found(PROBLEM, seen.here, FINDINGS[seen.exchange], since=_moment(seen.since))
+    if seen.unwritten is not None:
+        yield found(PROBLEM, seen.here, "disk_refuses", **seen.unwritten)
     if seen.queued:
         yield found(NOTE, seen.here, "queued", count=seen.queued)
     if seen.edits:
@@ -51,8 +54,11 @@ def machines(context: CheckContext) -> Iterator[Finding]:
 
 
 def _machine(row: MachineRow, found: Callable[..., Finding]) -> Iterator[Finding]:
+    for trouble in row.troubles:
+        if row.state != HERE or trouble != "disk":  # else it is said in detail
+            yield found(PROBLEM, row.name, f"machine_{trouble}", machine=row.name, count=row.behind)
     if row.state == AWAY:
-        yield found(NOTE, row.name, "machine_away", since=_moment(row.since))
+        yield found(NOTE, row.name, "machine_away" if row.since else "machine_unheard", since=_moment(row.since))
     if abs(row.clock_offset or 0) > CLOCK_SECONDS:
         yield found(NOTE, row.name, "clock", seconds=row.clock_offset)
     if (row.behind or 0) > BEHIND:
@@ -64,7 +70,7 @@ def _moment(moment: datetime | None) -> str:
 
 
 def _sample(context: CheckContext, authority: Authority) -> Iterator[Finding]:
-    """Some open tasks, beside what the hub has of this revision."""
+    """Differences between some open tasks and their values on the hub, for equal revisions."""
     try:
         for task in islice(context.workspace.tasks.open(), SAMPLE):
             current = authority.current(f"tsk.{task.id}")
@@ -72,5 +78,5 @@ def _sample(context: CheckContext, authority: Authority) -> Iterator[Finding]:
                 yield context.found("machines", PROBLEM, task.id, "not_on_hub")
             elif current.revision == revision_of(task) and not is_marked(task, current):
                 yield context.found("machines", PROBLEM, task.id, "other_than_hub")
-    except HubUnreachable:
-        return  # said already
+    except (HubUnreachable, HubReplaced):
+        return  # reported already

@@ -1,4 +1,4 @@
-"""Processes: dead sessions, locks held for long, windows whose command fails, waits, file events."""
+"""Checks of processes: dead sessions, locks held for long, windows whose command fails, stuck agents, waits, events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HELD_SECONDS = 1.0
 
 
 def sessions(context: CheckContext) -> Iterator[Finding]:
-    """Agent sessions whose process died. The repair makes unread again what they did not confirm."""
+    """Agent sessions whose process died, and their executions. The repair makes unconfirmed mail unread again."""
     for session in context.workspace.sessions.open():
         if context.sessions.is_here(session) and not context.sessions.is_running(session):
             facts = {"session_id": session.id, "count": len(session.unconfirmed)}
@@ -34,8 +34,8 @@ def _lost(context: CheckContext, agent_id: str, key: str, **facts: Any) -> Findi
 
 
 def locks(context: CheckContext) -> Iterator[Finding]:
-    """Locks that are normally held for a moment, and are still held. A dead process is no reason: the kernel releases
-    its locks."""
+    """Short-lived locks that are still held after `HELD_SECONDS`. Their process lives: the kernel releases the locks of
+    dead ones."""
     locks = context.workspace.locks
     held = [name for name in locks.all_held() if not name.startswith(LIFELONG)]
     if held:
@@ -45,7 +45,7 @@ def locks(context: CheckContext) -> Iterator[Finding]:
 
 
 def windows(context: CheckContext) -> Iterator[Finding]:
-    """Windows of the supervisor whose command ended at once."""
+    """Windows of the supervisor whose command died at once."""
     for slot, window in context.missing_sessions.windows().items():
         if window.failures:
             facts = {"purpose": slot.purpose, "count": window.failures}
@@ -53,21 +53,21 @@ def windows(context: CheckContext) -> Iterator[Finding]:
 
 
 def stuck(context: CheckContext) -> Iterator[Finding]:
-    """Agents that wait for somebody to look after them. What a pane shows now counts at once: a doctor looks once."""
+    """Stuck agents. The present content of a pane counts at once, because a doctor looks only once."""
     agents = context.stuck_agents
     looks = agents.panes.now(context.look_at)
     patience = replace(agents.patience, pane=timedelta(0))
     for agent_id, found in agents.find(looks, patience).items():
         host = found.facts.pane.host if found.facts.pane else "-"
         facts = {"what": agents.sentence(found), "host": host, "agent_id": agent_id}
-        # A team that is down has its tasks in progress and nobody who runs: nothing is wrong with that.
+        # A team that is down may have tasks in progress without any running agent; that is no problem.
         level = PROBLEM if found.facts.alive or found.facts.pane else NOTE
         kind = found.cause if found.kind == "gone" else found.kind
         yield context.found("stuck", level, agent_id, f"stuck_{kind}", **facts)
 
 
 def waits(context: CheckContext) -> Iterator[Finding]:
-    """Owners that wait for an answer. The repair releases a wait for an agent that was removed."""
+    """Owners that wait for an answer. The repair releases waits for agents that were removed."""
     agents = context.agents.all()
     for agent in agents.values():
         wait = context.owner_waits.of(agent.id) if agent.role == "owner" else None
@@ -82,7 +82,7 @@ def waits(context: CheckContext) -> Iterator[Finding]:
 
 
 def events(context: CheckContext) -> Iterator[Finding]:
-    """Whether file events work for every server: without them it polls once a second."""
+    """A lack of file events for all servers: without them a server polls once a second."""
     running = sum(context.sessions.is_running(session) for session in context.workspace.sessions.open())
     limit = instances_max()
     with Watch([context.workspace.path], lambda _: None) as watch:

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from multi_agent_mcp.services.doctor.tree import is_leftover
-from multi_agent_mcp.store.files.containment import peek
+from multi_agent_mcp.store.files.containment import header
 from multi_agent_mcp.store.files.walk import Node, walk
 from multi_agent_mcp.store.workspace import CONVERSATION, Workspace
 
@@ -146,7 +146,7 @@ class _Search:
 
     def _says_so(self, kind: str, node: Node) -> bool:
         """Whether the file's header says that it is over. What cannot be read stays: nobody has seen what it says."""
-        data, _ = peek(node.last, node.place)
+        data = header(node.last, node.place) if node.is_file else b""
         return _SAYS_SO[kind].search(data, 0, max(data.find(b"\n---"), 0) or len(data)) is not None
 
     def _is_running(self, agent_id: str, name: str) -> bool:

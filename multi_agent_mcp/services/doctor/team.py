@@ -1,4 +1,4 @@
-"""The agents: registry, keys, hierarchy, panes, and the command that reaches people."""
+"""Checks of the agents: registry, keys, hierarchy, panes, hosts, and the command that notifies people."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from multi_agent_mcp.services.team.agents import is_passkey_of
 
 
 def registry(context: CheckContext) -> Iterator[Finding]:
-    """A registry that names no owner, or holds what cannot be used."""
-    agents = context.agents.all()  # restores a damaged registry, which the check of the tree then reports
+    """A registry without an owner, unusable values in it, and ids that differ only in case."""
+    agents = context.agents.all()  # restores a damaged registry, which `tree` then reports
     if not any(agent.role == "owner" for agent in agents.values()):
         yield context.found("registry", PROBLEM, "agents.json", "no_owner")
     for agent_id, key, value in context.agents.registry.misfits():
@@ -45,7 +45,7 @@ def keys(context: CheckContext) -> Iterator[Finding]:
 
 
 def hierarchy(context: CheckContext) -> Iterator[Finding]:
-    """Cycles and missing superiors: looking for a superior there is refused."""
+    """Agents whose superiors cannot be determined, because of cycles or missing superiors."""
     agents = context.agents.all()
     for agent_id in agents:
         try:
@@ -67,7 +67,7 @@ def panes(context: CheckContext) -> Iterator[Finding]:
 
 
 def hosts(context: CheckContext) -> Iterator[Finding]:
-    """Profiles that cannot be used, and agents whose `host` none describes: nothing is typed into their panes."""
+    """Unusable profiles, and agents whose `host` has no profile: nothing is typed into their panes."""
     for file, reason in context.profiles_left_out.items():
         yield context.found("hosts", PROBLEM, f"hosts/{file}", "profile_left_out", file=file, reason=f"«{reason}»")
     for agent in context.agents.all().values():
@@ -77,7 +77,7 @@ def hosts(context: CheckContext) -> Iterator[Finding]:
 
 
 def notify_command(context: CheckContext) -> Iterator[Finding]:
-    """The command that people are rung with: can it be run, does it say what waits, did it work last."""
+    """A `notify_command` that cannot be run, does not contain the line, or failed last time."""
     command = context.notify_command
     if command is None:
         return
@@ -96,7 +96,7 @@ def notify_command(context: CheckContext) -> Iterator[Finding]:
 
 
 def _kind(agent: Agent, reason: str) -> str:
-    """Which words tell how to fix it."""
+    """The key of the text that tells the remedy."""
     if reason != "unknown_host":
         return "pane"
     return "pane_plain" if agent.host == "plain" else "pane_unknown_host"

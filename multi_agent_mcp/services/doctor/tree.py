@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
+from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.files.walk import Node, walk
 from multi_agent_mcp.store.quarantine import DIRECTORY, REASON_SUFFIX, reason_in
 from multi_agent_mcp.store.relay_state import RELAY_SOCKET
@@ -18,14 +19,14 @@ from multi_agent_mcp.system.writing import DIRECTORY_MODE, FILE_MODE
 KINDS = frozenset(
     {"ipc", "notifications", "tasks", "sessions", "executions", "conversations", "delegations", "owner_wait", "secrets"}
 )
-"""What has a directory of its own in a session's (docs/format.md, The tree)."""
+"""The kinds of files that have a directory of their own in the session's (docs/format.md, The tree)."""
 SCRATCH_SECONDS = 3600.0
-"""An older scratch file was left by a process that was killed; a younger one may still be written to."""
+"""The age from which a scratch file was left by a killed process; a younger one may still be written to."""
 _PRIVATE_FILE = stat.S_IFREG | FILE_MODE
 
 
 def misplaced(context: CheckContext) -> Iterator[Finding]:
-    """Files where a directory belongs: nothing of that kind can be read or written."""
+    """Files in place of directories, which prevent reading and writing anything of that kind."""
     base, files = context.workspace.path, context.workspace.files
     kinds = [kind for kind in ("ipc", "notifications") if (base / kind).is_dir()]
     boxes = [f"{kind}/{name}" for kind in kinds for name in files.names(base / kind)]
@@ -35,15 +36,17 @@ def misplaced(context: CheckContext) -> Iterator[Finding]:
 
 
 def tree(context: CheckContext) -> Iterator[Finding]:
-    """What the files' names, types and modes say, whatever is in them."""
+    """Findings from the names, types and modes of files, whatever their content."""
     for name in context.agents.registry.damaged():
         yield context.found("registry", NOTE, name, "restored", name=name)
     found: list[Finding] = []
     open_to_others: Counter[int] = Counter()
     for node in context.track(walk(context.workspace.path), "files", None):
         context.usage.add(node)
+        if node.status.st_size > PAYLOAD_BYTES:
+            found += _too_large(context, node)
         if node.status.st_mode == _PRIVATE_FILE and node.name.endswith(".md"):
-            continue  # nearly all of them
+            continue  # nearly all files: nothing to check
         open_to_others[node.wanted_mode] += node.mode & 0o077 != 0 and not (node.is_link or _is_secret(node))
         for check in (_link, _mode, _quarantined, _mailbox, _leftover):
             found += check(context, node)
@@ -54,8 +57,18 @@ def tree(context: CheckContext) -> Iterator[Finding]:
         yield context.found("modes", NOTE, ".", kind, fix, count=open_to_others[wanted], wanted=f"{wanted:o}")
 
 
+def _too_large(context: CheckContext, node: Node) -> Iterator[Finding]:
+    """Files that cannot travel to the other machines. Logs go in pieces, and copies of mail not at all."""
+    parts = Path(node.name).parts
+    is_entity = parts[0] in KINDS and node.name.endswith(".md") and DIRECTORY not in parts and node.is_file
+    is_copy = parts[0] == "conversations" and parts[-1] != "conversation.md"
+    if context.workspace.authority.here is not None and is_entity and not is_copy:
+        facts = {"size": f"{node.status.st_size / (1 << 20):.1f}", "limit": PAYLOAD_BYTES >> 20}
+        yield context.found("machines", PROBLEM, node.name, "too_large", **facts)
+
+
 def _link(context: CheckContext, node: Node) -> Iterator[Finding]:
-    """Symbolic links, pipes and devices: they are never followed or waited for, so they do not do what was meant."""
+    """Symbolic links, pipes and devices, which have no effect because they are never followed or opened."""
     if node.is_link:
         target = (context.workspace.path / node.name).readlink()
         yield context.found("links", PROBLEM, node.name, "link", target=target)
@@ -64,8 +77,8 @@ def _link(context: CheckContext, node: Node) -> Iterator[Finding]:
 
 
 def _mode(context: CheckContext, node: Node) -> Iterator[Finding]:
-    """What its own owner may not read or write, and what other users may. Below a closed session directory the latter
-    is only worth a note in all: a file put there by hand has the mode that its author's umask gave it."""
+    """Files that their owner may not read or write, and secrets that other users may. For other files the latter is a
+    single note, by `tree`: below a closed session directory it does little harm, and umask(2) causes it."""
     if node.is_link:
         return
     wanted = node.wanted_mode
@@ -78,7 +91,7 @@ def _mode(context: CheckContext, node: Node) -> Iterator[Finding]:
 
 
 def _quarantined(context: CheckContext, node: Node) -> Iterator[Finding]:
-    """Files that could not be read, with the reason."""
+    """Quarantined files, with the reason."""
     path = context.workspace.path / node.name
     if path.parent.name == DIRECTORY and node.name.endswith(REASON_SUFFIX):
         reason = reason_in(context.workspace.files.read(path) or b"", context.texts.language)
@@ -86,7 +99,7 @@ def _quarantined(context: CheckContext, node: Node) -> Iterator[Finding]:
 
 
 def _mailbox(context: CheckContext, node: Node) -> Iterator[Finding]:
-    """Mailboxes of nobody."""
+    """Mailboxes of unknown agents."""
     kind, _, agent_id = node.name.partition("/")
     is_mailbox = kind in ("ipc", "notifications") and node.is_directory and node.name.count("/") == 1
     if is_mailbox and agent_id not in context.agents.registry.all():
@@ -94,7 +107,7 @@ def _mailbox(context: CheckContext, node: Node) -> Iterator[Finding]:
 
 
 def _leftover(context: CheckContext, node: Node) -> Iterator[Finding]:
-    """Scratch files of processes that were killed while they wrote. Nothing in them was ever acknowledged."""
+    """Scratch files of processes that were killed while writing. Nothing in them was ever acknowledged."""
     if is_leftover(node):
         remove = partial(context.workspace.files.remove, context.workspace.path / node.name)
         yield context.found("leftovers", NOTE, node.name, "leftover", remove)
@@ -117,6 +130,6 @@ def _close_all(base: Path, wanted: int) -> None:
 
 
 def _chmod(path: Path, mode: int) -> None:
-    """chmod(2), never through a symbolic link that was put there meanwhile."""
+    """Changes the mode, but never through a symbolic link that may have replaced the file."""
     if not path.is_symlink():
         path.chmod(mode)

@@ -10,11 +10,11 @@ from multi_agent_mcp.store.files.walk import Node
 from multi_agent_mcp.store.quarantine import DIRECTORY
 
 ASIDE = frozenset({"archive", "logs", DIRECTORY})
-"""What lies beside the files of a kind and is counted for itself."""
+"""Subdirectories of a kind that are counted separately."""
 
 
 class Usage:
-    """How many files there are and what they take on the disk, by kind: `ipc`, `ipc/archive`, `executions/logs`, …"""
+    """The number of files and their size on the disk, by kind: `ipc`, `ipc/archive`, `executions/logs`, …"""
 
     def __init__(self) -> None:
         self._files: Counter[str] = Counter()
@@ -29,11 +29,11 @@ class Usage:
         return sum(self._files[kind] for kind in kinds)
 
     def as_answer(self) -> list[dict[str, Any]]:
-        """The kinds, the largest first."""
+        """The kinds with their numbers of files and bytes, largest first."""
         return [{"kind": kind, "files": self._files[kind], "bytes": size} for kind, size in self._bytes.most_common()]
 
 
-@lru_cache(maxsize=64)  # the files of a directory come one after another
+@lru_cache(maxsize=64)  # the files of a directory are adjacent
 def _kind(directory: str) -> str:
     first, *deeper = directory.split("/")
     aside = [] if first.startswith(".") else [part for part in deeper if part in ASIDE]

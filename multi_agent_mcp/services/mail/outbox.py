@@ -1,4 +1,4 @@
-"""The outbox: puts prepared messages into their mailboxes, all of them or none."""
+"""The outbox: stores prepared messages in their receivers' mailboxes, all of them or none."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from multi_agent_mcp.store.workspace import Mailbox, Workspace
 Announce = Callable[[Sequence[Message]], dict[str, Delivery]]
 
 _OWN = ("id", "receiver_id", "signature")
-"""What the messages of one sending do not have in common."""
+"""The fields that differ between the messages of one sending."""
 
 
 @dataclass(frozen=True)
 class PreparedMessages:
-    """Messages with their final ids and times, alike but for who receives them. `missing` are those not stored yet;
-    with a `conversation_id` each is copied into that conversation's directory first."""
+    """Messages with their final ids and times, which differ only in `_OWN`. `missing` are those not stored yet; with a
+    `conversation_id` each is copied into that conversation's directory first."""
 
     messages: Sequence[Message]
     missing: Sequence[Message]
@@ -34,12 +34,12 @@ class PreparedMessages:
 
     @property
     def single(self) -> bool:
-        """Whether one file is all there is to write."""
+        """Whether at most one file is to be written."""
         return len(self.missing) <= 1 and self.conversation_id is None
 
     @property
     def facts(self) -> dict[str, Any]:
-        """As an intent holds them: the first message, and of each further one what is its own."""
+        """The messages for an intent: the first one whole, of each other one the fields that differ."""
         whole, copies = self.missing[:1], self.missing[1:]
         return {
             "messages": [as_text(message) for message in whole],
@@ -49,7 +49,7 @@ class PreparedMessages:
 
 
 def _messages_of(facts: Mapping[str, Any]) -> list[Message]:
-    whole = [from_text(Message, text) for text in facts["messages"]]  # earlier versions wrote each one down whole
+    whole = [from_text(Message, text) for text in facts["messages"]]  # earlier versions wrote all of them whole
     return whole + [replace(whole[0], **dict(zip(_OWN, own, strict=True))) for own in facts.get("copies", ())]
 
 
@@ -63,13 +63,12 @@ class Outbox:
     """Rings the receivers' doorbells for messages that are safely stored. Never raises."""
 
     def apply(self, intent: Intent) -> list[Message]:
-        """What an intent says is to be sent."""
+        """Stores an intent's messages, as `put`."""
         return self.put(intent.facts, again=intent.again)
 
     def put(self, facts: Mapping[str, Any] | None, *, again: bool) -> list[Message]:
-        """Stores the messages of `PreparedMessages.facts` and returns them as they were stored. `again` passes over
-        those that are there and rings for the others itself: their sender is dead. Raises `StorageError`: then none
-        is there."""
+        """Stores the messages of `PreparedMessages.facts` and returns them as stored. `again`, for a sender that has
+        died, skips those already stored and rings for the others. Raises `StorageError`: then none was stored."""
         if facts is None:
             return []
         messages = _messages_of(facts)
@@ -82,9 +81,9 @@ class Outbox:
         return stored
 
     def store(self, messages: Sequence[Message], conversation_id: str | None) -> list[Message]:
-        """Writes the messages; on failure takes back what this call wrote, so that nothing was sent."""
+        """Writes the messages. On failure removes those written by this call, so that nothing was sent."""
         if conversation_id is None and len(messages) > 1:
-            with suppress(FileExistsError):  # a name is taken: one by one, then
+            with suppress(FileExistsError):  # a file name is taken: continue one by one
                 deliver_all([(self._mailbox(message), message) for message in messages])
                 return list(messages)
         copies = self.workspace.conversation_messages(conversation_id) if conversation_id is not None else None
@@ -106,13 +105,14 @@ class Outbox:
         return stored
 
     def take_back(self, messages: Sequence[Message]) -> None:
-        """Removes what was stored a moment ago and not acknowledged to anybody."""
+        """Removes messages that were just stored and have not been acknowledged to anybody."""
         for message in messages:
             self._mailbox(message).remove(message)
 
     def _deliver(self, message: Message) -> Message:
-        """Delivers under the message's own name; should another message of the same second bear it (one in four
-        billion), a second later. An attempt with the same idempotency key may have been faster: then it is there."""
+        """Delivers the message and returns it as delivered: if another message of the same second has its file name
+        (one in four billion), its time is a second later. A concurrent attempt with the same idempotency key may have
+        delivered it already."""
         mailbox = self._mailbox(message)
         while True:
             try:

@@ -18,14 +18,14 @@ LOOKED_AT = 5_000
 
 @dataclass(frozen=True)
 class Page:
-    """Messages newest first, each with the beginning of its content only; `more` says that older ones follow."""
+    """Messages, newest first, each with only the beginning of its content; `more`: older ones follow."""
 
     messages: list[Message]
     more: bool
 
 
 class MailSearch:
-    """All mailboxes as one, archives included. Marks nothing read."""
+    """Searches all mailboxes, archives included. Marks nothing read."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -41,9 +41,9 @@ class MailSearch:
         before: str | None = None,
         limit: int = 50,
     ) -> Page:
-        """The newest `limit` messages that fit, or those before the message with the id `before`; files of one time and
-        one id, which it cannot tell apart, are not parted, even beyond the limit. `between` two agents:
-        what either wrote to the other. Who receives a message is whose mailbox it lies in.
+        """The newest `limit` messages that match, or those before the message with the id `before`. Files with equal
+        time and id are kept on one page, even beyond the limit, because `before` cannot separate them. `between`
+        selects the messages that two agents sent each other. The receiver of a message is the owner of its mailbox.
 
         Raises `MessageNotFound` when there is no message `before`.
         """
@@ -64,7 +64,7 @@ class MailSearch:
         return Page(messages, more=False)
 
     def during(self, start: datetime, end: datetime, limit: int) -> tuple[list[Message], int]:
-        """The newest `limit` messages of a period, oldest first, and about how many older ones of it there are."""
+        """The newest `limit` messages of a period, oldest first, and approximately how many older ones it has."""
         first, last = stamp(start), stamp(end)
         mailboxes = self._mailboxes()
         files = self._merged.newest_first(mailboxes, first, last)
@@ -74,8 +74,8 @@ class MailSearch:
         return messages, max(older, 0)
 
     def about_task(self, task_id: str, since: datetime, limit: int) -> list[Message]:
-        """The newest `limit` messages whose metadata name the task, oldest first, among the newest `LOOKED_AT` since
-        then."""
+        """The newest `limit` messages whose metadata name the task, oldest first, among the newest `LOOKED_AT` after
+        `since`."""
         files = self._merged.newest_first(self._mailboxes(), stamp(since))
         heads = islice(self._merged.heads(files), LOOKED_AT)
         found = islice((head for head in heads if head.metadata.get("task_id") == task_id), limit)

@@ -1,4 +1,4 @@
-"""Sending: one durable file per receiver, then the doorbell."""
+"""Sending messages: stores one durable file per receiver, then rings the doorbells."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SEND = Kind("send", takes_itself_back=True, only_mail=True)
 
 @dataclass(frozen=True)
 class Sent:
-    """`message_id` is the broadcast's id when there is no single receiver."""
+    """The result of sending. For a broadcast, `message_id` is the broadcast's id."""
 
     message_id: str
     delivery: Mapping[str, Delivery]
@@ -54,11 +54,11 @@ class Messages:
     outbox: Outbox
     operations: Operations
     after_sending: Callable[[Sequence[Message]], None]
-    """Looks at what has been sent. Never raises."""
+    """Called with the messages that were stored. Never raises."""
 
     def send(self, sender: Agent, draft: Draft) -> Sent:
-        """Stores the message durably for each receiver and rings. The same idempotency key from the same sender gives
-        the first message again, also when the first attempt died halfway.
+        """Stores the message durably for each receiver and rings. Repeating a sender's idempotency key returns the
+        first message, completing it if the first attempt died midway.
 
         Raises as `compose`, and `StorageError`: then nothing was written.
         """
@@ -73,8 +73,8 @@ class Messages:
         return {SEND: self.outbox.apply}
 
     def compose(self, sender: Agent, draft: Draft, conversation_id: str | None = None) -> PreparedMessages:
-        """The messages as they are to be stored, one per receiver, signed now, so that a process that finishes for a
-        dead sender only delivers them.
+        """The messages to be stored, one per receiver, signed now, so that a process that finishes the sending for a
+        dead sender needs no key.
 
         Raises `InvalidArguments`, `ContentTooLarge`, `AgentNotFound`, `InvalidId`.
         """
@@ -87,7 +87,7 @@ class Messages:
         return PreparedMessages(messages, self.outbox.signatures.sign_all(missing, sender.id), conversation_id)
 
     def announced(self, prepared: PreparedMessages, stored: Sequence[Message]) -> Sent:
-        """Rings for what was stored; returns the delivery of every message, also of those stored earlier."""
+        """Rings for the stored messages; returns the delivery of every message, including those stored earlier."""
         parcels = (Parcel(item.receiver_id, item.id, self._mailbox(item).path / file_name(item)) for item in stored)
         delivery = {**self.outbox.announce(stored), **remote_delivery(self.workspace, parcels)}
         self.after_sending(stored)
@@ -110,7 +110,7 @@ class Messages:
     def _messages(self, sender: Agent, draft: Draft, receivers: list[str]) -> list[Message]:
         now = self.clock()
         whole = new_message_id()
-        # Only a broadcast of this call has the key: who forwards metadata must not send a copy of another's broadcast.
+        # Only a broadcast has this key: forwarded metadata must not make a message a copy of another broadcast.
         metadata = {key: value for key, value in draft.metadata.items() if key != "broadcast_id"}
         if draft.receiver_id is None:
             metadata["broadcast_id"] = whole

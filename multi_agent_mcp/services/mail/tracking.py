@@ -1,4 +1,4 @@
-"""Delivery tracking: where a message or notification lies and the delivery states it went through."""
+"""Delivery tracking: the files and delivery states of messages and notifications."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import MessageNotFound, Unauthorized
+from multi_agent_mcp.services.mail.remote_delivery import away_machines
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -26,8 +27,8 @@ class DeliveryTracking:
     agents: Agents
 
     def status(self, sender: Agent, item_id: str) -> dict[str, Any]:
-        """State and time of each step, per receiver, of a message (or broadcast) this agent sent, or of a notification
-        it caused."""
+        """The state and the time of each step, per receiver, of a message or broadcast that this agent sent, or of a
+        notification that it caused. Raises `MessageNotFound`, or `Unauthorized` for another sender's."""
         copies = [item for _, item in self._found(item_id)]
         if not copies:
             raise MessageNotFound(message_id=item_id)
@@ -41,8 +42,7 @@ class DeliveryTracking:
         return answer
 
     def trace(self, item_id: str) -> list[dict[str, Any]]:
-        """Every copy of a message or broadcast, or a notification: where it lies and each step it took. Empty for an
-        unknown id."""
+        """The path and steps of every copy of a message or broadcast, or of a notification. Empty for an unknown id."""
         found = self._found(item_id)
         return [
             {
@@ -58,8 +58,8 @@ class DeliveryTracking:
         ]
 
     def _machines(self, item: Message | Notification, steps: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """From which machine it went to which; nothing while there is one alone. Where it came from is known where it
-        arrived, else it is the home that its sender has now."""
+        """The sender's and receiver's machines; empty unless the session is shared. The sender's is known where the
+        item arrived; elsewhere it is the sender's present home."""
         if self.workspace.authority.here is None:
             return {}
         known = self.agents.registry.all()
@@ -78,8 +78,8 @@ class DeliveryTracking:
         ]
 
     def _copies(self, message_id: str) -> list[tuple[Path, Message]]:
-        """The message with this id, or all copies of the broadcast with this id, from every mailbox. The copies share
-        its first digits: what merely names it in its metadata is none."""
+        """The message with this id, or all copies of the broadcast with this id, from every mailbox. Copies share the
+        first digits of the broadcast's id; naming it in the metadata alone does not make a copy."""
 
         def wanted(message: Message) -> bool:
             copied = message.metadata.get("broadcast_id") == message_id and id8(message.id) == id8(message_id)
@@ -92,23 +92,28 @@ class DeliveryTracking:
         ]
 
     def progress(self, items: Iterable[Message | Notification]) -> list[dict[str, Any]]:
-        """The state each message or notification has reached, its steps, and the reason why it went no further."""
-        steps_of = delivery_steps(self.workspace)
-        return [_progress(item, steps_of(_receiver(item), item.id)) for item in items]
+        """The state that each message or notification has reached, its steps, and why it went no further."""
+        steps_of, is_away = delivery_steps(self.workspace), self._is_away()
+        return [_progress(item, steps_of(_receiver(item), item.id), is_away) for item in items]
+
+    def _is_away(self) -> Callable[[str], bool]:
+        """Whether the home of an agent is away; looked up at most once."""
+        away, known = cache(lambda: away_machines(self.workspace)), cache(self.agents.registry.all)
+        return lambda agent_id: (agent := known().get(agent_id)) is not None and agent.machine in away()
 
     def waits(self, item: Message | Notification) -> str | None:
-        """Why it is still queued here, for an agent of another machine; None: it is not."""
+        """The reason why an item for another machine's agent is still queued here; None if it is not queued."""
         (progress,) = self.progress([item])
         return progress.get("reason") if progress["state"] == "queued" else None
 
     def steps(self, item: Message | Notification) -> Sequence[Mapping[str, Any]]:
-        """What the logs say about a message or notification, oldest first."""
+        """The log entries about a message or notification, oldest first."""
         return delivery_steps(self.workspace)(_receiver(item), item.id)
 
 
 def delivery_steps(workspace: Workspace) -> Callable[[str, str], list[Mapping[str, Any]]]:
-    """What the logs say about a message or notification to an agent, by its id, oldest first. Each log is read once, if
-    at all."""
+    """Returns a function from an agent id and an item id to the log entries about the item, oldest first. Each log is
+    read at most once."""
     rings_of = cache(lambda agent_id: workspace.delivery_log(agent_id).steps())
     travels = cache(lambda: workspace.travel_log.steps() if workspace.authority.here is not None else {})
 
@@ -123,24 +128,29 @@ def _receiver(item: Message | Notification) -> str:
 
 
 def _kind(item: Message | Notification) -> dict[str, Any]:
-    """What it is. The `reason` of a notification is not the one for which a doorbell got no further."""
+    """The fields that describe the item itself. A notification's `reason` is nested, because that of `progress` is why
+    its doorbell got no further."""
     if isinstance(item, Message):
         return {"message_type": item.message_type}
     fields = ("type", "action", "task_id", "conversation_id", "message", "reason")
     return {"notification": {name: value for name in fields if (value := getattr(item, name)) is not None}}
 
 
-def _progress(item: Message | Notification, rung: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _progress(
+    item: Message | Notification, rung: Sequence[Mapping[str, Any]], is_away: Callable[[str], bool]
+) -> dict[str, Any]:
     steps: list[Mapping[str, Any]] = [{"state": "stored", "at": format_time(item.created_at)}, *rung]
     if item.read_at is not None:
         steps.append({"state": "read", "at": format_time(item.read_at)})
     state = next(step["state"] for step in reversed(steps) if step["state"] in ("stored", "rung", "submitted", "read"))
     answer: dict[str, Any] = {"state": state, "steps": steps}
-    if state == "stored" and (travel := [step for step in steps if step["state"] in ("queued", "on_hub")]):
-        if all(step["state"] == "queued" for step in travel):
+    if state == "stored" and (travel := [step for step in steps if step["state"] in ("queued", "on_hub", "refused")]):
+        if travel[-1]["state"] == "refused":
+            answer["reason"] = travel[-1]["reason"]
+        elif all(step["state"] == "queued" for step in travel):
             answer["state"] = "queued"
         else:
-            answer["reason"] = "other_machine"
+            answer["reason"] = "machine_away" if is_away(_receiver(item)) else "other_machine"
     if state != "read" and (reason := steps[-1].get("reason")):
         answer.setdefault("reason", reason)
     return answer

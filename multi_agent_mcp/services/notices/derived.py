@@ -1,7 +1,7 @@
-"""Derived notifications: a change and its notifications cannot come apart (docs/protocol.md, Notifications).
+"""Derived notifications, so that no change is left without its notifications (docs/protocol.md, Notifications).
 
 They follow from the files of tasks and delegations alone. If the writer of such a file was killed before it had written
-its notifications, the next reader writes the very same ones; what has been dealt with is marked read.
+its notifications, the next reader writes the same ones; those whose cause is over are settled, that is, marked read.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ NO_TASKS: Mapping[str, Task] = MappingProxyType({})
 
 
 class Checked(NamedTuple):
-    """A task whose notifications were ensured. Nothing of it need be looked at again while this very value is in the
-    index, and what it waits for, and the notifications are known to be written."""
+    """A task whose notifications were ensured. It need not be examined again while the index returns the same objects
+    for the task and its dependencies, and its notifications are known to be written."""
 
     task: Task
     awaited: tuple[Task | None, ...]
@@ -55,13 +55,13 @@ class Checked(NamedTuple):
 
 @dataclass(eq=False)
 class DerivedNotices:
-    """Writes what tasks and delegations have to tell, repairs what is missing, and knows what still applies."""
+    """Writes the notifications of tasks and delegations, repairs missing ones, and tells which still apply."""
 
     workspace: Workspace
     writer: NoticeWriter
     interrupts: Interrupts
     last_activity: Callable[[str], datetime | None]
-    """When an agent made its last call."""
+    """The time of an agent's last call."""
     clock: Callable[[], datetime]
     _looked_at: dict[str, dict[Directory[Any], int]] = field(default_factory=dict, init=False)
     _written: set[str] = field(default_factory=set, init=False)
@@ -69,18 +69,18 @@ class DerivedNotices:
     _checked_for: Mapping[str, Agent] | None = field(default=None, init=False)
 
     def ensure(self, task: Task) -> list[Notification]:
-        """Writes the notifications that the task has to tell now, unless they are there (or were read and archived).
-        Returns them; this process's earlier ones may be left out."""
+        """Writes the task's present notifications, unless they exist (even read and archived). Returns them, possibly
+        without those that this process wrote before."""
         return [self._put(notice) for notice in self._of(task, self._written)]
 
     def missing(self, task: Task) -> list[Notification]:
-        """Those that are not there, although this process may have written them; changes no file."""
+        """The task's present notifications that do not exist, even if this process wrote them; changes no file."""
         lacking = [notice for notice in self._of(task, written=()) if not self.writer.is_there(notice)]
         self._written.difference_update(notice.id for notice in lacking)
         return lacking
 
     def ensure_delegation(self, delegation: Delegation) -> None:
-        """The same for a delegation."""
+        """As `ensure`, for a delegation."""
         if (notice := delegation_of(delegation)) is not None and notice.id not in self._written:
             self._put(notice)
 
@@ -92,8 +92,8 @@ class DerivedNotices:
             logger.warning("a delegation is not told yet: %s", refusal)
 
     def repair(self, agent_id: str) -> None:
-        """Ensures what an agent's tasks and delegations have to tell and settles what is over. Costs a stat(2) for each
-        of its two directories, and for each with a task that one of its own waits for, while none of them changes."""
+        """Ensures the notifications of an agent's tasks and delegations and settles obsolete ones. While nothing
+        changes, this costs a stat(2) for its two directories and each directory with a dependency of its tasks."""
         with self.workspace.tasks.read_once():
             seen = self._looked_at.get(agent_id)
             if seen is not None and all(_version(directory) == version for directory, version in seen.items()):
@@ -109,11 +109,11 @@ class DerivedNotices:
         self._check(agent_id, tasks, still_open)
         for _, delegation in delegations.open_entities():
             self.ensure_delegation(delegation)
-        self.settle(agent_id)  # not by what was read: since then a task may have been handed over again
+        self.settle(agent_id)  # reads the tasks again: one may have been handed over meanwhile
         self._looked_at[agent_id] = seen
 
     def _check(self, agent_id: str, tasks: Iterable[Task], still_open: Mapping[str, Task]) -> None:
-        """Ensures what these tasks have to tell, where they or what they wait for have changed since the last time."""
+        """Ensures the notifications of those tasks that have changed, or whose dependencies have, since last time."""
         agents = self.workspace.registry.all()
         if agents is not self._checked_for:
             self._checked.clear()
@@ -124,7 +124,7 @@ class DerivedNotices:
             awaited = tuple(map(still_open.get, task.dependencies))
             known = before.get(task.id)
             if known is None or not self._is_as_before(known, task, awaited):
-                waits = any(awaited) and task.status in ("todo", "backlog")  # then there is nothing to tell yet
+                waits = any(awaited) and task.status in ("todo", "backlog")  # then it has no notifications yet
                 known = Checked(task, awaited, frozenset(() if waits else (notice.id for notice in self.ensure(task))))
             if task.id not in worked_on:
                 now[task.id] = known
@@ -134,7 +134,7 @@ class DerivedNotices:
         return known.task is task and all(map(is_, known.awaited, awaited)) and known.notices <= self._written
 
     def tell(self, tasks: Iterable[Task]) -> None:
-        """As `ensure`, for tasks that have been written: never raises, because the next reader tries again."""
+        """As `ensure`, for several tasks, but never raises: the next reader tries again."""
         try:
             notices = {notice.id: notice for task in tasks for notice in self._of(task, self._written)}
             self.writer.put_all((notice, _text_of(notice)) for notice in notices.values())
@@ -143,8 +143,8 @@ class DerivedNotices:
             logger.warning("not everybody who must be notified of a task has been: %s", refusal)
 
     def follow_up(self, *tasks: Task) -> None:
-        """Tells of tasks that have changed, and those who waited for them to be done; settles the notifications of them
-        before."""
+        """Writes the notifications of changed tasks and of tasks that depended on them, and settles the changed tasks'
+        earlier ones."""
         done = {task.id for task in tasks if task.status == "done"}
         self.tell([*tasks, *(self._waiting_for(done) if done else ())])
         concerned = {name for task in tasks for name in (task.assignee_id or "", *self._superiors_to_tell(task))}
@@ -152,21 +152,21 @@ class DerivedNotices:
             self.settle(agent_id, about={task.id: task for task in tasks})
 
     def settle_former(self, task: Task) -> None:
-        """Settles a task's notifications for those who had it before: somebody may have given it away far from here."""
+        """Settles a task's notifications for its former assignees: another machine may have reassigned it."""
         former = [old_value(line, "assignee_id") for _, line in task.history.at_hand()]
         for agent_id in self.workspace.registry.active().keys() & set(map(str, former)):
             self.settle(agent_id, about={task.id: task})
 
     def is_news(self, notice: Notification) -> bool:
-        """Whether a notification that has just come applies; settles it, and what it puts an end to."""
+        """Whether a notification that just arrived applies; settles it if not, and those that it supersedes."""
         if notice.action in PAUSING or not self.applies(notice):
             self.settle(notice.target_agent_id)
         return self.applies(notice)
 
     def settle(self, agent_id: str, *, taken_up: str | None = None, about: Mapping[str, Task] | None = None) -> None:
-        """Marks read those of an agent's notifications that do not apply any more, and what told it of the task that it
-        has `taken_up`; with `about` looks only at those of these tasks, which were written a moment ago. Never raises:
-        they are not shown, and the next reader tries again."""
+        """Marks read an agent's notifications that do not apply any more, and the assignment of the task that it has
+        `taken_up`; with `about`, only those about these just-written tasks. Never raises: such notifications are not
+        shown anyway, and the next reader tries again."""
         try:
             inbox = self.workspace.notices(agent_id)
             if self._over(agent_id, taken_up, about):
@@ -176,12 +176,12 @@ class DerivedNotices:
             logger.warning("notifications of %s that are over are not marked read yet: %s", agent_id, refusal)
 
     def waiting(self, agent_id: str) -> list[Notification]:
-        """What an agent has not read yet and still applies, for its sessions of either purpose. Writes nothing."""
+        """The unread notifications of an agent that still apply, for sessions of either purpose. Writes nothing."""
         return [notice for _, notice in self.workspace.notices(agent_id).unread() if self.applies(notice)]
 
     def applies(self, notice: Notification, known: Mapping[str, Task] = NO_TASKS) -> bool:
-        """Whether a notification is still to be shown: not when its cause is over, or has happened again since. Its
-        task is looked up, unless it is `known`."""
+        """Whether a notification is still to be shown: not when its cause is over or has recurred since. The task is
+        looked up unless it is in `known`."""
         agents = self.workspace.registry.all()
         if notice.target_agent_id not in agents or (notice.sender_id or notice.target_agent_id) not in agents:
             return True  # written by hand: it may name anything as an agent
@@ -202,12 +202,13 @@ class DerivedNotices:
         return not notice.interrupts or _interrupt_applies(notice, task)
 
     def pause_of(self, agent_id: str) -> Notification | None:
-        """The pause that an agent is to keep at present, whether it has read of it or not."""
+        """The agent's current pause, read or unread, or None."""
         newest = self.interrupts.newest_of_pausing(agent_id)
         return newest if newest is not None and newest.action == "pause" and self.applies(newest) else None
 
     def _task_of(self, notice: Notification) -> Task | None:
-        """Its task: for what may be unread in great numbers from the index, for an interrupt always from the disk."""
+        """The notification's task: from the disk for an interrupt, else preferably from the index, because there may be
+        many unread notifications."""
         if (task_id := notice.task_id) is None:
             return None
         holder = notice.sender_id if notice.action == TASK_BLOCKED else notice.target_agent_id
@@ -221,7 +222,8 @@ class DerivedNotices:
         return any(found.id == notice.id for found in map(delegation_of, mine) if found is not None)
 
     def _is_stuck(self, notice: Notification) -> bool:
-        """Not when the agent has made a call since, or its task is in other hands or at rest."""
+        """Whether the agent is still stuck: not if it has made a call since, or its task was reassigned or is not in
+        progress."""
         if (agent_id := notice.sender_id) is None:
             return True
         active_at = self.last_activity(agent_id)
@@ -245,33 +247,34 @@ class DerivedNotices:
         return written
 
     def _of(self, task: Task, written: Collection[str]) -> Iterator[Notification]:
-        """What a task has to tell. A hand-written file may name anything as an agent."""
+        """A task's present notifications, for known agents only: a hand-written file may name anything as an agent."""
         agents = self.workspace.registry.active()
         told = [interrupt_of(task), self._assignment_of(task, written), *blocks_of(task, self._superiors_to_tell(task))]
         yield from (notice for notice in told if notice is not None and notice.target_agent_id in agents)
 
     def _assignment_of(self, task: Task, written: Collection[str]) -> Notification | None:
-        """None, too, for one that is `written` already: its dependencies need not be read again and again."""
+        """The task's assignment, or None; None, too, if it is `written` already, to save reading the dependencies."""
         arrival = arrival_of(task)
         if arrival is None or arrival.notice_id in written or self._is_worked_on(task):
             return None
         return assignment_of(task, {key: self._found(key) for key in task.dependencies})
 
     def _is_worked_on(self, task: Task) -> bool:
-        """Whether the assignee is at work on it: then a task that was blocked and reopened, unseen, is no news."""
+        """Whether the assignee is working on the task: then it needs no notification of a block and reopening that it
+        never saw."""
         running = self.workspace.executions.open(task.assignee_id)
         return any(execution.task_id == task.id for execution in running)
 
     def _found(self, task_id: str) -> Task | None:
-        """None, too, for what no file can be called: somebody may have written it by hand."""
+        """The task, or None; None, too, for an id that is no file name, in a hand-written file."""
         with suppress(StorageError):
             return self.workspace.tasks.find(task_id)
         return None
 
     def _superiors_to_tell(self, task: Task) -> set[str]:
-        """Who hears that an assignee has blocked its task: who its reports go to, and who made the task."""
+        """The agents to notify when an assignee blocks its task: its reports' recipient and the task's creator."""
         told = {task.created_by}
-        with suppress(Refusal):  # nobody is above it, or the hierarchy is broken
+        with suppress(Refusal):  # it has no superior, or the hierarchy is broken
             told.add(report_recipient(task.assignee_id or "", self.workspace.registry.all()).id)
         return told - {task.assignee_id}
 
@@ -285,13 +288,13 @@ def _version(directory: Directory[Any]) -> int:
 
 
 def _text_of(notice: Notification) -> str:
-    """The key of its texts."""
+    """The key of the notification's texts."""
     kind = "interrupt" if notice.interrupts else "notice"
     return f"{kind}.{notice.action}"
 
 
 def _interrupt_applies(notice: Notification, task: Task) -> bool:
-    """Not when its task has been reopened, finished, or interrupted again since."""
+    """Whether an interrupt still applies: not if its task was reopened, finished or interrupted again since."""
     if notice.action == "pause":
         return not task.final and not was_reopened(task, notice.created_at)
     if notice.action not in INTERRUPT_ACTIONS.values():

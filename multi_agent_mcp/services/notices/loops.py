@@ -31,14 +31,14 @@ from multi_agent_mcp.store.workspace import Workspace
 logger = logging.getLogger(__name__)
 
 OWN_SHARE = LOOP_MESSAGES // 2
-"""Of that many messages one of the two has sent at least half."""
+"""The number of a loop's messages that one of its two agents must have sent at least."""
 REMEMBERED = 200
 
 
 @dataclass(eq=False)
 class Loops:
-    """Looks at what this process sends. Only when it has sent half of a loop itself are the mailboxes of the two looked
-    through, so that sending costs no more than before."""
+    """Watches the messages that this process sends. The two mailboxes are examined only when this process alone has
+    sent half of a loop, so that other sending costs nothing more."""
 
     workspace: Workspace
     sessions: Sessions
@@ -51,7 +51,7 @@ class Loops:
         self._recent_mail = RecentMail(self.workspace)
 
     def after_sending(self, messages: Sequence[Message]) -> None:
-        """Tells both and their superior, once, if a message that was just stored is part of a loop. Never raises."""
+        """Notifies both agents and their superior, once, if a message just stored is part of a loop. Never raises."""
         for message in messages:
             try:
                 letter = Letter.of(message)
@@ -69,16 +69,16 @@ class Loops:
         mine.append(at)
         self._sent[exchange] = mine
         while len(self._sent) > REMEMBERED:
-            del self._sent[next(iter(self._sent))]  # the one that has rested longest
+            del self._sent[next(iter(self._sent))]  # the one unused for longest
         return len(mine) == OWN_SHARE and mine[-1] - mine[0] <= LOOP_WINDOW
 
     def _examine(self, exchange: Exchange, sender_id: str) -> None:
         recently = self.clock() - LOOP_WINDOW
         if len(self._recent_mail.since(recently, exchange, (sender_id,))) < LOOP_ANSWERS:
-            self._rest(exchange, OWN_SHARE)  # who is not answered need not look into a full mailbox
+            self._rest(exchange, OWN_SHARE)  # without answers there is no loop to look for
             return
         lacking = LOOP_MESSAGES - len(self._recent_mail.since(recently, exchange, exchange.agents))
-        self._rest(exchange, OWN_SHARE if lacking <= 0 else (lacking + 1) // 2)  # earlier there cannot be enough
+        self._rest(exchange, OWN_SHARE if lacking <= 0 else (lacking + 1) // 2)  # before that there cannot be enough
         if lacking <= 0:
             enough = LOOP_MESSAGES_ASKED_FOR if self._was_delegated(exchange) else LOOP_MESSAGES
             loop = loop_in(self._recent_mail.episode(recently, exchange), self._changed_at(exchange), enough)
@@ -86,24 +86,24 @@ class Loops:
                 self._tell(exchange, loop, enough)
 
     def _rest(self, exchange: Exchange, messages: int) -> None:
-        """The next look is that many messages away."""
+        """Makes the next examination wait for this many further messages."""
         self._sent[exchange] = deque(list(self._sent.get(exchange, ()))[messages:], OWN_SHARE)
 
     def _changed_at(self, exchange: Exchange) -> datetime | None:
-        """When a task of either was changed last."""
+        """When a task of either agent was last changed, or None."""
         tasks = self.workspace.tasks
         latest = [[*tasks.open(agent_id), *tasks.closed(agent_id, limit=1)] for agent_id in exchange.agents]
         return max((task.updated_at for some in latest for task in some), default=None)
 
     def _is_person(self, agent_id: str) -> bool:
-        """An Owner without a server is somebody at a command line, whatever type was written down."""
+        """Whether the agent is a person: an Owner without a server counts as one, whatever its type."""
         agent = self.workspace.registry.get(agent_id)
         return agent.type == "human" or (agent.role == "owner" and not self.sessions.alive(agent_id))
 
     def _was_delegated(self, exchange: Exchange) -> bool:
         found = None
         if exchange.conversation_id is not None:
-            with suppress(StorageError):  # hand-written: no file can be called so
+            with suppress(StorageError):  # a hand-written id that is no file name
                 found = self.workspace.conversations.find(exchange.conversation_id)
         return found is not None and found.delegation_id is not None
 

@@ -1,5 +1,4 @@
-"""Notifications: told once per agent session's purpose, repeated until read
-(docs/protocol.md, Notifications)."""
+"""Notifications, shown to the agent sessions of their purpose until they are read (docs/protocol.md, Notifications)."""
 
 from __future__ import annotations
 
@@ -24,12 +23,12 @@ from multi_agent_mcp.store.workspace import Workspace
 logger = logging.getLogger(__name__)
 
 READ_KEPT = timedelta(days=30)
-MESSAGE_CHARACTERS = 1_000  # it is shown beside the answers of other tools
+MESSAGE_CHARACTERS = 1_000  # shown beside the answers of other tools
 
 
 @dataclass(frozen=True)
 class Pending:
-    """What an agent session has not read yet."""
+    """The kinds of unread notifications of an agent session; `from_chat` is the newest one from its chat session."""
 
     interrupts: bool = False
     some: bool = False
@@ -49,8 +48,8 @@ class Notifications:
     clock: Callable[[], datetime]
 
     def refresh(self, agent_id: str, purpose: str) -> Pending:
-        """Writes what a killed process left out and settles what is over; then says what waits for this agent in a
-        session of this purpose. A few stat(2) while nothing changes."""
+        """Repairs the agent's notifications and returns what is unread for a session of this purpose. A few stat(2)
+        while nothing changes. Raises `StorageError`."""
         self.derived.repair(agent_id)
         with self.workspace.tasks.read_once():
             unread = [notice for _, notice in self.workspace.notices(agent_id).unread() if notice.meant_for(purpose)]
@@ -61,14 +60,15 @@ class Notifications:
             return Pending(first.interrupts, True, next(filter(self.derived.applies, chats), None))
 
     def repair(self, agent_id: str) -> None:
-        """Writes what a killed process left out and settles what is over. Never raises: the next reader tries again."""
+        """Writes notifications that a killed process did not write and settles obsolete ones. Never raises: the next
+        reader tries again."""
         try:
             self.derived.repair(agent_id)
         except Refusal as refusal:
             logger.warning("the notifications of %s are not repaired yet: %s", agent_id, refusal)
 
     def waiting(self, agent_id: str) -> list[Notification]:
-        """What an agent has not read yet and still applies, oldest first, for its sessions of either purpose. Writes
+        """The unread notifications of an agent that still apply, oldest first, for sessions of either purpose. Writes
         nothing."""
         return sorted(self.derived.waiting(agent_id), key=age)
 
@@ -81,8 +81,8 @@ class Notifications:
         fits: Callable[[list[dict[str, Any]]], int] = len,
         lease: Lease | None = None,
     ) -> list[dict[str, Any]]:
-        """The unread notifications for this purpose, newest first, marked read: as many as `fits` says can be handed
-        out. The others come next time. `lease` is called before they are marked, as with mail."""
+        """Returns the unread notifications for this purpose, newest first, and marks them read: as many as `fits`
+        allows; the others follow next time. `lease` is called before they are marked, as with mail."""
         inbox = self.workspace.notices(agent_id)
         with self.workspace.locks.held(inbox.lock):
             mine = self._unread(agent_id, purpose, fresh=True)
@@ -99,8 +99,8 @@ class Notifications:
     def from_chat(
         self, agent_id: str, conversation_id: str, message: str | None, task_id: str | None, *, interrupting: bool
     ) -> Notification:
-        """Tells the agent's own task session to look into a conversation; as an interrupt in urgent cases
-        (docs/protocol.md, Chat notifications)."""
+        """Asks the agent's own task session to look into a conversation, optionally as an interrupt (docs/protocol.md,
+        Chat notifications)."""
         require_text("message", message)
         if len(message or "") > MESSAGE_CHARACTERS:
             raise ContentTooLarge(size=len(message or ""), limit=MESSAGE_CHARACTERS)
@@ -120,7 +120,8 @@ class Notifications:
         return self.writer.put(notice)
 
     def _unread(self, agent_id: str, purpose: str, *, fresh: bool = False) -> list[tuple[str, Notification]]:
-        """What this purpose is to be told; what does not apply any more stays unread and unseen until it is settled."""
+        """The unread notifications for this purpose that apply, with their file names; others stay unread until they
+        are settled."""
         return [
             (name, notice)
             for name, notice in self.workspace.notices(agent_id).unread(fresh=fresh)
@@ -129,7 +130,7 @@ class Notifications:
 
 
 def as_answer(notice: Notification) -> dict[str, Any]:
-    """A notification as its agent sees it; with the `reason`, if one was given. A text that is cut says so."""
+    """A notification as its agent sees it, with the `reason` if one was given. Cut texts are marked as cut."""
     answer = {
         "id": notice.id,
         "type": notice.type,

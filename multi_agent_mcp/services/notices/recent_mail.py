@@ -1,5 +1,5 @@
-"""What agents have recently written to each other, by subject or conversation. Each file is read once: nothing in it
-changes but whether it is read."""
+"""Recent mail between two agents, by subject or conversation. Each file is read once, because nothing in it changes but
+`read_at`."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ BY_AGE = attrgetter("created_at", "id")
 
 
 class RecentMail:
-    """Of the mailboxes that were asked for; what was archived is forgotten."""
+    """Caches the mail of the mailboxes that were asked for, until it is archived."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._known: dict[str, dict[str, Letter]] = {}
-        """By the agent who received it and the name of its file."""
+        """By receiver and file name."""
 
     def since(self, moment: datetime, exchange: Exchange, receivers: Sequence[str]) -> list[Letter]:
-        """What they have written to each other of this and what lies in these mailboxes, oldest first."""
+        """The messages of the exchange since `moment` that are in these receivers' mailboxes, oldest first."""
         found = (letter for agent_id in receivers for letter in self._received(agent_id, moment))
         return sorted((letter for letter in found if letter.exchange == exchange and letter.alone), key=BY_AGE)
 
     def episode(self, moment: datetime, exchange: Exchange) -> list[Letter]:
-        """The same in both mailboxes, and what came before without a pause as long as `LOOP_WINDOW`."""
+        """The exchange's messages since `moment` in both mailboxes, and those before without a gap of `LOOP_WINDOW`."""
         found: list[Letter] = []
         while len(more := self.since(moment, exchange, exchange.agents)) > len(found):
             found, moment = more, min(moment, more[0].created_at) - LOOP_WINDOW

@@ -1,4 +1,4 @@
-"""Writing notifications: in the words of the catalogue, each one once."""
+"""Writes notifications, with texts of the catalogue, each one once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from multi_agent_mcp.texts import Texts
 
 @dataclass(eq=False)
 class NoticeWriter:
-    """Puts notifications in place: the one place where any are written."""
+    """Stores notifications and rings for them; all notifications are written here."""
 
     workspace: Workspace
     texts: Texts
@@ -23,8 +23,8 @@ class NoticeWriter:
     """Rings the target's doorbell for a notification that is safely stored. Never raises."""
 
     def put(self, notice: Notification, text: str | None = None) -> Notification:
-        """Writes a notification and rings, unless it is there, or was read and archived. With `text` it gets the
-        message and the instruction of this key; a person is told in whatever session."""
+        """Writes a notification and rings, unless it exists, even read and archived. With `text` it gets the message
+        and the instruction of this text key; a person's may be read in sessions of either purpose."""
         notice = self._addressed(notice if text is None else self.worded(notice, text))
         self._write(notice)
         return notice
@@ -37,12 +37,12 @@ class NoticeWriter:
             self._ring(notice)
 
     def put_new(self, notice: Notification, text: str) -> bool:
-        """The same; returns whether it was written."""
+        """As `put`; returns whether the notification was written."""
         return self._write(self._addressed(self.worded(notice, text)))
 
     def put_first(self, notice: Notification) -> bool:
-        """As `put`, unless there is one with this id of whatever time. Returns whether it was written: of several who
-        write the same at once, one does."""
+        """As `put`, unless a notification with this id exists, of any time. Returns whether it was written: of several
+        concurrent writers one succeeds."""
         notice = self._addressed(notice)
         inbox = self.workspace.notices(notice.target_agent_id)
         with self.workspace.locks.held(inbox.lock):
@@ -65,7 +65,7 @@ class NoticeWriter:
     def _delivered(self, notices: Sequence[Notification]) -> Sequence[Notification]:
         """Those of the notifications that were written."""
         if len(notices) > 1:
-            with suppress(FileExistsError):  # somebody else was faster: one by one, then
+            with suppress(FileExistsError):  # another process was faster: continue one by one
                 deliver_all([(self.workspace.notices(notice.target_agent_id), notice) for notice in notices])
                 return notices
         return [notice for notice in notices if self._deliver(notice)]
@@ -81,7 +81,7 @@ class NoticeWriter:
         return self.workspace.notices(notice.target_agent_id).has(notice)
 
     def worded(self, notice: Notification, text: str) -> Notification:
-        """With the message and the instruction of this text key."""
+        """The notification with the message and the instruction of this text key."""
         return replace(notice, message=self.texts(f"{text}.message"), instruction=self.texts(f"{text}.instruction"))
 
     def _addressed(self, notice: Notification) -> Notification:

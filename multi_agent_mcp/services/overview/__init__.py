@@ -1,1 +1,1 @@
-"""Looking at a whole session: dashboard, snapshot, timeline, missing agent sessions."""
+"""Views of a whole session: dashboard, snapshot, timeline, statistics, machines, stuck agents, missing sessions."""

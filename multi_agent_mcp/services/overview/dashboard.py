@@ -1,4 +1,4 @@
-"""The dashboard: derived from the files and rewritten; nothing reads it back (docs/protocol.md, Dashboard)."""
+"""The dashboard: derived from the files; nothing reads it back (docs/protocol.md, Dashboard)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ logger = logging.getLogger(__name__)
 
 FINISHED_SHOWN = 20
 OPEN_SHOWN = 100
-"""In `dashboard.md`, which is rewritten with every report."""
+"""The number of open tasks in `dashboard.md`, which is rewritten with every report."""
 
 
 @dataclass(eq=False)
 class Dashboard:
-    """What the agents are doing, as data (`get_dashboard`) and as `dashboard/dashboard.md`."""
+    """The state of agents and tasks, as data (`get_dashboard`) and as `dashboard/dashboard.md`."""
 
     workspace: Workspace
     snapshots: Snapshots
@@ -35,8 +35,8 @@ class Dashboard:
     clock: Callable[[], datetime]
 
     def data(self, *, open_shown: int | None = None) -> dict[str, Any]:
-        """Counts by status, agents with their current task, open tasks, and the tasks finished last. With `open_shown`
-        so many of the open ones: those at work first."""
+        """Counts by status, agents with their current task, open tasks, and the tasks finished last. `open_shown`
+        limits the open tasks, in the order of work."""
         with self.workspace.tasks.read_once():
             tasks = self.workspace.tasks.open()
             counts = self.snapshots.counts(tasks)
@@ -51,8 +51,8 @@ class Dashboard:
         }
 
     def update(self) -> bool:
-        """Rewrites `dashboard.md` after a change that was made already; whether it did. Being derived, it must keep no
-        caller from its answer: what refuses now is made good by the next change."""
+        """Rewrites `dashboard.md` after a change; returns whether that succeeded. Never raises: the file is derived,
+        and the next change rewrites it."""
         try:
             self.write()
         except StorageError as refusal:
@@ -110,5 +110,5 @@ def _agent_cells(agent: dict[str, Any], texts: Texts) -> tuple[object, ...]:
 
 
 def _row(*cells: object) -> str:
-    """A table row; agent-written text stays within its cell."""
+    """A table row, with text by agents escaped to stay within its cell."""
     return "| " + " | ".join(one_line(str(cell)).replace("|", "\\|") for cell in cells) + " |"

@@ -1,4 +1,4 @@
-"""The machines of a team for views: which are up, which are away since when, what waits where."""
+"""The machines of a team for views: which are up or away since when, and what waits on each."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from multi_agent_mcp.store.workspace import Workspace
 
 HERE, UP, AWAY, UNKNOWN = "here", "up", "away", "unknown"
 CONNECTED, CUT_OFF, SHUT_OUT = "connected", "cut_off", "shut_out"
-REPLACED, NO_RELAY = "replaced", "no_relay"
+REPLACED, NO_RELAY, RELAY_HANGS = "replaced", "no_relay", "relay_hangs"
+WITHOUT_RELAY = (NO_RELAY, RELAY_HANGS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MachineRow:
-    """One machine. `state`: `here`, `up`, `away`, or `unknown` while this one is cut off. `since`: from when on it was
-    heard of; of one that is away, when it was for the last time. `behind`: how many changes it does not have yet,
-    `queued`: how many messages wait there for the hub, `conflicts`: how many edits are set aside there, `clock_offset`:
-    how much its clock differs (seconds); None where nobody knows. `agents`: who is at home there; `asking`: which of
-    them wait for a human in a pane there, as long as it is `up`."""
+    """One machine. `state` is `here`, `up`, `away`, or `unknown` while this machine is cut off or has only begun to
+    listen. `since` is when it came up, or was last heard from if it is away. `behind` is the number of changes that it
+    lacks, `queued` of messages that wait there for the hub, `conflicts` of edits set aside there; `clock_offset` is its
+    clock's difference in seconds; None where unknown. `troubles` are what it reports to be wrong: `disk` (it refuses
+    what other machines write), `double` (another relay says that it is this machine). `agents` are those at home there;
+    `asking` those of them that wait for a human in a pane, while it is `up`."""
 
     name: str
     state: str
@@ -32,6 +34,7 @@ class MachineRow:
     queued: int | None = None
     conflicts: int | None = None
     clock_offset: float | None = None
+    troubles: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
     asking: tuple[Asked, ...] = ()
 
@@ -46,14 +49,17 @@ class Home:
 
 @dataclass(frozen=True, kw_only=True)
 class TeamOfMachines:
-    """`here` is this machine; `exchange` how it stands with the hub: `connected`, `cut_off`, `shut_out` (the hub does
-    not know its key), `replaced` or `no_relay`, and `since` when. `queued`: how many messages wait for it, `pending`:
-    how many files are still to be looked at; None while no relay counts them. `edits`: what is set aside here, newest
-    first, each with its `path` and `at`."""
+    """The machines of a team. `here` is this machine's name; `exchange` its state towards the hub: `connected`,
+    `cut_off`, `shut_out` (the hub does not know its key), `replaced`, `no_relay` or `relay_hangs` (it does not answer),
+    `since` then. `relay_pid` is the relay's process, as last noted. `queued` is the number of messages that wait for
+    the hub, `pending` of files still to be examined; None without a relay that counts them. `edits` are those set aside
+    here, newest first, each with its `path` and `at`. `unwritten` is what the disk refuses here (`path`, `reason`,
+    `since`)."""
 
     here: str
     exchange: str
     since: datetime | None = None
+    relay_pid: int | None = None
     serves: bool = False
     version: str | None = None
     urls: tuple[str, ...] = ()
@@ -61,34 +67,36 @@ class TeamOfMachines:
     queued: int | None = None
     pending: int | None = None
     edits: tuple[Mapping[str, str], ...] = ()
+    unwritten: Mapping[str, str] | None = None
     machines: tuple[MachineRow, ...] = ()
 
     def as_answer(self) -> dict[str, Any]:
-        """As JSON-ready values; the machines by name."""
+        """The fields as JSON-ready values, with the machines by name."""
         answer = asdict(self, dict_factory=json_values)
         return answer | {"machines": {row.pop("name"): row for row in answer["machines"]}}
 
 
 @dataclass(eq=False)
 class Machines:
-    """Looks; asks nobody but the files."""
+    """Reads the state of all machines from this machine's files."""
 
     workspace: Workspace
     agents: Agents
 
     def look(self) -> TeamOfMachines | None:
-        """None while the session is on one machine alone."""
+        """The machines of the team; None for a session of one machine."""
         here = self.workspace.authority.here
         if here is None:
             return None
         state = self.workspace.relay_state.read()
         edits = tuple(self.workspace.conflicts.standing())
         exchange = _exchange(state)
-        counted = state if exchange != NO_RELAY else {}
+        counted = state if exchange not in WITHOUT_RELAY else {}
         return TeamOfMachines(
             here=here,
             exchange=exchange,
-            since=parse_time(state.get("since")) if exchange != NO_RELAY else self._last_noted(),
+            since=parse_time(state.get("since")) if exchange not in WITHOUT_RELAY else self._last_noted(),
+            relay_pid=state.get("pid"),
             serves=bool(state.get("serves")),
             version=state.get("version"),
             urls=tuple(state.get("urls", ())),
@@ -96,16 +104,24 @@ class Machines:
             queued=counted.get("queued"),
             pending=counted.get("pending"),
             edits=edits,
+            unwritten=counted.get("unwritten"),
             machines=tuple(self._rows(here, exchange, state, counted.get("queued"), len(edits))),
         )
 
     def states(self) -> dict[str, str]:
-        """Machine → its state; none while there is one alone."""
+        """The state of each machine, by name; empty for a session of one machine."""
         found = self.look()
         return {} if found is None else {row.name: row.state for row in found.machines}
 
+    def known_until(self) -> dict[str, datetime | None]:
+        """Until when it is known what the machines do that cannot be heard of now; of the others it is."""
+        found = self.look()
+        rows = () if found is None else found.machines
+        silent = (row for row in rows if row.state in (AWAY, UNKNOWN))
+        return {row.name: row.since if row.state == AWAY or found is None else found.since for row in silent}
+
     def homes(self) -> dict[str, Home]:
-        """Agent → its home; of removed ones, too: their messages are still there."""
+        """The home of each agent, by id, including removed agents: their messages still exist."""
         states = self.states()
         agents = self.workspace.registry.all().values()
         return {agent.id: Home(agent.machine, states.get(agent.machine, UNKNOWN)) for agent in agents if agent.machine}
@@ -121,7 +137,7 @@ class Machines:
         rows = []
         for name in sorted({here, *homes, *known}, key=lambda name: (name != here, name)):
             facts = known.get(name, {})
-            stands = HERE if name == here else _state(facts, exchange)
+            stands = HERE if name == here else _state(facts, exchange, is_listening=not state.get("listened"))
             asking = map(Asked.parse, facts.get("asking", ()) if stands == UP else ())
             row = MachineRow(
                 name=name,
@@ -131,17 +147,18 @@ class Machines:
                 queued=queued if name == here else facts.get("queued"),
                 conflicts=edits if name == here else facts.get("conflicts"),
                 clock_offset=facts.get("clock_offset"),
+                troubles=tuple(facts.get("troubles", ()) if stands in (HERE, UP) else ()),
                 agents=tuple(homes.get(name, ())),
                 asking=tuple(item for item in asking if item.agent_id in homes.get(name, ())),
             )
-            if row.agents or row.state in (HERE, UP):  # nobody waits for one that has left
+            if row.agents or row.state in (HERE, UP):  # machines that have left are not shown
                 rows.append(row)
         return rows
 
 
 def _exchange(state: Mapping[str, Any]) -> str:
     if not state["relay"]:
-        return NO_RELAY
+        return RELAY_HANGS if state["hangs"] else NO_RELAY
     if state.get("replaced"):
         return REPLACED
     if state.get("connected"):
@@ -149,7 +166,7 @@ def _exchange(state: Mapping[str, Any]) -> str:
     return SHUT_OUT if state.get("shut_out") else CUT_OFF
 
 
-def _state(facts: Mapping[str, Any], exchange: str) -> str:
-    if exchange in (CUT_OFF, SHUT_OUT, NO_RELAY):
+def _state(facts: Mapping[str, Any], exchange: str, *, is_listening: bool) -> str:
+    if exchange in (CUT_OFF, SHUT_OUT, *WITHOUT_RELAY) or (is_listening and not facts):
         return UNKNOWN
     return UP if facts.get("up") else AWAY

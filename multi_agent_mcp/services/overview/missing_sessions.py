@@ -1,7 +1,7 @@
-"""Which agent sessions are missing: what the supervisor opens windows for (docs/protocol.md, Missing sessions).
+"""The missing agent sessions, for which the supervisor opens windows (docs/protocol.md, Missing sessions).
 
-Everything is derived from files: what was opened from `.supervisor/`, what is missing from tasks, delegations and mail.
-So a supervisor can be killed and another one started at any time.
+All state is in files: the opened windows in `.supervisor/`, the need for sessions in tasks, delegations and mail. So a
+supervisor can be killed and another one started at any time.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from multi_agent_mcp.store.workspace import Workspace
 FIRST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(seconds=60)
 RECENT_SESSIONS = 100
-"""A window's session is among so many that have ended last, or still lives."""
+"""How many ended sessions, newest first, are searched for those of a window."""
 LIVED_LONG_ENOUGH = timedelta(seconds=30)
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Where one agent session belongs: an agent and a purpose."""
+    """The place of one agent session: an agent and a purpose."""
 
     agent_id: str
     purpose: str
 
     @property
     def label(self) -> str:
-        """Ids hold no dots."""
+        """The slot as text, parsed by `of`; ids contain no dots."""
         return f"{self.agent_id}.{self.purpose}"
 
     @classmethod
@@ -52,35 +52,35 @@ class Slot:
 
 SUPERVISOR, OWNER = Slot("supervisor", "-"), Slot("owner", "-")
 OWN_SLOTS = (SUPERVISOR, OWNER)
-"""Windows of the team that are no agent's session: the supervisor's, and what the Owner looks at."""
+"""The team's windows that are no agent's session: the supervisor's and the Owner's view."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """What was opened for a slot: the pane, when, and how many attempts died at once before it. A window that `stays`
-    was opened by `up`: a logout does not close it."""
+    """The window opened for a slot: its pane, when it was opened, and the number of attempts before it that died at
+    once. A window that `stays` was opened by `up`: a logout does not close it."""
 
     pane: Mapping[str, Any]
     opened_at: datetime
     failures: int = 0
     stays: bool = False
     earlier: frozenset[str] = frozenset()
-    """The slot's sessions until then. Times would not say which came later, should the clock be set back."""
+    """The ids of the slot's sessions before the window: times would mislead if the clock is set back."""
 
     @property
     def intended(self) -> bool:
-        """It was about to be opened; whether it was, only tmux can tell."""
+        """Whether this records only the intent to open the window; only tmux can tell whether it was opened."""
         return bool(self.pane) and "pane_id" not in self.pane
 
     def rests(self, now: datetime) -> bool:
-        """Whether it is too early for another attempt after commands that died at once."""
+        """Whether it is too early for another attempt, after commands that died at once."""
         doublings: int = 2 ** min(self.failures - 1, 10) if self.failures else 0
         return is_recent(self.opened_at, now, min(FIRST_PAUSE * doublings, LONGEST_PAUSE))
 
 
 @dataclass(eq=False)
 class MissingSessions:
-    """Knows which agent sessions are missing, and remembers the windows opened for them."""
+    """Finds missing agent sessions, and records the windows opened for them."""
 
     workspace: Workspace
     agents: Agents
@@ -90,7 +90,7 @@ class MissingSessions:
     clock: Callable[[], datetime]
 
     def needed(self) -> list[Slot]:
-        """Slots with work and without a living session, of agents that have a command."""
+        """The slots with work but no live session, of agents that have a command."""
         slots = []
         for agent in self.agents.all().values():
             if agent.command is None:
@@ -103,13 +103,13 @@ class MissingSessions:
         return slots
 
     def finished(self, slot: Slot, window: Window) -> bool:
-        """Whether a session of this slot began in this window and has logged out since, with none living now. The host
-        of a server that has died may be at work still."""
+        """Whether sessions of this slot began in this window, all of them have ended, and at least one by logging out:
+        the host of a server that merely died may still be working."""
         mine = self._sessions(slot, window.earlier)
         return all(session.ended_at is not None for session in mine) and any(item.state != DIED for item in mine)
 
     def windows(self) -> dict[Slot, Window]:
-        """What was opened and not closed yet."""
+        """The recorded windows, by slot."""
         found = {}
         for agent_id in self.agents.registry.all():
             for purpose in PURPOSES:
@@ -119,17 +119,17 @@ class MissingSessions:
         return found
 
     def record(self, slot: Slot, pane: Mapping[str, Any], failures: int, *, stays: bool = False) -> None:
-        """Remembers a window; written whole before anything else is decided. With a pane of nothing but a
-        `socket_path` it is the intent to open one there, without one a failure."""
+        """Records a window. A pane with only a `socket_path` records the intent to open a window there, an empty pane a
+        failure."""
         earlier = frozenset(session.id for session in self._sessions(slot))
         self._write(slot, Window(pane, self.clock(), failures, stays, earlier))
 
     def record_pane(self, slot: Slot, pane: Mapping[str, Any]) -> None:
-        """Remembers the pane of a window that was intended; an unknown one stays until `down`."""
+        """Records the pane of an intended window; one without a record stays open until `down`."""
         self._write(slot, replace(self.window(slot) or Window({}, self.clock(), stays=True), pane=pane))
 
     def record_failure(self, slot: Slot, window: Window) -> None:
-        """Keeps nothing but the failures of a window that was not opened, or is gone."""
+        """Keeps only the number of failures of a window that was not opened, or is gone."""
         if window.failures:
             self.record(slot, {}, window.failures)
         else:
@@ -149,8 +149,8 @@ class MissingSessions:
         self.workspace.window(slot.agent_id, slot.purpose).remove()
 
     def failures_after(self, slot: Slot, window: Window) -> int:
-        """How many attempts in a row died, now that this window is gone: one that had a session, or that lived for a
-        while, was none."""
+        """The number of failed attempts in a row, now that this window is gone: 0 if it had a session or lived for
+        `LIVED_LONG_ENOUGH`."""
         lived_long = not is_recent(window.opened_at, self.clock(), LIVED_LONG_ENOUGH)
         return 0 if lived_long or self._sessions(slot, window.earlier) else window.failures + 1
 
@@ -161,7 +161,7 @@ class MissingSessions:
         return [item for item in sessions if item.purpose == slot.purpose and item.id not in without]
 
     def window(self, slot: Slot) -> Window | None:
-        """What was opened for a slot; None also for a damaged record."""
+        """The recorded window of a slot, or None; None, too, for a damaged record."""
         try:
             record = self.workspace.window(slot.agent_id, slot.purpose).read()
             opened_at = parse_time(record["opened_at"])
@@ -171,7 +171,7 @@ class MissingSessions:
             stays = record.get("stays") is True
             return Window(dict(record["pane"]), opened_at, int(record["failures"]), stays, earlier)
         except (ArithmeticError, ValueError, KeyError, TypeError, AttributeError):
-            return None  # derived; a damaged record is as good as none
+            return None  # derived: a damaged record may be ignored
 
     def _has_task_work(self, agent: Agent) -> bool:
         return bool(self.task_changes.current(agent.id) or self.task_changes.startable(agent.id))

@@ -18,6 +18,8 @@ from multi_agent_mcp.store.workspace import Workspace
 
 LOOK_EVERY = timedelta(seconds=30)
 GOOD_FOR = timedelta(seconds=180)
+ASKED_FOR = timedelta(seconds=75)
+"""After two looks that did not happen nobody looks any more, and a question may have been answered in its pane."""
 
 LookAtPane = Callable[[Agent], tuple[str, str] | None]
 """The described host in an agent's pane and the state of its screen; None: there is none, or nobody can look."""
@@ -56,11 +58,16 @@ class PaneLooks:
 
     def asked(self) -> tuple[Asked, ...]:
         """Who was seen last to wait for a human, unless that was long ago."""
-        return tuple(self._last_asked()) if self._is_newer_than(GOOD_FOR) else ()
+        return tuple(self._last_asked()) if self._is_newer_than(ASKED_FOR) else ()
+
+    def forget(self) -> None:
+        """The panes are closed. Raises `StorageError`."""
+        self.workspace.pane_looks.remove()
 
     def _asking(self, looks: Mapping[str, PaneLook], dialog: Callable[[Agent], Dialog | None]) -> Iterator[Asked]:
         """One that is asked the same as before goes on from then."""
-        before = {(item.agent_id, item.topic): item for item in self._last_asked()}
+        last = self._last_asked() if self._is_newer_than(GOOD_FOR) else ()
+        before = {(item.agent_id, item.topic): item for item in last}
         agents = self.workspace.registry.active()
         for agent_id, look in looks.items():
             if look.state in (DIALOG, LOGIN):

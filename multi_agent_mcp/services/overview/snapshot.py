@@ -31,11 +31,11 @@ SUBJECT_CHARACTERS = 120
 
 @dataclass(frozen=True, kw_only=True)
 class AgentRow:
-    """An agent and what it is doing; `watch`, the console and the dashboard each show a part of it.
+    """An agent's state; `watch`, the console and the dashboard each show a part of it.
 
-    `depth`: how many superiors it has. `running`: its sessions whose process runs. `interrupts`: how many unread
-    interrupts still apply. `pause`: the one that it keeps. `task`: the one it works on. `wait`: an Owner's wait-lock.
-    `stuck`: what is wrong with it, where that was asked for. `away`: its machine has not been heard of.
+    `depth` is the number of its superiors, `running` its sessions whose process runs, `interrupts` the number of unread
+    interrupts that apply, `pause` the current pause, `task` the task it works on, `wait` an Owner's wait-lock, `stuck`
+    why it is stuck, if that was asked for; `away`: its machine is away.
     """
 
     agent: Agent
@@ -60,7 +60,7 @@ class AgentRow:
 
     @property
     def active_at(self) -> datetime | None:
-        """When a running server of the agent was last called."""
+        """When a running server of the agent was last called, or None."""
         return max((session.last_activity_at for session in self.running), default=None)
 
     def as_answer(self) -> dict[str, Any]:
@@ -82,7 +82,8 @@ class AgentRow:
 
 @dataclass(frozen=True, kw_only=True)
 class MessageRow:
-    """`state` is the last step of its delivery; `reason` says why it got no further. `subject`: or the first words."""
+    """A message. `state` is its delivery state, `reason` why it got no further; without a subject, `subject` holds the
+    first words."""
 
     id: str
     sender_id: str
@@ -96,7 +97,7 @@ class MessageRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """`tasks` are the open ones, `counts` counts all by status; `messages` are the newest."""
+    """The state of a session: the open tasks, the number of all tasks by status, the newest messages, the agents."""
 
     session: str
     at: datetime
@@ -106,7 +107,7 @@ class Snapshot:
     messages: tuple[MessageRow, ...]
 
     def as_answer(self) -> dict[str, Any]:
-        """As JSON-ready values."""
+        """The fields as JSON-ready values."""
         return {
             "session": self.session,
             "at": format_time(self.at),
@@ -131,7 +132,7 @@ class Snapshots:
     clock: Callable[[], datetime]
 
     def take(self, *, messages: int = 20) -> Snapshot:
-        """A snapshot with the newest `messages`. Cheap while little has changed, because directories keep indexes."""
+        """A snapshot with the newest `messages`. Cheap while little has changed, because directories are indexed."""
         tasks = list(self.workspace.tasks.open_in_order())
         return Snapshot(
             session=self.workspace.session,
@@ -143,13 +144,13 @@ class Snapshots:
         )
 
     def counts(self, tasks: Iterable[Task]) -> dict[str, int]:
-        """How many tasks there are of each status; `tasks` are the open ones."""
+        """The number of tasks of each status; `tasks` are the open ones."""
         counts = Counter(task.status for task in tasks) + self.workspace.tasks.closed_counts()
         return {status: counts[status] for status in TASK_STATUSES}
 
     def agents(self, tasks: Iterable[Task] | None = None, stuck: Mapping[str, Stuck] | None = None) -> list[AgentRow]:
-        """Every agent, each below its superior; `tasks` are the open ones, if the caller has read them already; `stuck`
-        says which agents are, if the caller wants that to be shown."""
+        """The rows of all agents, each below its superior. `tasks` are the open tasks, if already read; `stuck` the
+        stuck agents, if they are to be shown."""
         found = self.workspace.tasks.open() if tasks is None else tasks
         running = sorted((task for task in found if task.status == "in_progress"), key=work_order)
         current = {task.assignee_id: task for task in reversed(running)}  # the first of each agent's wins

@@ -1,6 +1,6 @@
-"""Which agents are stuck, and telling their superiors (docs/protocol.md, Stuck agents).
+"""Finds stuck agents and notifies their superiors (docs/protocol.md, Stuck agents).
 
-Everything is derived from files, what panes show from the supervisor's record: every process finds the same.
+Everything is derived from files, the content of panes from the supervisor's record, so all processes agree.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ AT_WORK = ("todo", "in_progress")
 
 @dataclass(eq=False)
 class StuckAgents:
-    """Looks at every agent that is no person; only `tell` writes."""
+    """Examines all agents that are not people; only `tell` writes."""
 
     workspace: Workspace
     sessions: Sessions
@@ -38,7 +38,7 @@ class StuckAgents:
     clock: Callable[[], datetime]
 
     def find(self, looks: Mapping[str, PaneLook] | None = None, patience: Patience | None = None) -> dict[str, Stuck]:
-        """What is wrong with whom. `looks` is what the panes show; None: what the supervisor saw last."""
+        """The stuck agents, by id. `looks` are the looks at their panes; None: those recorded by the supervisor."""
         seen = self.panes.recorded() if looks is None else looks
         now = self.clock()
         tasks = self.workspace.tasks.open()
@@ -52,8 +52,8 @@ class StuckAgents:
         }
 
     def tell(self) -> list[Notification]:
-        """Writes one notification for each to its superior, unless it is there, and settles those that are over.
-        Returns the new ones. Raises `StorageError`."""
+        """Notifies the superior of each stuck agent, once, and settles notifications that no longer apply. Returns the
+        new ones. Raises `StorageError`."""
         new = [notice for notice in self._notices() if self.derived.writer.put_new(notice, "notice.agent_stuck")]
         for agent_id in self.workspace.registry.active():
             if any(notice.action == AGENT_STUCK for _, notice in self.workspace.notices(agent_id).unread()):
@@ -61,7 +61,7 @@ class StuckAgents:
         return new
 
     def sentence(self, found: Stuck) -> str:
-        """What was seen, in words."""
+        """The sentence that describes why an agent is stuck."""
         facts = found.facts
         values = {
             "task_id": found.task_id,
@@ -91,7 +91,7 @@ class StuckAgents:
         )
 
     def _active_at(self, agent_id: str) -> datetime | None:
-        """The agent's last call, or later, when it was told to go on."""
+        """The time of the agent's last call, or of a later pause or resumption."""
         told = self.derived.interrupts.newest_of_pausing(agent_id)
         moments = (self.sessions.last_activity(agent_id), told.created_at if told is not None else None)
         return max(filter(None, moments), default=None)
@@ -101,7 +101,8 @@ class StuckAgents:
         return any(is_alive(session.pid, session.pid_started_at) for session in last)
 
     def _readable(self, agent_id: str, running: Iterable[AgentSession]) -> dict[str, datetime]:
-        """What the agent has not read, and can read in a session that runs (without one: in a task session), by id."""
+        """The creation times, by id, of the unread items that the agent can read in a running session (if none runs, in
+        a task session)."""
         purposes = {session.purpose for session in running} or {"task"}
         notices = [
             notice for notice in self.derived.waiting(agent_id) if notice.rings and any(map(notice.meant_for, purposes))
@@ -110,8 +111,8 @@ class StuckAgents:
         return {item.id: item.created_at for item in (*notices, *mail)}
 
     def _is_excused(self, agent_id: str, found: Stuck) -> bool:
-        """What is looked at only of those that seem stuck: whether somebody has interrupted or paused the agent, so
-        that its silence was asked for, or it could not know that it is its turn."""
+        """Whether an agent that seems stuck is not: somebody has interrupted or paused it, or it could not know that it
+        is its turn. Too costly to check for every agent."""
         interrupted = any(notice.interrupts for notice in self.derived.waiting(agent_id))
         if interrupted or self.derived.pause_of(agent_id) is not None:
             return True
@@ -120,14 +121,14 @@ class StuckAgents:
         return found.cause == "unanswered" and not self._was_rung(agent_id, found)
 
     def _was_others_turn(self, agent_id: str) -> bool:
-        """Whether something that the agent has given to others was finished a moment ago."""
+        """Whether a task that the agent has given to others was finished within the patience for silence."""
         earliest = self.clock() - self.patience.silence
         finished = self.workspace.tasks.closed(since=earliest)
         return any(_has_handed_out(agent_id, task) and task.updated_at > earliest for task in finished)
 
     def _was_rung(self, agent_id: str, found: Stuck) -> bool:
-        """Whether the agent was rung long enough ago: whatever time a file says it is of. For an agent without a server
-        an attempt that did not get across is none."""
+        """Whether the agent was rung long enough ago, whatever times the unread files claim. For an agent without a
+        server failed attempts do not count."""
         steps = self.workspace.delivery_log(agent_id).steps()
         readable = self._readable(agent_id, self.sessions.running(agent_id))
         tried = [
@@ -140,8 +141,8 @@ class StuckAgents:
 
 
 def _work_of(agent_id: str, tasks: Sequence[Task]) -> tuple[str, datetime] | None:
-    """The id of the task that the agent has worked on for longest, and since when it is its turn: not while others
-    work on what it has given to them, and from the last change of that on, for it waits to hear of it."""
+    """The id of the task that the agent has worked on for longest, and since when it is its turn. None while others
+    work on tasks from it, whose last change also restarts its turn: it waits to hear of them."""
     handed_out = [task for task in tasks if _has_handed_out(agent_id, task)]
     mine = [task for task in tasks if task.assignee_id == agent_id and task.status == "in_progress"]
     if not mine or any(task.status in AT_WORK for task in handed_out):

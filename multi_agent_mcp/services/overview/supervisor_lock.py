@@ -1,4 +1,4 @@
-"""Which process supervises a session: one at a time, and none after `down`."""
+"""The lock of the process that supervises a session: one at a time, and none after `down`."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from multi_agent_mcp.system.process import is_alive, own_start
 
 
 class Supervision:
-    """The record of the process that supervises. It counts while that process lives."""
+    """The record of the process that supervises, valid while that process lives."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._locks = workspace.locks
         self._record = workspace.supervision
 
     def locked(self) -> AbstractContextManager[None]:
-        """Held by every process while it looks at the team's windows and opens or closes some."""
+        """The lock for examining the team's windows and opening or closing some."""
         return self._locks.held(WINDOWS)
 
     def begin(self) -> None:
-        """This process supervises from now on. Raises `AlreadyExists` when another one does."""
+        """Makes this process the supervisor. Raises `AlreadyExists` if there is another one."""
         with self.locked():
             if pid := self.running():
                 raise AlreadyExists("supervisor_runs", pid=pid)
             self._record.write({"pid": os.getpid(), "pid_started_at": own_start()})
 
     def running(self) -> int | None:
-        """The id of the process that supervises."""
+        """The id of the process that supervises, or None."""
         try:
             record = self._record.read()
             pid, start = int(record["pid"]), record["pid_started_at"]
@@ -39,5 +39,5 @@ class Supervision:
         return pid if is_alive(pid, start) else None
 
     def end(self) -> None:
-        """No process supervises from now on: one that still does ends at its next look. The caller holds the lock."""
+        """Removes the record; a running supervisor ends at its next look. The caller holds the lock."""
         self._record.remove()

@@ -24,7 +24,7 @@ from multi_agent_mcp.store.merged_inbox import MergedInbox
 from multi_agent_mcp.store.workspace import Workspace
 
 ARROWS_MAX = 2_000
-NOTICES_MAX = 2_000  # of which interrupts are some
+NOTICES_MAX = 2_000  # notifications examined, of which only interrupts are shown
 FINISHED_MAX = 500  # tasks, and as many ended agent sessions: each of them is parsed
 
 T = TypeVar("T", Bar, Life, Talk)
@@ -40,9 +40,9 @@ class Timelines:
         self._notices: MergedInbox[Notification] = MergedInbox()
 
     def of(self, start: datetime | None = None, end: datetime | None = None, most: int | None = None) -> Timeline:
-        """What overlaps the period. Without a start it begins with the first event; without an end it goes on until
-        now, or until the last event when nobody is at work any more. `most`: so many
-        messages, finished tasks and ended sessions, instead of as many as a picture has room for."""
+        """The timeline of a period. Without a start it begins with the first event; without an end it extends to now,
+        or to the last event if no session runs. `most` is the limit of messages, finished tasks and ended sessions
+        each, by default as many as a picture has room for."""
         since, until = start or EPOCH, end or self.clock()
         finished = most or FINISHED_MAX
         messages, older = self.mail_search.during(since, until, most or ARROWS_MAX)
@@ -81,7 +81,7 @@ class Timelines:
             )
 
     def _steps(self) -> Callable[[str, str], Mapping[str, datetime | None]]:
-        """When a message or notification to an agent took which step."""
+        """Returns a function from an agent id and an item id to the times of the item's steps."""
         steps_of = delivery_steps(self.workspace)
         return lambda agent_id, item_id: {
             str(step["state"]): parse_time(step.get("at")) for step in steps_of(agent_id, item_id)
@@ -109,7 +109,7 @@ class Timelines:
                 )
 
     def _answers(self, since: datetime, until: datetime) -> Iterator[PaneAnswer]:
-        """What hosts asked in their panes and people answered from elsewhere, by the audit log."""
+        """The dialogs in panes that people answered from elsewhere, from the audit log."""
         for at, line in islice(self.workspace.audit_log.newest_first("answer", since, until), NOTICES_MAX):
             dialog = line.get("dialog")
             yield PaneAnswer(
@@ -123,7 +123,7 @@ class Timelines:
             )
 
     def _life(self, session: AgentSession) -> Life:
-        """A session whose process died without ending it counts as ended with its last call."""
+        """The life of a session. If its process died without ending it, it ends with its last call."""
         is_alive = is_running(session, self.workspace.authority)
         return Life(
             session_id=session.id,
@@ -139,7 +139,8 @@ class Timelines:
         return [*sessions.open(), *sessions.closed(limit=limit, since=start)]
 
     def _lanes(self, found: Timeline) -> Iterator[Lane]:
-        """The agents in tree order, removed ones only if they took part in what was found; then the others, if any."""
+        """The agents in tree order, removed ones only if they occur in the timeline; then, if needed, one for
+        others."""
         seen = _participants(found)
         known = self.workspace.registry.all()
         shown = {key: agent for key, agent in known.items() if not agent.removed or key in seen}
@@ -150,13 +151,13 @@ class Timelines:
 
 
 def _changed_by(tasks: Iterable[Task]) -> dict[tuple[str | None, datetime | None], str]:
-    """(task id, time) → who changed it; an interrupt has the same time as its change."""
+    """The author of each change, by task id and time; an interrupt has the same time as its change."""
     lines = ((task.id, entry) for task in tasks for entry in task.history if isinstance(entry, Mapping))
     return {(task_id, parse_time(entry.get("at"))): str(entry["by"]) for task_id, entry in lines if entry.get("by")}
 
 
 def _framed(found: Timeline, start: datetime | None, end: datetime | None) -> Timeline:
-    """With the start and end that the caller left open."""
+    """The timeline with the start and end that the caller left open."""
     moments = [moment for moment in _moments(found) if moment <= found.end] or [found.end]
     at_work = any(life.end is None for life in found.lives)
     return replace(found, start=start or min(moments), end=end or (found.end if at_work else max(moments)))
@@ -191,7 +192,7 @@ def _participants(found: Timeline) -> set[str]:
 
 
 def _overlapping(items: Iterable[T], start: datetime, end: datetime) -> tuple[T, ...]:
-    """Those that overlap the period, oldest first."""
+    """The items that overlap the period, oldest first."""
     found = [item for item in items if item.start <= end and (item.end is None or item.end >= start)]
     return tuple(sorted(found, key=lambda item: item.start))
 

@@ -1,5 +1,5 @@
-"""Finding words in everything a session holds, archived things too (docs/protocol.md, Search). The index says where to
-look; what is answered stands in the files."""
+"""Searches all of a session's files for words, archives included (docs/protocol.md, Search). The index only gives
+candidates; answers are taken from the files."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ EXCERPT_BEFORE, EXCERPT_LENGTH = 40, 200
 
 @dataclass(frozen=True, kw_only=True)
 class SearchQuery:
-    """All the words, in any order, and what else is asked for. `since` and `until` are of the time of a message, of a
-    task's or conversation's beginning, of a line in a log."""
+    """Words that must all occur, in any order, and filters. `since` and `until` limit the time of a message or log
+    line, or the start of a task or conversation."""
 
     words: tuple[str, ...] = ()
     sender_id: str | None = None
@@ -42,8 +42,8 @@ class SearchQuery:
 
     @classmethod
     def parse(cls, parts: Iterable[str]) -> SearchQuery:
-        """As people write it, one part each: a word, a phrase, `from:AGENT`, `to:AGENT`, `task:ID`, `after:TIME`,
-        `before:TIME`. Of two filters of one name the last counts. Raises `InvalidArguments`."""
+        """Parses a query's parts as people write them: a word, a phrase, `from:AGENT`, `to:AGENT`, `task:ID`,
+        `after:TIME` or `before:TIME`. Of two filters with one name the last counts. Raises `InvalidArguments`."""
         words: list[str] = []
         filters: dict[str, Any] = {}
         for part in parts:
@@ -56,7 +56,7 @@ class SearchQuery:
         return cls(words=tuple(words), **filters)
 
     def require_something(self) -> None:
-        """Raises `InvalidArguments`."""
+        """Raises `InvalidArguments` for a query without words and facts."""
         if not self.facts and not self.folded_words:
             raise InvalidArguments("search_for_nothing")
 
@@ -66,21 +66,21 @@ class SearchQuery:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What a `Source` must say of itself."""
+        """The facts that a `Source` must have."""
         wanted = {"from": self.sender_id, "to": self.receiver_id, "task": self.task_id}
         return {name: value for name, value in wanted.items() if value is not None}
 
     def fits(self, source: Source) -> bool:
-        """Whether it is what is asked for, its time aside."""
+        """Whether the source matches the query, apart from its time."""
         text = folded(source.document.text)
         return self.facts.items() <= source.facts.items() and all(word in text for word in self.folded_words)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What has all the words. `kind` is `message`, `task`, `conversation` or `log`; `id` that of the message, the task,
-    the conversation or the execution. `path` is relative to the session's directory; `line` is the line of a log,
-    counted from 1, in which the first of the words stands."""
+    """A search result. `kind` is `message`, `task`, `conversation` or `log`; `id` is that of the message, task,
+    conversation or execution. `path` is relative to the session's directory; `line` is the first line of a log, counted
+    from 1, with one of the words."""
 
     kind: str
     id: str
@@ -94,13 +94,13 @@ class Found:
     line: int | None
 
     def as_answer(self) -> dict[str, Any]:
-        """As JSON knows it."""
+        """The result as JSON values."""
         return asdict(self, dict_factory=json_values)
 
 
 @dataclass(frozen=True)
 class Results:
-    """What was found, newest first; `more` says that older ones follow."""
+    """Search results, newest first; `more`: older ones follow."""
 
     found: list[Found]
     more: bool
@@ -116,9 +116,9 @@ class Search:
         self.index = SearchIndex(workspace.path, path, TOPS, self.sources.documents, grows=lambda name: name == LOGS)
 
     def find(self, query: SearchQuery, limit: int = 20, told: Callable[[], None] = lambda: None) -> Results:
-        """The newest `limit` things that have all the words. The first search reads every file: `told` hears of each.
+        """The newest `limit` results. The first search reads every file and calls `told` for each.
 
-        Raises `InvalidArguments` for a query that asks for nothing, `StorageError` where no index can be kept.
+        Raises `InvalidArguments` for an empty query, `StorageError` if no index can be kept.
         """
         query.require_something()
         return self.index.use(partial(self._find, query=query, limit=limit, told=told))
@@ -130,7 +130,7 @@ class Search:
         return self._confirmed(hits, query, limit)
 
     def _confirmed(self, hits: Iterable[Hit], query: SearchQuery, limit: int) -> Results:
-        """The hits that the files still contain, each item once."""
+        """The hits that the files confirm, each item once."""
         found: dict[tuple[str, ...], Found] = {}
         for hit in hits:
             source = next(self.sources.read(hit.path, hit.start), None)
@@ -142,7 +142,7 @@ class Search:
         return Results([*found.values()], more=False)
 
     def rebuild(self) -> None:
-        """Forgets the index; the next search recreates it."""
+        """Deletes the index; the next search recreates it."""
         self.index.delete()
 
     def _found(self, hit: Hit, source: Source, query: SearchQuery) -> Found:
@@ -180,13 +180,13 @@ class Search:
 
 
 def parts(text: str) -> list[str]:
-    """What somebody wrote on one line, in parts: a phrase stands in quotation marks."""
+    """Splits a query written on one line into parts; phrases are in quotation marks."""
     return _PART.findall(text)
 
 
 def excerpt(text: str, words: list[str]) -> str:
     """The text around the first of the words, on one line."""
-    low = text.casefold()  # of the same length nearly always: an excerpt need not be exact
+    low = text.casefold()  # nearly always of equal length, and an excerpt need not be exact
     places = [place for place in map(low.find, words) if place >= 0]
     start = max(min(places, default=0) - EXCERPT_BEFORE, 0)
     shown = one_line(text[start : start + EXCERPT_LENGTH])

@@ -1,4 +1,4 @@
-"""What a search covers: mail, tasks, conversations, the logs of executions."""
+"""The documents that a search covers: mail, tasks, conversations, the logs of executions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from multi_agent_mcp.store.workspace import Workspace
 TOPS = ("ipc", "conversations", "tasks", "executions")
 LOGS = "logs"
 CHUNK_BYTES = 8_192
-"""How much of a log is one document."""
+"""The size of a log's documents, up to the next end of a line."""
 _LINE_TIME = re.compile(r"\[(?P<at>[^\]\n]{20,32})\] ")
 
 Entity = Message | Task | Conversation | Execution
@@ -29,8 +29,7 @@ Entity = Message | Task | Conversation | Execution
 
 @dataclass(frozen=True)
 class Source:
-    """One document and whose it is. `key` is the same for copies of one thing: of a broadcast, of a conversation's
-    message."""
+    """One document and its entity. `key` is equal for copies of one message, as of a broadcast or in a conversation."""
 
     kind: str
     entity: Entity
@@ -44,22 +43,22 @@ class Source:
 
     @property
     def facts(self) -> dict[str, str]:
-        """Who wrote it (`from`), to whom (`to`), and the `task` it is about, as far as it says."""
+        """The author (`from`), the receiver (`to`) and the `task`, as far as known."""
         return dict(fact.split("=", 1) for fact in self.document.facts)
 
 
 class Sources:
-    """Reads what lies in a file below `TOPS`; paths are relative to the session's directory."""
+    """Reads the documents of files below `TOPS`; paths are relative to the session's directory."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
 
     def documents(self, path: Path, start: int = 0) -> Iterator[Document]:
-        """What the index is to know of a file, from byte `start` of a log on."""
+        """The documents of a file for the index; of a log, those from byte `start` on."""
         return (source.document for source in self.read(path, start))
 
     def read(self, path: Path, start: int = 0) -> Iterator[Source]:
-        """What a file holds; nothing for one of no interest."""
+        """The sources in a file, none if it is not to be searched."""
         if path.suffix == ".log":
             yield from self._chunks(path, start)
         elif path.suffix == ".md" and (entity := self._load(path)) is not None:
@@ -79,7 +78,7 @@ class Sources:
         return None
 
     def _chunks(self, path: Path, start: int) -> Iterator[Source]:
-        """A log in pieces of whole lines, each of the time of its first line."""
+        """A log in pieces of whole lines, each with the time of its first line."""
         execution = self._execution(path)
         at = execution.started_at
         facts = _facts(**{"from": execution.agent_id, "task": execution.task_id})
@@ -93,7 +92,7 @@ class Sources:
             place = end
 
     def _execution(self, log: Path) -> Execution:
-        """Whose log it is; an execution whose file is lost is known by its log alone."""
+        """The execution of a log; if its file is lost, one with only the fields that the path tells."""
         return self.workspace.executions.find(log.stem) or Execution(id=log.stem, agent_id=log.parts[1])
 
 

@@ -1,1 +1,1 @@
-"""Running server processes, what they work on, and the Owner's wait-lock."""
+"""Agent sessions (running server processes), their receipts and executions, and the Owner's wait-lock."""

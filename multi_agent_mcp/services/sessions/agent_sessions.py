@@ -1,4 +1,4 @@
-"""Agent sessions: opening, keeping alive, ending, and what becomes of a dead reader's mail
+"""Agent sessions: opening, keeping alive and ending them, and requeueing the mail of dead readers
 (docs/protocol.md, Agent sessions, Confirmation)."""
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Sessions:
     """Held while this process changes the agent it is bound to."""
 
     def open(self, agent_id: str, purpose: str | None = None) -> LiveSession:
-        """A new session for this process. Without a purpose it is chosen by what waits for the agent."""
+        """Opens a session for this process. The default purpose depends on the work that waits for the agent."""
         live = self.live(agent_id)
         now = self.clock()
         chosen = purpose or self._choose_purpose(agent_id, live)
@@ -66,17 +66,17 @@ class Sessions:
         return LiveSession(self, session, token)
 
     def all(self, *, ended: bool) -> list[AgentSession]:
-        """The sessions of every agent, oldest first; with `ended` also those that have ended."""
+        """The sessions of all agents, oldest first; with `ended` including those that have ended."""
         found = self.workspace.sessions.all() if ended else self.workspace.sessions.open()
         return sorted(found, key=age)
 
     def running(self, agent_id: str) -> list[AgentSession]:
-        """Sessions whose process runs. An expired one is among them: the process still rings the agent, and its next
-        call renews the session."""
+        """The agent's sessions whose process runs, including expired ones: their process still rings the agent, and its
+        next call renews the session."""
         return [session for session in self.workspace.sessions.open(agent_id) if self.is_running(session)]
 
     def live(self, agent_id: str) -> list[AgentSession]:
-        """Running sessions that have not expired, which keep their purpose and their task from a new one."""
+        """The agent's running sessions that have not expired; a new session leaves their purpose and task to them."""
         now = self.clock()
         return [session for session in self.running(agent_id) if not session.expired(now)]
 
@@ -85,17 +85,17 @@ class Sessions:
         return bool(self.running(agent_id))
 
     def alive_since(self, agent_id: str) -> datetime | None:
-        """When the longest-lived server process of this agent that still runs opened its session."""
+        """When the oldest of the agent's running sessions was opened; None if none runs."""
         return min((session.created_at for session in self.running(agent_id)), default=None)
 
     def last_activity(self, agent_id: str) -> datetime | None:
-        """When the agent's server was last called, be it running or not."""
+        """When the agent's server was last called, whether it still runs or not; None if never."""
         known = [*self.workspace.sessions.open(agent_id), *self.workspace.sessions.closed(agent_id, limit=1)]
         return max((session.last_activity_at for session in known), default=None)
 
     def recover(self, agent_id: str) -> int:
-        """Ends the sessions of dead processes and requeues what they had not confirmed; ends the executions of
-        sessions whose file is lost. Returns how many files were requeued."""
+        """Ends the sessions of dead processes and requeues their unconfirmed files; ends the executions of sessions
+        whose file is lost. Returns the number of requeued files."""
         recovered = 0
         with self.workspace.locks.held(f"recover-{agent_id}"):
             for session in self.workspace.sessions.open(agent_id):
@@ -111,8 +111,8 @@ class Sessions:
         return recovered
 
     def recover_dead(self) -> None:
-        """The same for each agent of this machine that has a session of a dead process: other machines see that it is
-        over by its file alone."""
+        """Recovers each agent of this machine that has a session of a dead process: other machines can tell only by the
+        session's file that it has ended."""
         for agent in self.workspace.registry.active().values():
             if self.workspace.is_here(agent) and any(map(self._has_died, self.workspace.sessions.open(agent.id))):
                 self.recover(agent.id)
@@ -121,17 +121,17 @@ class Sessions:
         return session.ended_at is None and self.is_here(session) and not self.is_running(session)
 
     def is_running(self, session: AgentSession) -> bool:
-        """Whether its process runs and has not ended it. Another machine is not asked for its processes: there it runs
-        until its file says otherwise or its machine is away."""
+        """Whether the session's process runs and has not ended it. A session of another machine counts as running until
+        its file says otherwise or the machine is away."""
         return is_running(session, self.workspace.authority)
 
     def is_here(self, session: AgentSession) -> bool:
-        """Whether its process is, or was, one of this machine."""
+        """Whether the session's process is, or was, on this machine."""
         return session.machine in (None, self.workspace.authority.here)
 
     def requeue(self, agent_id: str, files: Sequence[str]) -> int:
-        """Makes mail and notifications unread again, by their files (see `Inbox.reference`). An Owner's wait that one
-        of them ended goes on. Returns how many had been read."""
+        """Makes mail and notifications unread again, by their files (see `Inbox.reference`), and restores an Owner's
+        wait that one of them released. Returns how many of them had been marked read."""
         returned: list[Message | Notification] = []
         for inbox in (self.workspace.mailbox(agent_id), self.workspace.notices(agent_id)):
             if inbox.has_any(files):
@@ -151,7 +151,7 @@ class Sessions:
         return "task"
 
     def _chat_work_waits(self, agent_id: str) -> bool:
-        """A delegation that is not carried out yet, or a conversation message."""
+        """Whether a delegation without a conversation, or an unread conversation message, waits."""
         delegations = self.workspace.delegations.all(agent_id)
         if any(item.reserved_id is None for item in delegations):
             return True
@@ -164,11 +164,11 @@ class Sessions:
 
 
 class LiveSession:
-    """This process's own session, and what it has leased (see `services.sessions.receipts`). The token is known here
-    only; the file holds its hash.
+    """This process's own session and its leases (see `services.sessions.receipts`). Only this object knows the token;
+    the file holds its hash.
 
-    The mutex guards `record` and its file and nothing else: a reading holds the mailbox's lock when it leases, so no
-    such lock is taken under it.
+    The mutex guards `record` and its file and nothing else. No mailbox lock may be taken while it is held, because a
+    reading leases under the mailbox's lock.
     """
 
     def __init__(self, sessions: Sessions, record: AgentSession, token: str) -> None:
@@ -183,11 +183,11 @@ class LiveSession:
         self._ending = False
 
     def is_live(self) -> bool:
-        """Whether it has neither ended nor been idle for an hour."""
+        """Whether the session has neither ended nor expired (an hour without calls)."""
         return self.record.ended_at is None and not self.record.expired(self._sessions.clock())
 
     def has_sibling(self, purpose: str) -> bool:
-        """Whether another session of the agent, of this purpose, lives."""
+        """Whether another session of the agent with this purpose is live."""
         others = self._sessions.live(self.record.agent_id)
         return any(session.purpose == purpose and session.id != self.record.id for session in others)
 
@@ -197,7 +197,7 @@ class LiveSession:
             raise InvalidSession("session_token")
 
     def touch(self) -> None:
-        """A call begins: it confirms what earlier answers have written out, and the hour starts again."""
+        """Called at the start of each call: confirms the files of answers that were written, and renews the session."""
         self.requeue(_drained(self._to_requeue))
         with self._mutex:
             now = self._sessions.clock()
@@ -208,8 +208,8 @@ class LiveSession:
                 self._write(sync=False)
 
     def lease(self, files: tuple[str, ...]) -> None:
-        """A `Lease`, durable when it returns. Raises `InvalidSession` when the session is at its end: nobody would
-        requeue the files."""
+        """Leases files (see `Lease`), durably. Raises `InvalidSession` when the session is ending, because nobody would
+        requeue the files then."""
         with self._mutex:
             if self._refuses_leases:
                 raise InvalidSession
@@ -222,18 +222,17 @@ class LiveSession:
                 raise
 
     def refuse_leases(self) -> None:
-        """The session is about to end: nothing more is handed out in it."""
+        """Makes `lease` raise from now on; called before the session ends."""
         with self._mutex:
             self._refuses_leases = True
 
     def written(self, files: tuple[str, ...]) -> None:
-        """The answer that hands these out was written: the next call, or a regular end, confirms them. Takes no lock,
-        so the event loop may call it."""
+        """Records that the answer with these files was written: the next call, or a regular end, confirms them. Takes
+        no lock, so the event loop may call it."""
         self._written_out.extend(files)
 
     def requeue(self, files: tuple[str, ...]) -> None:
-        """Makes leased files unread again. Never raises: what the disk refuses now is tried again at the next call,
-        and at the end."""
+        """Makes leased files unread again. Never raises: after a failure the next call, or the end, tries again."""
         with self._mutex:
             files = _both(files, self.record.unconfirmed)
         if not files:
@@ -248,7 +247,8 @@ class LiveSession:
             self._to_requeue.extend(files)
 
     def end(self, state: str = "ended", *, confirm: bool = True) -> None:
-        """Logout, or the end of the process: requeues what is not confirmed. `confirm` what was written out, too."""
+        """Ends the session, at logout or at the end of the process, and requeues unconfirmed files. With `confirm` the
+        files of answers that were written count as confirmed."""
         with self._mutex:
             if self._ending:
                 return
@@ -262,7 +262,7 @@ class LiveSession:
             self._replace(sync=True)
 
     def bind_task(self, task_id: str) -> None:
-        """This session now works on that task."""
+        """Records that this session works on the task."""
         with self._mutex:
             if self.record.task_id != task_id:
                 self.record = self.record.on_task(task_id)
@@ -273,19 +273,20 @@ class LiveSession:
             self._replace(sync=sync)
 
     def _replace(self, *, sync: bool) -> None:
-        """Always with its content fsynced: a power cut may leave the file before, never an empty one. With `sync` the
-        new one is there for good."""
+        """Writes the session's file, always with its content fsynced: a power cut may leave the previous file, never an
+        empty one. With `sync` the new file survives a power cut."""
         self._sessions.workspace.sessions.replace(self.record, sync=sync)
         self._written = self.record
 
 
 def _drained(queue: deque[str]) -> tuple[str, ...]:
-    """What other threads have put there, each once."""
+    """Removes and returns the items that other threads have added to the queue."""
     return tuple(queue.popleft() for _ in range(len(queue)))
 
 
 def _without(leased: Iterable[str], gone: Iterable[str]) -> tuple[str, ...]:
-    """Two calls at once may lease the same file, once one of them has requeued it: each lets go of its own."""
+    """The leases without those `gone`, as multisets: two concurrent calls may lease the same file, and each releases
+    only its own lease."""
     return tuple((Counter(leased) - Counter(gone)).elements())
 
 

@@ -36,7 +36,7 @@ class Executions:
     clock: Callable[[], datetime]
 
     def begin(self, session: AgentSession, task_id: str) -> Execution:
-        """The session's running execution of this task; opened if there is none."""
+        """Returns the session's running execution of this task, opening it if there is none."""
         running = self.running(session)
         if running is not None and running.task_id == task_id:
             return running
@@ -56,7 +56,7 @@ class Executions:
         return execution
 
     def running(self, session: AgentSession) -> Execution | None:
-        """The execution this session has open."""
+        """The session's open execution, or None."""
         mine = [item for item in self.workspace.executions.open(session.agent_id) if item.session_id == session.id]
         return mine[0] if mine else None
 
@@ -69,7 +69,7 @@ class Executions:
         return finished
 
     def finish_session(self, session: AgentSession, why: str) -> None:
-        """The session is over: its open executions have failed; the text `execution.{why}` says why."""
+        """Closes the open executions of a session that is over as failed, with the text `execution.{why}`."""
         for execution in self.workspace.executions.open(session.agent_id):
             if execution.session_id == session.id:
                 self.finish(execution, error_message=self.texts(f"execution.{why}"))
@@ -91,7 +91,7 @@ class Executions:
         return session is not None and session.ended_at is None
 
     def log(self, execution: Execution, line: str) -> None:
-        """Adds one line with the time; never more than one."""
+        """Appends one line with the time to the execution's log; line breaks become blanks."""
         text = one_line(line)[:500]
         self.workspace.files.append(self.workspace.execution_log(execution), f"[{format_time(self.clock())}] {text}")
 
@@ -102,7 +102,7 @@ class Executions:
     def history(
         self, agent_id: str, *, task_id: str | None = None, status: str | None = None, limit: int = 10
     ) -> tuple[list[Execution], int]:
-        """An agent's executions, newest first, and how many there are."""
+        """An agent's executions, newest first, and their total number."""
         group = None if task_id is None else entity_id("tsk", task_id)
         executions = self.workspace.executions
         running = [
@@ -115,7 +115,7 @@ class Executions:
         return sorted(running + closed, key=age, reverse=True)[:limit], total
 
     def page(self, agent_id: str | None, *, offset: int, limit: int) -> tuple[list[Execution], int]:
-        """Executions of one agent or of all, running ones first, then the newest, and how many there are."""
+        """A page of the executions of one agent or of all, running ones first, then newest first, and the total."""
         executions, end = self.workspace.executions, offset + limit
         running = sorted(executions.open(agent_id), key=age, reverse=True)
         found = running + executions.closed(agent_id, limit=end)
@@ -129,14 +129,15 @@ class Executions:
         return sorted(found, key=age, reverse=True)[:limit]
 
     def get(self, agent_id: str | None, execution_id: object) -> Execution:
-        """Raises `InvalidId`, `ExecutionNotFound`, and `Unauthorized` for another agent's (None: anybody's)."""
+        """The execution with this id. Raises `InvalidId`, `ExecutionNotFound`, and `Unauthorized` for another agent's
+        execution unless `agent_id` is None."""
         execution = self.workspace.executions.get(entity_id("exec", execution_id))
         if agent_id is not None and execution.agent_id != agent_id:
             raise Unauthorized("not_own_execution", execution_id=execution.id)
         return execution
 
     def read_log(self, execution: Execution, *, tail: int | None = None, offset: int | None = None) -> LogPage:
-        """The last `tail` lines (100 unless told), or those from line `offset` on; not both."""
+        """The last `tail` lines (default 100) or those from line `offset` on; raises `InvalidArguments` for both."""
         if tail is not None and offset is not None:
             raise InvalidArguments("tail_and_offset")
         log = LineFile(self.workspace.files, self.workspace.execution_log(execution))

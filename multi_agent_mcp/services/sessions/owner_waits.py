@@ -1,4 +1,4 @@
-"""The Owner's wait-lock: a file that says whose answer the Owner waits for (docs/protocol.md, Owner wait)."""
+"""The Owner's wait-lock: a file that names the Admin whose answer the Owner awaits (docs/protocol.md, Owner wait)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EMPTY_CHECKS_ALLOWED = 1
 
 
 class OwnerWaits:
-    """Sets, shows and releases the wait-locks of a session's owners. Released locks are kept in the archive."""
+    """The wait-locks of a session's owners. Released locks are kept in the archive."""
 
     def __init__(self, workspace: Workspace, clock: Callable[[], datetime], audit: Callable[..., None]) -> None:
         self.workspace = workspace
@@ -34,14 +34,14 @@ class OwnerWaits:
         self._archive = workspace.released_waits
 
     def of(self, owner_id: str) -> OwnerWait | None:
-        """The Owner's lock; None when it does not wait."""
+        """The Owner's lock, or None when the Owner does not wait."""
         wait = self.standing.load(_name(owner_id))
-        # The file's name counts, whatever its header says.
+        # The file's name decides whose lock it is, whatever the header says.
         return None if wait is None else replace(wait, owner_id=owner_id)
 
     def begin(self, wait: OwnerWait, *, again: bool = False) -> None:
-        """Sets the lock. Raises `OwnerWaiting` while another one stands. `again`, after a crash: unless it is set
-        already, or was released meanwhile."""
+        """Sets the lock. Raises `OwnerWaiting` if another one is set. With `again`, after a crash, does nothing if the
+        lock is set already or has been released since."""
         with self._locked(wait.owner_id):
             standing = self.of(wait.owner_id)
             if again and (_is_same(standing, wait) or self._released(wait.owner_id, wait.message_id)):
@@ -51,13 +51,13 @@ class OwnerWaits:
             self.standing.replace(_name(wait.owner_id), wait)
 
     def take_back(self, wait: OwnerWait) -> None:
-        """Removes a lock that was set a moment ago, for a message that could not be stored."""
+        """Removes a lock that was just set for a message that could not be stored."""
         with self._locked(wait.owner_id):
             if _is_same(self.of(wait.owner_id), wait):
                 self.standing.remove(_name(wait.owner_id), sync=True)
 
     def require_allowed(self, agent: Agent, tool: str) -> None:
-        """Raises `OwnerWaiting` for a tool that an owner may not call while it waits."""
+        """Raises `OwnerWaiting` if the agent is a waiting Owner and may not call this tool meanwhile."""
         if agent.role != "owner" or tool in ALLOWED_WHILE_WAITING:
             return
         wait = self.of(agent.id)
@@ -65,8 +65,8 @@ class OwnerWaits:
             raise OwnerWaiting(admin_id=wait.admin_id)
 
     def checked(self, agent: Agent, unread: int) -> None:
-        """The Owner checked its mail and found `unread` messages. Raises `PollingBlocked` from the second empty check
-        on."""
+        """Records that the Owner checked its mail and found `unread` messages. Raises `PollingBlocked` from the second
+        empty check in a row on."""
         if agent.role != "owner" or self.of(agent.id) is None:
             return
         with self._locked(agent.id):
@@ -79,8 +79,8 @@ class OwnerWaits:
                 self.standing.replace(_name(agent.id), changed)
 
     def release_by(self, reader: Agent, messages: Iterable[Message], agents: Mapping[str, Agent]) -> bool:
-        """Releases the lock if one of these messages, all verified and about to be marked read, comes from the awaited
-        Admin or from any Admin below the Owner."""
+        """Releases the lock if one of these messages, verified and about to be marked read, comes from the awaited
+        Admin or any Admin below the Owner. Returns whether it did."""
         wait = self.of(reader.id) if reader.role == "owner" else None
         if wait is None:
             return False
@@ -88,7 +88,8 @@ class OwnerWaits:
         return bool(answers) and self.release(reader.id, by=answers[0])
 
     def unlock(self, actor: Agent, owner: Agent, reason: str | None = None) -> dict[str, Any]:
-        """Takes the lock away by hand, for emergencies, with a line in the audit log. Returns whether there was one."""
+        """Releases the lock by hand, in emergencies, with a line in the audit log. Returns the answer, which says
+        whether there was a lock."""
         require_text("reason", reason)
         if owner.role != "owner":
             raise InvalidArguments("waits_for_nobody", agent_id=owner.id)
@@ -108,12 +109,12 @@ class OwnerWaits:
             return True
 
     def restore(self, owner_id: str, message_ids: Iterable[str]) -> None:
-        """The message that released the lock was not delivered after all: the Owner waits again."""
+        """Sets the lock again if it was released by one of these messages, which were not delivered after all."""
         given_back = set(message_ids)
         with self._locked(owner_id):
             if not given_back or self.of(owner_id) is not None:
                 return
-            # Not only the latest by its name: the clock may have been set back meanwhile.
+            # All of them, not only the latest by name: the clock may have been set back.
             for name in sorted(self._archived(owner_id), reverse=True):
                 wait = self._archive.load(name)
                 if wait is not None and wait.released_by in given_back:

@@ -1,15 +1,15 @@
-"""Confirmation: nothing is consumed without being delivered (docs/protocol.md, Confirmation).
+"""Receipts: track whether a tool's answer arrives, and make its mail unread again if not (docs/protocol.md,
+Confirmation). `services/turn/reading.py` chooses the mail of an answer and marks it read.
 
 lease
-    Before a file is marked read, the agent session's own file names it as unconfirmed, durably.
+    Before a file is marked read, the agent session's own file lists it as unconfirmed, durably.
 confirm
-    The answer's last byte was written, and then came another call or a regular end: the file is named no longer.
+    After the answer's last byte was written and another call or a regular end followed, the file is no longer listed.
 requeue
-    The file is unread again: at once when the answer was refused, replaced or cancelled, else when the process has
-    died and the agent's next server starts.
+    The file is made unread again: at once if the answer was refused, replaced or cancelled; if the process has died,
+    when the agent's next server starts.
 
-`LiveSession` keeps what is leased; a `Receipt` knows which of it belongs to one answer. Files are named as
-`Inbox.reference` does.
+`LiveSession` keeps all leases, a `Receipt` those of one answer. Files are named as by `Inbox.reference`.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.store.files.locks import Mutex
 
 HANDED_OUT_SECONDS = 60.0
-"""An answer that hands something out is nearly written, unless its host reads nothing."""
+"""How long to wait for an answer with leased files to be written; only a host that reads nothing takes so long."""
 
 
 class Lease(Protocol):
-    """Called with the files that are about to be marked read, before they are. What it raises leaves them unread."""
+    """Called with files before they are marked read. If it raises, they stay unread."""
 
     def __call__(self, files: tuple[str, ...], /) -> None: ...
 
 
 class Cancelled(Exception):
-    """The host has cancelled the call before it handed anything out."""
+    """Raised when the host has cancelled the call before it leased anything."""
 
 
 class Receipt:
-    """What one answer hands out, from the call until its fate is known.
+    """The files leased by one answer, from the call until the answer is written or cancelled.
 
-    The call's worker thread leases, requeues and completes; the event loop, which must wait for neither a lock nor the
-    disk, says whether the answer was written or cancelled.
+    The call's worker thread leases, requeues and completes; the event loop, which must not wait for locks or the disk,
+    calls `written` or `cancel`.
     """
 
     def __init__(self, earlier: Sequence[Receipt] = ()) -> None:
@@ -56,7 +56,7 @@ class Receipt:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the answer was written, or what a cancelled one would have handed out is unread again."""
+        """Whether the answer was written, or was cancelled and its files are unread again."""
         return self._settled.is_set()
 
     @property
@@ -64,17 +64,17 @@ class Receipt:
         return self._cancelled
 
     def wait_for_cancelled(self, seconds: float) -> None:
-        """Until what earlier calls that were cancelled would have handed out is unread again. For one that hands out
-        nothing, which may go on for long, at most so many `seconds`."""
+        """Waits until the files of earlier cancelled calls are unread again. For calls that have leased nothing yet,
+        which may run for long, waits at most `seconds`."""
         self._wait(seconds, lambda receipt: receipt.is_cancelled)
         self._wait(HANDED_OUT_SECONDS, lambda receipt: receipt.is_cancelled and bool(receipt._files))
 
     def wait_for_earlier(self, seconds: float) -> None:
-        """Until earlier calls are answered, which some take a minute for."""
+        """Waits at most `seconds` until earlier calls are answered; some take a minute."""
         self._wait(seconds, lambda _: True)
 
     def wait_for_answers(self) -> None:
-        """Until the answers of earlier calls that hand something out are written."""
+        """Waits until earlier answers with leased files are written."""
         self._wait(HANDED_OUT_SECONDS, lambda receipt: bool(receipt._files))
 
     def _wait(self, seconds: float, which: Callable[[Receipt], bool]) -> None:
@@ -84,48 +84,48 @@ class Receipt:
                 receipt._settled.wait(max(end - time.monotonic(), 0))
 
     def begin(self) -> bool:
-        """The worker thread takes up the call. False: it was cancelled before, and hands out nothing."""
+        """Called when the worker thread starts the call. False if the call was already cancelled and must not run."""
         with self._mutex:
             self._begun = not self._cancelled
             return self._begun
 
     def open(self, session: LiveSession) -> None:
-        """The call belongs to this session."""
+        """Sets the session that the call belongs to."""
         self._session = session
 
     def lease(self, files: tuple[str, ...]) -> None:
-        """A `Lease`. Raises `Cancelled` when no answer is awaited any more, and what `LiveSession.lease` raises."""
+        """Leases files (see `Lease`). Raises `Cancelled` when the call was cancelled, and as `LiveSession.lease`."""
         if self._cancelled or self._session is None:
             raise Cancelled
         self._session.lease(files)
         self._files += files
 
     def requeue(self) -> None:
-        """The answer hands out nothing after all: it was refused or replaced."""
+        """Makes the leased files unread again, because the answer was refused or replaced."""
         files, self._files = self._files, ()
         if files and self._session is not None:
             self._session.requeue(files)
 
     def complete(self) -> bool:
-        """The worker thread is done. Returns whether anything was handed out."""
+        """Called when the worker thread is done. Returns whether files are leased."""
         with self._mutex:
             self._completed = True
             cancelled = self._cancelled
-        self._earlier = ()  # else each would keep all before it
+        self._earlier = ()  # else each receipt would keep all earlier ones alive
         handed_out = bool(self._files)
         if cancelled:
             self._take_back()
         return handed_out
 
     def written(self) -> None:
-        """The answer's last byte was written; the next call, or a regular end, confirms that it arrived."""
+        """Called when the answer's last byte was written; the next call, or a regular end, confirms its arrival."""
         if self._session is not None:
             self._session.written(self._files)
         self._settled.set()
 
     def cancel(self) -> None:
-        """There will be no such answer: the request was cancelled, or became an error. A worker thread that is still
-        at work requeues by itself."""
+        """Called when there will be no answer, because the request was cancelled or failed. Requeues the files; if the
+        worker thread is still running, `complete` does."""
         with self._mutex:
             self._cancelled = True
             begun, completed = self._begun, self._completed

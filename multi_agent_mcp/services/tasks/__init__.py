@@ -1,1 +1,1 @@
-"""Tasks: creating, changing, approving, handing over."""
+"""Tasks: creating, changing, approving, handing over, reporting, interrupting."""

@@ -1,4 +1,4 @@
-"""Reading tasks: an agent's list, the columns of a board, what belongs to a task. Changes nothing."""
+"""Lists of tasks: an agent's, the columns of a board, subtasks. Changes nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Column:
 
 
 class Board:
-    """The tasks of one team. Finished ones are counted without being parsed; only those on the page are read."""
+    """The tasks of one team. Finished tasks are counted without parsing them; only those on the page are read."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.tasks = workspace.tasks
@@ -34,7 +34,7 @@ class Board:
         return sorted(self.tasks.all(), key=age)
 
     def of(self, agent_id: str, status: str | None, limit: int) -> tuple[list[Task], int]:
-        """An agent's tasks, open ones first, and how many there are."""
+        """An agent's tasks, open ones first, and their total number. Raises `InvalidArguments`."""
         if status is not None:
             require_choice("status", status, TASK_STATUSES)
         tasks = [task for task in self.tasks.open(agent_id) if status in (None, task.status)]
@@ -47,8 +47,8 @@ class Board:
     def columns(
         self, status: str | None = None, assignee_id: str | None = None, *, offset: int = 0, limit: int = 50
     ) -> list[Column]:
-        """One column for each status (or only for this one), of everybody's tasks or one agent's: open ones in the
-        order of work, finished ones the most recent first. Raises `InvalidArguments`."""
+        """A column for each status, or only for `status`, of all tasks or one assignee's: open tasks in the order of
+        work, finished ones newest first. Raises `InvalidArguments`."""
         if status is not None:
             require_choice("status", status, TASK_STATUSES)
         tasks = list(self.tasks.open_in_order(assignee_id))
@@ -64,7 +64,7 @@ class Board:
         return columns
 
     def subtask_counts(self) -> Mapping[str, Counter[str]]:
-        """Parent's id → how many subtasks it has of each status."""
+        """The number of subtasks of each status, by the parent's id."""
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for task in self.tasks.open():
             if task.parent_task_id is not None:
@@ -79,16 +79,16 @@ class Board:
         return sorted([*still_open, *self.tasks.closed(group=task_id)], key=work_order)
 
     def existing(self, ids: Iterable[str | None]) -> list[Task]:
-        """Those of the tasks that (still) exist."""
+        """The tasks with these ids that exist."""
         found = (self.tasks.find(task_id) for task_id in ids if task_id is not None)
         return [task for task in found if task is not None]
 
 
 def open_subtasks(tasks: Iterable[Task], parent_id: str) -> list[Task]:
-    """Those of these tasks that are in `todo` or in progress and stand below the parent, deepest first."""
+    """The descendants of the parent among these tasks that are in `todo` or in progress, deepest first."""
     children: defaultdict[str | None, list[Task]] = defaultdict(list)
     for task in tasks:
-        if task.id != parent_id:  # somebody may have written a circle by hand
+        if task.id != parent_id:  # hand-written files may contain a cycle
             children[task.parent_task_id].append(task)
     found: list[Task] = []
     parents = [parent_id]
@@ -100,7 +100,7 @@ def open_subtasks(tasks: Iterable[Task], parent_id: str) -> list[Task]:
 
 
 def summary_of(task: Task) -> dict[str, Any]:
-    """A task in a list."""
+    """The fields of a task in a list."""
     return {
         "task_id": task.id,
         "title": task.title,

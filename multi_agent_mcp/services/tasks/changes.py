@@ -30,7 +30,7 @@ from multi_agent_mcp.texts import Texts
 ASSIGN_TASK = Kind("assign_task")
 MOVE_TASK = Kind("move_task")
 BLOCK_FAMILY = Kind("block_family")
-"""What earlier versions wrote for a task with subtasks."""
+"""The kind that earlier versions wrote for a task with subtasks."""
 DECIDE_REQUEST = Kind("decide_request")
 
 
@@ -48,16 +48,16 @@ class TaskChanges:
     clock: Callable[[], datetime]
 
     def get(self, task_id: object) -> Task:
-        """Raises `InvalidId` or `TaskNotFound`."""
+        """The task with this id. Raises `InvalidId` or `TaskNotFound`."""
         return self.workspace.tasks.get(entity_id("tsk", task_id))
 
     def title(self, task_id: str) -> str | None:
-        """None for a task that is not there."""
+        """The task's title; None for a task that does not exist."""
         task = self.workspace.tasks.find(task_id)
         return None if task is None else task.title
 
     def assign(self, actor: Agent, task_id: str, assignee_id: str | None) -> tuple[Task, str | None]:
-        """Assigns a task to another agent (None: unassigns it). Returns it and the previous assignee's id."""
+        """Assigns a task to another agent, or to none. Returns the task and the previous assignee's id."""
         task = self.get(task_id)
         task.require_writer(actor.id, self.agents.all())
         if assignee_id is not None:
@@ -76,7 +76,7 @@ class TaskChanges:
         }
 
     def apply_assignment(self, intent: Intent) -> tuple[Task, str | None]:
-        """Applies an intent: the new assignee, and a notification to the previous one if it was working on the task."""
+        """Applies an intent: reassigns the task, and notifies the previous assignee if it was working on the task."""
         assignee_id, change = intent.facts["assignee_id"], Change.of(intent.facts["change"], intent.id)
 
         def reassign(found: Task) -> Task:
@@ -95,7 +95,7 @@ class TaskChanges:
         return task, previous
 
     def set_status(self, actor: Agent, task_id: str, status: str, reason: str | None = None) -> tuple[Task, str]:
-        """Moves a task; returns it and its previous status.
+        """Moves a task to a status; returns the task and its previous status.
 
         Blocking or cancelling somebody else's task interrupts its assignee; blocking a parent blocks its open
         subtasks first, all of them or none.
@@ -107,7 +107,7 @@ class TaskChanges:
         return self._moved_with_family(task, status, Change(by=actor.id, at=self.clock(), reason=reason), {})
 
     def targets(self, actor: Agent, task: Task) -> dict[str, Refusal | None]:
-        """Every other status → why `actor` could not move the task there now (None: it could). Changes nothing."""
+        """For each other status, why `actor` could not move the task there now (None: it could). Changes nothing."""
         others = [status for status in TASK_STATUSES if status != task.status]
         try:
             task.require_writer(actor.id, self.agents.all())
@@ -116,7 +116,7 @@ class TaskChanges:
         return {status: self._refusal(actor, task, status) for status in others}
 
     def current(self, agent_id: str) -> Task | None:
-        """The task an agent works on: of those in progress the first in the order of work."""
+        """The task that an agent works on: the first of those in progress in the order of work, or None."""
         return next(iter(self.workspace.tasks.in_progress(agent_id)), None)
 
     def startable(self, agent_id: str) -> list[Task]:
@@ -130,17 +130,17 @@ class TaskChanges:
         return sorted((task for task in mine if self._is_startable(task)), key=work_order)
 
     def take_up(self, agent: Agent, task: Task) -> Task:
-        """Starts one of the agent's `startable` tasks, out of the backlog where it was assigned there."""
+        """Starts one of the agent's `startable` tasks, moving it out of the backlog first if necessary."""
         if task.status == "backlog":
             self.set_status(agent, task.id, "todo")
         return self.start(agent, task.id)[0]
 
     def start(self, actor: Agent, task_id: str, change: Change | None = None) -> tuple[Task, str]:
-        """Moves a task to `in_progress`; of two sessions that start it at once one is refused."""
+        """Moves a task to `in_progress`; if two sessions start it at once, one is refused."""
         return self._move(task_id, "in_progress", change or Change(by=actor.id, at=self.clock()), {})
 
     def edit(self, task_id: str, updates: Mapping[str, str], change: Change) -> Task:
-        """Changes title, description, priority and status in one write; the caller checks who may."""
+        """Changes title, description, priority and status in one write; the caller checks permission."""
         fields = {name: value for name, value in updates.items() if name != "status"}
         require_sound(fields)
         status = updates.get("status")
@@ -163,7 +163,8 @@ class TaskChanges:
         return edited
 
     def decide(self, actor: Agent, task_id: str, *, approve: bool, reason: str | None = None) -> Task:
-        """Approves or rejects a request, as a strict superior of the requester, who gets mail about it."""
+        """Approves or rejects a request and sends the requester mail. Raises `Unauthorized` unless the actor is a
+        strict superior of the requester."""
         require_text("reason", reason)
         task = self.get(task_id)
         requester = task.requester_id or task.created_by
@@ -180,7 +181,7 @@ class TaskChanges:
         return decided
 
     def apply_decision(self, intent: Intent) -> tuple[Task, list[Message]]:
-        """Applies an intent: the decision, and the mail to the requester."""
+        """Applies an intent: decides the request and stores the mail to the requester."""
         change, approve = Change.of(intent.facts["change"], intent.id), intent.facts["approve"]
         decided = self.workspace.tasks.update(
             intent.facts["task_id"],
@@ -190,7 +191,7 @@ class TaskChanges:
         return decided, self.messages.outbox.put(intent.facts["letters"], again=intent.again)
 
     def requests_for(self, approver_id: str) -> list[Task]:
-        """Requests that this agent may decide."""
+        """The pending requests that this agent may decide."""
         agents = self.agents.all()
         return [
             task
@@ -223,11 +224,12 @@ class TaskChanges:
     def _moved_with_family(
         self, task: Task, status: str, change: Change, fields: Mapping[str, str]
     ) -> tuple[Task, str]:
-        """Moves a task; blocks its open subtasks with it. What concerns several files or agents is one operation."""
+        """Moves a task; blocking also blocks its open subtasks. A move that concerns several files or agents is one
+        operation."""
         children = open_subtasks(self.workspace.tasks.open(), task.id) if status == "blocked" else []
         if not children and not self._concerns_others(task, status, change):
             return self._move(task.id, status, change, fields)
-        self._moved(task, status, change)  # raises what is not allowed before anything is written down
+        self._moved(task, status, change)  # raises if the move is not allowed, before anything is written
         facts = {
             "task_id": task.id,
             "status": status,
@@ -239,8 +241,8 @@ class TaskChanges:
         return moved
 
     def _concerns_others(self, task: Task, status: str, change: Change) -> bool:
-        """Whether a move must be told to agents whose own files do not show it: then the next reader, whoever it is,
-        finishes what a killed process has left."""
+        """Whether agents must be notified of a move that their own files do not show: such a move needs an intent, so
+        that the next reader finishes it for a killed process."""
         if task.final or status == task.status:
             return False
         return status == "done" or (status == "blocked" and change.by == task.assignee_id)
@@ -262,7 +264,7 @@ class TaskChanges:
         return self.workspace.tasks.update(task_id, move), previous[-1]
 
     def _moved(self, task: Task, status: str, change: Change) -> Task:
-        """The transition; blocking or cancelling another agent's task brings an interrupt with it."""
+        """The task after the transition, with an interrupt if another agent's task is blocked or cancelled."""
         if status == "in_progress":
             require_startable(self.workspace, task)
         if status in INTERRUPT_ACTIONS and task.assignee_id not in (None, change.by):
@@ -284,5 +286,5 @@ class TaskChanges:
 
 
 def require_startable(workspace: Workspace, task: Task) -> None:
-    """Raises `InvalidStatusTransition` for a task that is unassigned, not approved, or waits for others."""
+    """Raises `InvalidStatusTransition` for a task that is unassigned, not approved, or has open dependencies."""
     task.require_startable({key: workspace.tasks.find(key) for key in task.dependencies})

@@ -1,4 +1,4 @@
-"""New tasks: made one by one or as a batch, sent to somebody with a message, requested for oneself
+"""New tasks: created one by one or as a batch, sent to an agent with a message, or requested for oneself
 (docs/protocol.md, Tasks, Requests)."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REQUEST_TASK = Kind("request_task", takes_itself_back=True)
 
 TITLE_CHARACTERS = 500
 BATCH_MAX = 200
-LOCAL_IDS_CHARACTERS = 2_000  # of a batch together: the answer names every one of them
+LOCAL_IDS_CHARACTERS = 2_000  # of a batch in total: the answer names all of them
 
 LEADERS = ("owner", "admin")
 _MESSAGE_PRIORITY = {"low": "low", "medium": "normal", "high": "high", "urgent": "urgent"}
@@ -40,7 +40,7 @@ _MESSAGE_PRIORITY = {"low": "low", "medium": "normal", "high": "high", "urgent":
 
 @dataclass(frozen=True, kw_only=True)
 class NewTask:
-    """A task to be made. `dependencies` may name `local_id`s of the same batch."""
+    """A task to be created. `dependencies` may name `local_id`s of the same batch."""
 
     title: str
     description: str = ""
@@ -52,7 +52,7 @@ class NewTask:
 
 @dataclass(frozen=True)
 class SentTask:
-    """A task with the message that brought it. `waiting`: an Owner waits for the answer."""
+    """A task with the message that assigned it. `waiting`: an Owner waits for the answer."""
 
     task: Task
     sent: Sent
@@ -66,7 +66,7 @@ class SentTask:
 
 @dataclass(eq=False)
 class TaskCreation:
-    """Makes tasks, one or several at once, and the mail about them."""
+    """Creates tasks, one or several at once, and the mail about them."""
 
     workspace: Workspace
     agents: Agents
@@ -78,7 +78,7 @@ class TaskCreation:
     clock: Callable[[], datetime]
 
     def create(self, creator: Agent, items: Sequence[NewTask], parent_task_id: str | None = None) -> list[Task]:
-        """Makes all of the tasks or none: with an assignee `todo`, else `backlog`.
+        """Creates all of the tasks or none: in `todo` with an assignee, else in `backlog`.
 
         Raises `InvalidArguments` (cycle, unknown local id, bad title), `TaskNotFound`, `AgentNotFound`,
         `Unauthorized`.
@@ -108,8 +108,8 @@ class TaskCreation:
         return tasks
 
     def send(self, sender: Agent, agent_id: str, title: str, content: str, priority: str = "medium") -> SentTask:
-        """`send_task`: a task in `todo` for the agent, a `task_assign` message, and, from an Owner to an Admin, the
-        wait-lock. Fails as a whole: when the message cannot be stored there is no task either."""
+        """Implements `send_task`: creates a task in `todo` for the agent, a `task_assign` message, and, from an Owner
+        to an Admin, the wait-lock. If one of them cannot be stored, none is."""
         if sender.role not in LEADERS:
             raise Unauthorized("role_not_allowed", tool="send_task", role=sender.role, allowed=", ".join(LEADERS))
         assignee = self.agents.get(agent_id)
@@ -131,8 +131,9 @@ class TaskCreation:
         return SentTask(brought, self.messages.announced(prepared, stored), waits)
 
     def request(self, requester: Agent, new: NewTask) -> tuple[Task, list[str]]:
-        """`request_task`: a task for oneself that waits for approval; the nearest superior gets mail. An agent without
-        superiors needs no approval. Returns the task and the superiors' ids, nearest first."""
+        """Implements `request_task`: creates a task for the requester that awaits approval, and mail to the nearest
+        superior. An agent without superiors needs no approval. Returns the task and the superiors' ids, nearest first.
+        """
         approvers = [superior.id for superior in self.agents.superiors(requester.id)]
         task = self._task(
             requester,
@@ -169,7 +170,7 @@ class TaskCreation:
         )
 
     def _ids(self, items: Sequence[NewTask]) -> dict[str, str]:
-        """Local id (or a number) → fresh task id, in order."""
+        """New task ids by local id (`#` and a number without one), in order. Raises `InvalidArguments`."""
         ids: dict[str, str] = {}
         for number, item in enumerate(items):
             local_id = item.local_id if item.local_id is not None else f"#{number}"
@@ -190,7 +191,8 @@ class TaskCreation:
             raise TaskNotFound("dependency_not_found", task_id=f"{name:.60}") from refusal
 
     def _task(self, creator: Agent, new: NewTask, **fields: Any) -> Task:
-        """A task that is not stored yet: with an assignee `todo`, else `backlog`, unless `fields` say otherwise."""
+        """A task that is not stored yet: in `todo` with an assignee, else in `backlog`, unless `fields` say
+        otherwise."""
         if new.assignee_id is not None:
             self.agents.require_assignable(creator, self.agents.get(new.assignee_id))
         about = {"title": new.title, "description": new.description, "priority": new.priority}
@@ -203,9 +205,8 @@ class TaskCreation:
         return dict.fromkeys((CREATE_TASKS, SEND_TASK, REQUEST_TASK), self.apply)
 
     def apply(self, intent: Intent) -> list[Message]:
-        """Applies an intent: an Owner's `wait`, `tasks`, the `letters` about them. Returns the messages stored. The
-        wait comes first, because it is refused while another one stands. When the disk refuses, nothing of it is
-        left."""
+        """Applies an intent: stores an Owner's `wait`, the `tasks`, the `letters` about them. Returns the stored
+        messages. The wait comes first, because it may be refused. On failure everything is removed again."""
         facts = intent.facts
         tasks = [from_text(Task, text) for text in facts["tasks"]]
         wait = from_text(OwnerWait, facts["wait"]) if facts.get("wait") is not None else None
@@ -233,7 +234,7 @@ class TaskCreation:
 
 
 def require_sound(fields: Mapping[str, str]) -> None:
-    """Raises `InvalidArguments` for a title, description or priority that a task cannot have."""
+    """Raises `InvalidArguments` for an invalid title, description or priority."""
     if "title" in fields:
         require_title(fields["title"])
     require_text("description", fields.get("description"))
@@ -242,7 +243,7 @@ def require_sound(fields: Mapping[str, str]) -> None:
 
 
 def require_title(title: str) -> None:
-    """Raises `InvalidArguments` for a title that is empty, too long for a list, or no text."""
+    """Raises `InvalidArguments` for a title that is empty, too long or not text."""
     require_text("title", title)
     if not title.strip() or len(title) > TITLE_CHARACTERS:
         raise InvalidArguments("title_length", limit=TITLE_CHARACTERS)

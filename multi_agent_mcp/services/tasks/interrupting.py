@@ -1,4 +1,4 @@
-"""Interrupting agents and letting them go on: `interrupt`, `resume` (docs/protocol.md, Interrupts)."""
+"""Interrupting and resuming agents: `interrupt`, `resume` (docs/protocol.md, Interrupts)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RESUME_AGENT = Kind("resume_agent")
 
 @dataclass(eq=False)
 class Interrupting:
-    """Interrupts agents below the one who acts; an Owner interrupts anybody."""
+    """Interrupts and resumes agents below the actor; an Owner may interrupt any agent."""
 
     task_changes: TaskChanges
     interrupts: Interrupts
@@ -30,8 +30,8 @@ class Interrupting:
     def interrupt(
         self, actor: Agent, agent_id: str, action: str, task_id: str | None, reason: str | None
     ) -> Notification:
-        """`interrupt AGENT`: blocks or cancels the agent's task (the given one, else the one it works on), or asks it
-        to pause. An agent without a task is interrupted all the same."""
+        """Implements `interrupt AGENT`: blocks or cancels the agent's task (the given one, else the one it works on),
+        or asks it to pause. An agent without a task is interrupted, too."""
         reason = words_or_none("reason", reason)
         target = self._below(actor, agent_id)
         task = self._task(target, task_id)
@@ -46,8 +46,8 @@ class Interrupting:
         return carried[0] if carried else self.interrupts.stop(target.id, action, **cause)
 
     def resume(self, actor: Agent, agent_id: str) -> Notification:
-        """`resume AGENT`: ends a pause, whether the agent has read of it or not. Raises `InvalidStatusTransition` for
-        one that is not paused."""
+        """Implements `resume AGENT`: ends a pause, whether the agent has read of it or not. Raises
+        `InvalidStatusTransition` for an agent that is not paused."""
         target = self._below(actor, agent_id)
         pause = self.task_changes.derived.pause_of(target.id)
         if pause is None:
@@ -60,8 +60,8 @@ class Interrupting:
         return {RESUME_AGENT: self.apply_resumption}
 
     def apply_resumption(self, intent: Intent) -> Notification:
-        """Applies an intent: tells the agent, and marks read the pauses that are over with it. Raises
-        `InvalidStatusTransition` when somebody else has told it meanwhile."""
+        """Applies an intent: notifies the agent, and settles its pauses. Raises `InvalidStatusTransition` if somebody
+        else has resumed the agent meanwhile."""
         notice = from_text(Notification, intent.facts["notice"])
         if not self.interrupts.writer.put_first(notice) and not intent.again:
             raise InvalidStatusTransition("not_paused", agent_id=notice.target_agent_id)
@@ -75,7 +75,7 @@ class Interrupting:
         return target
 
     def _task(self, target: Agent, task_id: str | None) -> Task | None:
-        """The task that is meant; it must be the agent's own."""
+        """The task to interrupt, or None. Raises `InvalidArguments` if it is not the agent's own."""
         task = self.task_changes.get(task_id) if task_id is not None else self.task_changes.current(target.id)
         if task is not None and task.assignee_id != target.id:
             raise InvalidArguments("not_its_task", task_id=task.id, agent_id=target.id)

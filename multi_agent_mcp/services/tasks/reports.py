@@ -1,4 +1,5 @@
-"""Reports of work on a task: mail like any other, whose reading changes the task (docs/protocol.md, Reports)."""
+"""Sends reports about tasks. They are mail; reading them changes the task (docs/protocol.md, Reports;
+`services/turn/report_effects.py`)."""
 
 from __future__ import annotations
 
@@ -34,9 +35,9 @@ class TaskReports:
         message: str | None = None,
         checklist: Sequence[Mapping[str, Any]] | None = None,
     ) -> tuple[Task, int]:
-        """Sends a `task_progress` message to the reporter's Admin, whose reading brings it into the task.
+        """Sends a `task_progress` message to the reporter's Admin; reading it updates the task.
 
-        Returns the task and the progress that now counts.
+        Returns the task and the reported progress in percent (the task's present one if none is given).
         """
         task = self._reportable(reporter, task_id)
         if progress is not None and not 0 <= progress <= 100:
@@ -52,7 +53,7 @@ class TaskReports:
     def report_completion(
         self, reporter: Agent, task_id: str, status: str, message: str, summary: str | None = None
     ) -> tuple[Task, Sent]:
-        """Sends `task_complete` or `task_failed` to the reporter's Admin; no `send_message` is needed beside it."""
+        """Sends `task_complete` or `task_failed` to the reporter's Admin; no further `send_message` is needed."""
         task = self._reportable(reporter, task_id)
         require_text("summary", summary)
         failed = status != "completed"
@@ -63,8 +64,8 @@ class TaskReports:
         Draft(content=summary or "").require_sound(self.messages.limits.content_bytes)
 
     def announce_completion(self, reporter: Agent, task: Task, result: str, summary: str | None) -> Sent | None:
-        """Reports to the superior that work on a task has ended, unless that was reported already. None when there is
-        no superior. The summary becomes the message's content, which has room for it."""
+        """Reports to the superior that work on a task has ended, unless that was reported already; returns None if
+        there is no superior. The summary becomes the message's content."""
         try:
             content = summary or self.texts(f"report.{result}", title=task.title)
             return self._report_end(reporter, task, content, failed=result != "success", result=result)
@@ -72,7 +73,7 @@ class TaskReports:
             return None
 
     def _report_end(self, reporter: Agent, task: Task, content: str, *, failed: bool, **facts: str | None) -> Sent:
-        """One message per end of work: both ways of reporting use the same idempotency key."""
+        """Sends the message about the end of work, once: both ways of reporting use the same idempotency key."""
         metadata = {"task_id": task.id, **{key: value for key, value in facts.items() if value is not None}}
         key = f"completion:{task.id}:{task.reopened}"
         return self._report(reporter, task, "task_failed" if failed else "task_complete", content, metadata, key)

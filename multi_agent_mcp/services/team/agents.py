@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -82,18 +82,20 @@ class Agents:
         """Registers an agent: its key, its mailbox, its record. Raises `AlreadyExists`."""
         parse_agent_id(agent.id)
         self.registry.require_free(agent.id)
-        self.workspace.authority.require()  # else its key and its mailbox would stay, although it was refused
-        key = self.workspace.key(agent.id).ensure()  # a second `init` keeps keys
-        self.workspace.make_inboxes(agent.id)
-        fresh = replace(
-            agent,
-            name=agent.name or agent.id,
-            created_at=agent.created_at or format_time(self.clock()),
-            passkey_hash=passkey_hash(key),
-            public_key=public_key(key),
-            machine=self.workspace.authority.here,
-        )
-        return self.registry.add(fresh)
+        self.workspace.authority.require()  # sooner than by its own refusal
+        return self.registry.add(agent, self._prepared)
+
+    @contextmanager
+    def _prepared(self, agent: Agent) -> Iterator[Agent]:
+        with self.workspace.room_for(agent.id) as key:
+            yield replace(
+                agent,
+                name=agent.name or agent.id,
+                created_at=agent.created_at or format_time(self.clock()),
+                passkey_hash=passkey_hash(key),
+                public_key=public_key(key),
+                machine=self.workspace.authority.here,
+            )
 
     def register(self, agent: Agent, *, by: Agent) -> tuple[Agent, bool]:
         """`register_agent_to_ipc`: adds an agent unless it is known; an admin cannot make owners. Raises

@@ -1,1 +1,1 @@
-"""One turn of an agent: what it reads, what its reports do, what it does next."""
+"""One turn of an agent: reading mail, applying reports, choosing the next action."""

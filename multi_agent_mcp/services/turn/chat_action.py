@@ -17,7 +17,7 @@ from multi_agent_mcp.texts import Texts
 
 @dataclass(eq=False)
 class ChatAction:
-    """A chat session's loop: delegations, requests, messages, ends of conversations."""
+    """Chooses a chat session's next action: delegations, requests, ends of conversations, messages."""
 
     workspace: Workspace
     delegations: Delegations
@@ -25,7 +25,7 @@ class ChatAction:
     texts: Texts
 
     def next_action(self, agent: Agent, session: AgentSession) -> dict[str, Any]:
-        """The most urgent one; `exit` once the conversations of this session are over, else `wait`."""
+        """The most urgent action; `exit` once the conversations of this session are over, else `wait`."""
         delegations = self.delegations.take(session)
         if delegations:
             return self._action("process_delegation", delegation=as_answer(delegations[0]))
@@ -41,7 +41,7 @@ class ChatAction:
         )
 
     def _request(self, agent: Agent, mine: list[Conversation], waiting: set[str]) -> dict[str, Any] | None:
-        """A conversation that another agent has asked this one for."""
+        """The action for a pending conversation that another agent has requested, or None."""
         for item in mine:
             if item.status == "pending" and item.target_agent_id == agent.id and item.id in waiting:
                 facts = {"conversation_id": item.id, "initiator_id": item.initiator_id, "purpose": item.purpose}
@@ -49,13 +49,13 @@ class ChatAction:
         return None
 
     def _mail(self, action: str, each: list[Conversation]) -> dict[str, Any] | None:
-        """`each` is the conversation of every message that this action is about."""
+        """The action for unread messages, or None if there are none; `each` holds the conversation of each message."""
         ids = list(dict.fromkeys(conversation.id for conversation in each))
         return self._action(action, conversation_ids=ids, unread_count=len(each)) if ids else None
 
     def _is_over(self, mine: list[Conversation], session: AgentSession) -> bool:
-        """Whether this session has had a conversation and none of the agent's is still open. One whose clock was set
-        back since it began cannot tell by the time, and takes any that has ended."""
+        """Whether a conversation has ended during this session and none of the agent's is open. If the clock was set
+        back since the session began, any ended conversation counts."""
         set_back = session.last_activity_at < session.created_at
         ended_here = any(
             item.ended_at is not None and (set_back or item.ended_at >= session.created_at) for item in mine
@@ -68,5 +68,5 @@ class ChatAction:
 
 
 def tells_end(message: Message, conversation: Conversation) -> bool:
-    """Whether this message announces the end of its conversation, and that has ended."""
+    """Whether this message announces the end of its conversation and the conversation has in fact ended."""
     return bool(message.metadata.get(ENDED)) and conversation.status == "ended"

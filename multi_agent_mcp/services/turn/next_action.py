@@ -36,7 +36,7 @@ REVIEWS_SHOWN = 10
 
 @dataclass(eq=False)
 class NextAction:
-    """A task session's loop."""
+    """Chooses a task session's next action, and begins and ends its work."""
 
     workspace: Workspace
     task_changes: TaskChanges
@@ -49,7 +49,7 @@ class NextAction:
 
     def next_action(self, agent: Agent, session: LiveSession) -> dict[str, Any]:
         """The most urgent of `work`, `review` and `read_messages`, else `exit` for a session whose task is over, else
-        `wait`. Handing out work starts it."""
+        `wait`. Returning `work` starts the task."""
         task = self._work(agent, session)
         if task is not None:
             self.begin(session, task.id)
@@ -61,8 +61,8 @@ class NextAction:
         return self._action("exit" if session.record.task_id is not None else "wait")
 
     def begin(self, session: LiveSession, task_id: str) -> None:
-        """Binds the session to a task that is in progress and opens the execution; the agent need not be notified of
-        it any more."""
+        """Binds the session to a task that is in progress, opens the execution, and settles the notifications that
+        announced the task."""
         session.bind_task(task_id)
         self.executions.begin(session.record, task_id)
         self.task_changes.derived.settle(session.record.agent_id, taken_up=task_id)
@@ -70,8 +70,8 @@ class NextAction:
     def set_status(
         self, agent: Agent, session: LiveSession, task_id: str, status: str, reason: str | None
     ) -> tuple[Task, str]:
-        """Moves a task and returns it with its previous status. For the agent's own, work begins or ends with it: a
-        superior who looks at the dashboard after a block sees it there."""
+        """Changes a task's status and returns the task with its previous status. For the agent's own task this begins
+        or ends its work; a block also updates the dashboard, where superiors look."""
         task, previous = self.task_changes.set_status(agent, task_id, status, reason)
         if task.assignee_id != agent.id:
             return task, previous
@@ -87,8 +87,8 @@ class NextAction:
     def report_completed(
         self, agent: Agent, session: LiveSession, result: str, summary: str | None, next_steps: str | None
     ) -> Task:
-        """Ends the work on the session's task: the task takes the result, the execution is closed, the superior is
-        notified once (also when `report_task_completion` was used)."""
+        """Ends the work on the session's task: sets the task's result, closes the execution, notifies the superior once
+        (even if `report_task_completion` was used, too)."""
         self.task_reports.require_sendable(summary)  # before anything is changed
         require_text("next_steps", next_steps)
         task = self._reported_task(agent, session)
@@ -109,7 +109,7 @@ class NextAction:
         return {REPORT_COMPLETED: self.apply_completion}
 
     def apply_completion(self, intent: Intent) -> Task:
-        """Completes the intent's task and its execution, and sends the superior's mail."""
+        """Applies an intent: completes the task and its execution, and sends the superior's mail."""
         change, (result, summary, next_steps) = Change.of(intent.facts["change"], intent.id), intent.facts["report"]
 
         def complete(task: Task) -> Task:
@@ -127,15 +127,15 @@ class NextAction:
         return done
 
     def _unread(self, agent: Agent, session: LiveSession) -> int:
-        """How much mail waits for this session: while a chat session of the agent lives, messages in a conversation
-        are for that one, as its doorbell is."""
+        """The number of unread messages for this session. While a chat session of the agent lives, messages in
+        conversations are for that session, as are their doorbells."""
         unread = [message for _, message in self.workspace.mailbox(agent.id).unread()]
         if session.has_sibling("chat"):
             unread = [message for message in unread if not is_conversational(message)]
         return len(unread)
 
     def _work(self, agent: Agent, session: LiveSession) -> Task | None:
-        """The task to work on: the session's own, else one in progress, else the first that can be started."""
+        """The task to work on: the session's own, else one in progress, else the first startable one, now started."""
         running = self.workspace.tasks.in_progress(agent.id)
         for task in running:
             if task.id == session.record.task_id:
@@ -150,8 +150,8 @@ class NextAction:
         return None
 
     def _reported_task(self, agent: Agent, session: LiveSession) -> Task:
-        """The task that is reported on: the session's; for a session that was never handed one, the task in progress,
-        or the one that an interrupt stopped last."""
+        """The task that a completion report is about: the session's; for a session that was given none, the task in
+        progress, else the one last interrupted. Raises `TaskNotFound`."""
         if session.record.task_id is not None:
             return self.task_changes.get(session.record.task_id)
         current = self.task_changes.current(agent.id)
@@ -170,7 +170,7 @@ class NextAction:
 
 
 def full(task: Task) -> dict[str, Any]:
-    """A task as its worker needs it, as far as it fits into an answer; all of it is in its file."""
+    """A task's fields for its worker, cut to fit into an answer; the task's file has them whole."""
     answer = summary_of(task) | {
         "description": clipped(task.description, DESCRIPTION_CHARACTERS),
         "created_by": task.created_by,

@@ -1,4 +1,7 @@
-"""Reading: nothing is consumed without being delivered (docs/protocol.md, Reading, Confirmation)."""
+"""Reading mail: chooses messages for an answer, applies their reports and marks them read (docs/protocol.md, Reading).
+
+`services/sessions/receipts.py` tracks whether such an answer arrives, and makes its messages unread again if not.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +31,10 @@ REASON_CHARACTERS = 160
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """What is asked for. `offset` counts characters and goes with `message_id`.
+    """The arguments of a reading. `offset` counts characters and is used with `message_id`.
 
-    `whole` lifts the limit on an answer's size and `polling` False the Owner's polling guard: a human at a terminal
-    has no context window to overflow, and is no agent in a loop.
+    `whole` lifts the limit on an answer's size, `polling=False` the Owner's polling guard: a human at a terminal has
+    no context window to overflow, and is no agent in a loop.
     """
 
     unread_only: bool = True
@@ -47,8 +50,8 @@ class Query:
 
 @dataclass(frozen=True)
 class ReadBatch:
-    """What was chosen to be handed out at one moment: of `unread` messages these `slices`, and whether there would
-    have been `more`."""
+    """The messages chosen for one answer at the time `at`: the `slices`, the number of `unread` messages before it, and
+    whether there are `more` messages than fit."""
 
     reader: Agent
     query: Query
@@ -60,19 +63,19 @@ class ReadBatch:
 
     @property
     def names(self) -> list[str]:
-        """The files in the mailbox that this reading marks read."""
+        """The names of the mailbox's files that this reading marks read."""
         return [item.path.name for item in self._marked()]
 
     @property
     def believed(self) -> list[Message]:
-        """Those of them that have an effect: what its sender did not sign is mail like any other, no more."""
+        """The messages marked read whose signature verifies; only these have effects beyond being mail."""
         return [item.message for item in self._marked() if item.verified]
 
     def _marked(self) -> list[Slice]:
         return [item for item in self.slices if self._is_fresh(item)]
 
     def shown(self) -> list[dict[str, Any]]:
-        """The messages as the reader sees them: read as of now."""
+        """The messages as the reader sees them, those marked read with `read_at` set."""
         return [
             replace(item, message=item.message.mark_read(self.at)).as_answer()
             if self._is_fresh(item)
@@ -81,7 +84,7 @@ class ReadBatch:
         ]
 
     def _is_fresh(self, item: Slice) -> bool:
-        """What somebody put unread into an archive is history: it stays as it is."""
+        """Whether this reading marks the message read. Files that somebody put unread into an archive stay unread."""
         return self.query.mark_as_read and item.message.read_at is None and item.path.parent == self.mailbox
 
 
@@ -100,35 +103,35 @@ class Reading:
     signatures: Signatures
 
     def unread_among(self, agent_id: str, spoken: Iterable[Message]) -> list[str]:
-        """The ids of those messages of a conversation that wait unread in the agent's mailbox. A copy that does not
-        verify stands for none: its content may be another's."""
+        """The ids of those messages of a conversation that are unread in the agent's mailbox. Copies that do not verify
+        are left out: their content may be forged."""
         waiting = {message.id for _, message in self.workspace.mailbox(agent_id).unread()}
         return [item.id for item in spoken if item.id in waiting and self.conversations.of_mail(agent_id, item)]
 
     def newly_quarantined(self, agent_id: str) -> int:
-        """How many files of the mailbox were set aside since this was asked last."""
+        """The number of the mailbox's files quarantined since the last call."""
         return self.workspace.mailbox(agent_id).hot.quarantine.take_news()
 
     def tidy(self, agent_id: str) -> None:
-        """Moves what was read long ago into the mailbox's archive."""
+        """Moves messages that were read long ago into the mailbox's archive."""
         mailbox = self.workspace.mailbox(agent_id)
         with self.workspace.locks.held(mailbox.lock):
             mailbox.archive_read()
 
     def count(self, agent: Agent) -> int:
-        """How many messages wait, for the agent itself; every file is looked at, and a waiting Owner's empty looks are
-        counted."""
+        """The number of unread messages, for the agent itself. Examines every file, and counts as a check of a waiting
+        Owner: raises `PollingBlocked`."""
         unread = len(self.workspace.mailbox(agent.id).unread(fresh=True))
         self.owner_waits.checked(agent, unread)
         return unread
 
     def read(self, agent: Agent, query: Query, lease: Lease | None = None) -> dict[str, Any]:
-        """Hands messages out and marks them read, in this order: reports are applied, the files are leased, `read_at`
-        is written. Whatever fails before that leaves everything unread.
+        """Returns messages and marks them read, in this order: reports are applied, the files are leased, `read_at` is
+        written. A failure before that leaves everything unread.
 
         Raises `PollingBlocked` for a waiting Owner who polls, `MessageNotFound` for an unknown id.
         """
-        # A page of history may take its time, and others wait for the lock: it is taken only to mark what is unread.
+        # A page of history may take long, and others wait for the lock: it is taken only to mark messages read.
         batch = None if query.unread_only else self.select(agent, query)
         refused: Mapping[str, Refusal] = {}
         if batch is None or batch.names:
@@ -139,7 +142,7 @@ class Reading:
         return self._answer(batch, dashboard_updated=dashboard_updated) | self._not_followed(refused)
 
     def select(self, agent: Agent, query: Query) -> ReadBatch:
-        """Chooses what to hand out; changes nothing. Raises as `read` does."""
+        """Chooses the messages for an answer; marks nothing read. Raises as `read`."""
         mailbox = self.workspace.mailbox(agent.id)
         unread = mailbox.unread(fresh=True)
         if query.polling and query.unread_only and query.message_id is None:
@@ -149,14 +152,14 @@ class Reading:
         return ReadBatch(agent, query, mailbox.path, len(unread), judged, more, self.clock())
 
     def preview(self, batch: ReadBatch) -> dict[str, Any]:
-        """The answer of a reading that is completed once it has been printed; see `complete`."""
+        """The answer for a batch that is marked read only after it has been printed; see `complete`."""
         return self._answer(batch, dashboard_updated=False)
 
     def complete(self, batch: ReadBatch) -> dict[str, Any]:
-        """Marks read what was printed: a reader that dies while printing has consumed nothing. Returns the fields of
-        the answer about reports that were not followed."""
+        """Marks a printed batch read: a reader that dies while printing has consumed nothing. Returns the answer's
+        fields about reports that were not applied."""
         if not batch.names:
-            return {}  # without the lock: a tree that cannot be written can be looked at
+            return {}  # without the lock, so that read-only directories can be viewed
         with self.workspace.locks.held(self.workspace.mailbox(batch.reader.id).lock):
             refused = self._mark(batch, None)
         self.reports.follow_up(batch.reader, batch.believed)
@@ -175,7 +178,7 @@ class Reading:
     def _choose(
         self, mailbox: Mailbox, query: Query, unread: Sequence[tuple[str, Message]]
     ) -> tuple[list[Slice], bool]:
-        """What fits into one answer, and whether there is more."""
+        """The messages that fit into one answer, and whether there are more."""
         budget = UNLIMITED if query.whole else self.budget.characters
         addresses = mailbox.addresses()
 
@@ -209,9 +212,9 @@ class Reading:
         return found
 
     def _mark(self, batch: ReadBatch, lease: Lease | None) -> dict[str, Refusal]:
-        """Writes `read_at` of what is handed out, after its reports were applied, the files were leased and an Owner's
-        wait has ended: a reader that dies on the way may be handed the answer again, and never waits for one it has
-        had. Returns the reports that were not followed."""
+        """Marks the batch read, after its reports were applied, its files leased and an Owner's wait released: a reader
+        that dies midway may get the answer again, but never waits for one that it already got. Returns the reports that
+        were not applied."""
         believed, names = batch.believed, batch.names
         if not names:
             return {}
@@ -221,13 +224,13 @@ class Reading:
         if lease is not None:
             lease(tuple(mailbox.reference(name) for name in names))
         self.owner_waits.release_by(batch.reader, believed, self.agents.registry.all())
-        if batch.query.unread_only:  # pages that are being turned stay where they are
-            mailbox.archive_read()  # first: the index has just been made
+        if batch.query.unread_only:  # archiving would shift the pages of a reader of history
+            mailbox.archive_read()  # before marking, while the index is fresh
         mailbox.mark_read(names, batch.at)
         return refused
 
     def _not_followed(self, refused: Mapping[str, Refusal]) -> dict[str, Any]:
-        """The fields of the answer about reports that their tasks could not follow: the first ones, with short
+        """The answer's fields about reports that could not be applied to their tasks: the first ones, with short
         reasons."""
         shown = [
             {"message_id": message_id, "reason": self.texts.sentence(refusal)[:REASON_CHARACTERS]}

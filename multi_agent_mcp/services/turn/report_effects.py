@@ -1,4 +1,4 @@
-"""What a worker's report does to its task: applied when the Admin reads it (docs/protocol.md, Reports)."""
+"""Applies workers' reports to their tasks when the Admin reads them (docs/protocol.md, Reports)."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Reports:
     clock: Callable[[], datetime]
 
     def apply(self, reader: Agent, messages: Iterable[Message]) -> dict[str, Refusal]:
-        """Brings the reports into their tasks. Idempotent: a report read twice (its reader died) counts once.
+        """Applies the reports to their tasks. Idempotent: a report read twice, because its reader died, counts once.
 
-        Returns, by message id, why a task could not follow its report; that stands in the task's history, too.
+        Returns, by message id, why a report could not be applied; the task's history records that, too.
         """
         refused: dict[str, Refusal] = {}
         for message in sorted(_reports(reader, messages), key=age):
@@ -49,7 +49,8 @@ class Reports:
         return refused
 
     def follow_up(self, reader: Agent, messages: Iterable[Message]) -> bool:
-        """Tells whom the reports among the messages concern and rewrites the dashboard; whether it did."""
+        """Sends the notifications that follow from the reports among the messages, and rewrites the dashboard. Returns
+        whether the dashboard was rewritten."""
         reports = _reports(reader, messages)
         if not reports:
             return False
@@ -63,7 +64,7 @@ class Reports:
 
         def apply(task: Task) -> Task:
             if task.final or task.has_applied(message.id) or "result" in message.metadata:
-                return task  # `report_completed` has brought its result into the task itself
+                return task  # `report_completed` has changed the task itself
             task.require_assignee(message.sender_id)
             try:
                 return self._followed(task, message, change)
@@ -74,8 +75,8 @@ class Reports:
         return apply
 
     def _followed(self, task: Task, message: Message, change: Change) -> Task:
-        """The task after the report. One that has not begun yet begins by it, so it needs what any start needs: a
-        report is no way around an approval or a dependency. Raises `InvalidStatusTransition`."""
+        """The task after the report. A report that starts a task needs what any start needs: it cannot bypass an
+        approval or a dependency. Raises `InvalidStatusTransition`."""
         outcome = _outcome(task, message, change)
         begins = task.status != "in_progress" and outcome.status != task.status
         if begins or task.approval_status != "approved":
@@ -84,17 +85,17 @@ class Reports:
 
 
 def _task_id(report: Message) -> str:
-    """Parsed like any id: the sender of a report must not name a file somewhere else."""
+    """The report's task id, checked so that a sender cannot name a file elsewhere. Raises `InvalidId`."""
     return entity_id("tsk", report.metadata.get("task_id"))
 
 
 def _in_words(refusal: Refusal) -> str:
-    """As a log of the server says it: in English whatever the session speaks."""
+    """The refusal for the server's log, in English whatever the session's language."""
     return catalogue("en").sentence(refusal)
 
 
 def _outcome(task: Task, message: Message, change: Change) -> Task:
-    """What the report says has become of the task."""
+    """The task with the report's progress or result."""
     if message.message_type == "task_progress":
         return progressed(task, change, _progress(message), _checklist(message), message.created_at)
     summary = message.metadata.get("summary") or message.content

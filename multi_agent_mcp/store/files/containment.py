@@ -42,6 +42,20 @@ def peek(path: str, place: int | None = None) -> tuple[bytes, os.stat_result | N
         os.close(descriptor)
 
 
+def header(path: str, place: int | None = None) -> bytes:
+    """The bytes that `peek` gives, of what was a regular file a moment ago."""
+    try:
+        descriptor = careful(path, os.O_RDONLY, place)
+    except OSError:
+        return b""
+    try:
+        return _header(descriptor)
+    except OSError:  # it has become something else
+        return b""
+    finally:
+        os.close(descriptor)
+
+
 def _header(descriptor: int) -> bytes:
     data = os.read(descriptor, PEEK_BYTES)
     while b"\n---" not in data[-PEEK_BYTES - 4 :] and (more := os.read(descriptor, PEEK_BYTES)):

@@ -41,6 +41,8 @@ from multi_agent_mcp.system.writing import (
 
 WITHOUT_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 """How link(2) says that this file system has no hard links, or not for this file (fs.protected_hardlinks)."""
+ROOM_BYTES = 1 << 20
+"""A disk without room for as much is full: a message's content may be as long."""
 PLACES = 16
 
 logger = logging.getLogger(__name__)
@@ -236,9 +238,9 @@ class Files:
                 os.close(descriptor)
 
     def has_links(self) -> bool:
-        """Whether link(2) works here. Raises `StorageError` when nothing can be written at all."""
+        """Whether link(2) works here. Raises `StorageError` when nothing can be written, or the disk is full."""
         with storage_errors(self.scratch):
-            scratch = self._written(b"", durable=False)
+            scratch = self._written(bytes(ROOM_BYTES), durable=False)
             other = scratch.with_suffix(".link.tmp")
             try:
                 os.link(scratch, other, follow_symlinks=False)

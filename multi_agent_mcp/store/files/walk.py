@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,7 +73,10 @@ def _nodes(base: Path, place: str) -> Iterator[Node]:
     try:
         with storage_errors(directory, *missing), in_place(directory) as descriptor, os.scandir(descriptor) as found:
             for item in found:
-                with suppress(FileNotFoundError):  # moved or deleted meanwhile
-                    yield Node(place + item.name, item.stat(follow_symlinks=False), descriptor)
+                try:
+                    status = item.stat(follow_symlinks=False)
+                except FileNotFoundError:  # moved or deleted meanwhile
+                    continue
+                yield Node(place + item.name, status, descriptor)
     except missing:
         return

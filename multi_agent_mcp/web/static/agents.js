@@ -1,6 +1,6 @@
 // The agents as a tree, with their sessions, tasks and waits; stopping them and letting them go on.
 
-import { age, api, attempt, chip, face, facts, h, home, icon, statusChip, t, toast, told, visible, why } from "./core.js";
+import { age, api, attempt, chip, face, facts, h, home, icon, isAway, statusChip, t, toast, told, visible, why } from "./core.js";
 import { ask } from "./dialogs.js";
 import { keyed } from "./lists.js";
 import { watch } from "./live.js";
@@ -87,9 +87,9 @@ async function stop(agent) {
     { name: "reason", label: t("board.reason"), kind: "long", rows: 3, hint: t("board.reason_hint") },
   ];
   const act = async (given) => {
-    told(await api(`/agents/${agent.id}/interrupt`, { action: given.action, reason: given.reason || null }), "agents.stopped", agent.id);
+    told(await api(`/agents/${agent.id}/interrupt`, { action: given.action, reason: given.reason || null }), isAway(agent.id) ? "agents.stopped_away" : "agents.stopped", agent.id);
   };
-  await ask(t("agents.stop_title", { agent: agent.id }), fields, t("agents.stop"), act, t("board.will_interrupt", { agent: agent.id }));
+  await ask(t("agents.stop_title", { agent: agent.id }), fields, t("agents.stop"), act, t(isAway(agent.id) ? "board.will_interrupt_away" : "board.will_interrupt", { agent: agent.id }));
 }
 
 async function resume(agent) {

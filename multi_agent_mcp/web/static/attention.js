@@ -66,13 +66,13 @@ function row(item, decide) {
 
 function acts(item, decide) {
   const task = { task_id: item.id };
-  if (item.kind === "request") {
+  if (item.kind === "request" && !item.machine) {
     return [
       h("button", { type: "button", class: "good", "data-mark": "approve", onclick: () => decide(task, true) }, t("board.approve")),
       h("button", { type: "button", class: "ghost", "data-mark": "reject", onclick: () => decide(task, false) }, t("board.reject")),
     ];
   }
-  return IN_PANES.has(item.kind) && !item.dialog && [
+  return (item.machine || IN_PANES.has(item.kind)) && !item.dialog && [
     item.machine && h("small", { class: "hint" }, t("attention.there", { machine: visible(item.machine) })),
     copying(item.command),
   ];

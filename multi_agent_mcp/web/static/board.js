@@ -1,7 +1,7 @@
 // The board: columns by status, live; tasks are moved by dragging, by keyboard and by menu.
 
 import { showAttention } from "./attention.js";
-import { age, announce, api, attempt, chip, facts, h, icon, query, t, toast, told, visible, who } from "./core.js";
+import { age, announce, api, attempt, chip, facts, h, icon, isAway, query, t, toast, told, visible, who } from "./core.js";
 import { ask, menu } from "./dialogs.js";
 import { keyed, MOST } from "./lists.js";
 import { watch } from "./live.js";
@@ -99,11 +99,12 @@ async function decide(task, approve) {
 
 async function move(task, status) {
   const stops = (status === "blocked" || status === "cancelled");
-  const note = stops && task.assignee_id && task.assignee_id !== facts.me ? t("board.will_interrupt", { agent: task.assignee_id }) : null;
+  const note = stops && task.assignee_id && task.assignee_id !== facts.me ? t(isAway(task.assignee_id) ? "board.will_interrupt_away" : "board.will_interrupt", { agent: task.assignee_id }) : null;
   const act = async (given) => {
     const answer = await api(`/tasks/${task.task_id}/status`, { status, reason: given.reason || null });
     const words = { title: titleOf(task), from: t(`status.${answer.previous_status}`), to: t(`status.${status}`), agent: answer.interrupted };
-    toast(t(answer.interrupted ? "board.moved_interrupt" : "board.moved", words));
+    const later = isAway(answer.interrupted) ? "board.moved_interrupt_away" : "board.moved_interrupt";
+    toast(t(answer.interrupted ? later : "board.moved", words));
     await again();
     columns.querySelector(`[data-task="${task.task_id}"]`)?.focus();
   };

@@ -171,6 +171,9 @@ export function home(id) {
   return facts.homes?.[id] && labelled(h("small", { class: "home", "data-home": id }));
 }
 
+// Whether nothing reaches an agent now, because its machine is away.
+export const isAway = (id) => facts.homes?.[id]?.state === "away";
+
 function labelled(element) {
   const { machine, state } = facts.homes[element.dataset.home] ?? {};
   element.textContent = machine ? `@${visible(machine)}` : "";

@@ -7,7 +7,7 @@ import { watch } from "./live.js";
 const exchange = document.getElementById("exchange");
 const list = document.getElementById("machines");
 const edits = document.getElementById("edits");
-const HELPS = { no_relay: "multi-agent-mcp relay --start", replaced: "multi-agent-mcp share --reseed", shut_out: "multi-agent-mcp machines" };
+const HELPS = { no_relay: "multi-agent-mcp relay --start", relay_hangs: "multi-agent-mcp relay --stop; multi-agent-mcp relay --start", replaced: "multi-agent-mcp share --reseed", shut_out: "multi-agent-mcp machines" };
 let shown = false;
 
 watch(["agents", "machines"], async () => {
@@ -23,7 +23,7 @@ watch(["agents", "machines"], async () => {
 
 // How this machine stands with the hub.
 function connection(team) {
-  const words = t(`machines.${team.exchange}`);
+  const words = t(`machines.${team.exchange}`, { pid: team.relay_pid });
   const facts = [team.serves && t("machines.serves"), team.version && t("machines.version", { version: visible(team.version) })].filter(Boolean);
   return h("p", { class: `exchange is-${team.exchange}` },
     h("b", null, words), team.since && [" · ", age(team.since)], " ",
@@ -36,6 +36,7 @@ function row(machine) {
   return h("li", { class: `machine is-${machine.state} ${location.hash === `#${id}` ? "is-meant" : ""}`, id },
     h("header", null, icon("machines"), h("h2", null, h("bdi", null, visible(machine.name))), chip(`machine-${machine.state}`, t(`machines.state.${machine.state}`)),
       ["up", "away"].includes(machine.state) && machine.since && h("small", { class: "hint" }, t(`machines.since.${machine.state}`), " ", age(machine.since))),
+    machine.troubles.map((trouble) => h("p", { class: "hint" }, t(`machines.${trouble}`))),
     h("dl", null, ["queued", "behind", "conflicts"].map((name) => count(name, machine[name])),
       Math.abs(machine.clock_offset) >= 1 ? fact("clock", t("ago.seconds", { n: machine.clock_offset })) : null),
     h("ul", { class: "at-home", "aria-label": t("page.agents") }, machine.agents.map((agent) => h("li", { class: "who" }, face(agent), h("bdi", null, agent)))));

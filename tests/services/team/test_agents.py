@@ -95,6 +95,26 @@ def test_a_known_agent_cannot_be_added_and_keeps_its_key(services: Services) -> 
     assert services.agents.get("worker-a").role == "worker"
 
 
+def _files(services: Services) -> list[Path]:
+    found = sorted(services.workspace.path.rglob("*"))
+    return [path for path in found if ".locks" not in path.parts]
+
+
+@pytest.mark.parametrize("in_the_way", [".locks", "agents.json.bak"], ids=["its lock", "its record"])
+def test_an_agent_whose_registration_is_refused_leaves_nothing(services: Services, in_the_way: str) -> None:
+    """Before the lock is held, and after."""
+    path = services.workspace.path / in_the_way
+    path.rename(path.with_name("moved"))
+    if in_the_way == ".locks":
+        path.touch()
+    else:
+        path.mkdir()
+    before = _files(services)
+    with pytest.raises(StorageError):
+        services.agents.add(Agent(id="late"))
+    assert _files(services) == before
+
+
 @pytest.mark.parametrize("agent_id", ["../x", "", "a/b", "x" * 65, "a.b"])
 def test_an_id_that_could_leave_its_directory_is_refused(services: Services, agent_id: str) -> None:
     with pytest.raises(InvalidId):

@@ -1,7 +1,7 @@
-"""What is known of the programs agents run in: profiles, one YAML file per host, data instead of code.
+"""Profiles of the programs that agents run in: data instead of code, one YAML file per host.
 
-A file `{root}/hosts/{name}.yaml` adds a profile or replaces fields of one, so that a host's new screen is fixed
-without a release. A file that cannot be used is left out.
+A file `{root}/hosts/{name}.yaml` adds a profile or replaces fields of one, so that no release is needed when a host's
+screen changes. Files that cannot be used are left out.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from multi_agent_mcp.notify.tmux.profiles.choices import ChoiceShape, choice_sha
 from multi_agent_mcp.system.foreground import Foreground, Process, foreground
 
 PLAIN, SHELL = "plain", "shell"
-"""The profile an agent's record may declare for a program that reads lines; the list of shells."""
+"""The names of two profiles: of a program that reads lines, as an agent's record may declare, and of the shells."""
 UNKNOWN_HOST = "unknown_host"
-"""The reason for a program that no profile describes, and for one that has taken the place of a registered one."""
+"""The reason for a program that no profile describes, and for one that has replaced the registered program."""
 PROMPT = "{prompt}"
-"""Where a command line takes the first prompt."""
+"""The placeholder for the first prompt in a command line."""
 LONGEST_PAUSE = 10
 """Seconds."""
 Never = Literal["always", "unless_registered"]
@@ -32,10 +32,10 @@ _NOT_POSIX = re.compile(r"(?<!\\)(\\\\)*(\\[A-Za-z0-9]|\(\?|[*+?}]\?)")
 
 @dataclass(frozen=True)
 class ComposerShape:
-    """Where the human's line stands: the row that `prompt` begins, between a row like `above` and one like `below`.
-    `column` is the cursor's in an empty one, counted from the prompt; `modes` are other prompts and the state they
-    mean. With a `frame` every row begins with the prompt, the text has so many blank rows above and below it, and what
-    stands right of `below` is not the composer's. Placeholders are told apart by being faint, or by their words."""
+    """The appearance of a composer: a row that begins with `prompt`, between a row like `above` and one like `below`.
+    `column` is the cursor's in an empty composer, counted from the prompt; `modes` maps states to the other prompts
+    that mean them. With a `frame` every row begins with the prompt, the text has that many blank rows above and below,
+    and nothing right of `below` is part of it. Placeholders are recognised by faint text, or by their words."""
 
     prompt: re.Pattern[str]
     above: re.Pattern[str]
@@ -51,8 +51,8 @@ class ComposerShape:
 
 @dataclass(frozen=True)
 class View:
-    """Something else than the composer, recognised by one row below it (or anywhere, without one), by one close above
-    it, or by the title."""
+    """A view other than the composer, recognised by one row below the composer (`text`; anywhere if there is none), by
+    one close above it, or by the title."""
 
     state: str
     text: re.Pattern[str] | None = None
@@ -63,11 +63,11 @@ class View:
 @dataclass(frozen=True)
 class Profile:
     """One host. Without a `composer` its screen is not read. With `never` it is a list of programs that are not typed
-    into: `always`, or `unless_registered` for an agent that is declared plain; `interpreters` are those that are on the
-    list only while they were given nothing to run. `submit` are the keys that enter a line, for each state; a host
-    with none for `busy` is typed into at rest only. `prompt` is how its command line takes a first prompt. `dialogs`
-    are the words by which people are told what one is about, `choices` how one is answered from elsewhere;
-    `environment` are the variables by which its user chooses an account or an address."""
+    into, `always` or `unless_registered` for an agent declared plain; `interpreters` are listed only while they run no
+    program. `submit` holds the keys that enter a line, by state; a host with none for `busy` is typed into only when
+    idle. `prompt` is its command line's form for a first prompt. `dialogs` maps topics to the words that tell them,
+    `choices` describes dialogs that can be answered from elsewhere; `environment` are patterns of the variables with
+    which users choose an account or an address."""
 
     name: str
     commands: tuple[str, ...] = ()
@@ -87,11 +87,11 @@ class Profile:
 
     @property
     def takes_lines_while_busy(self) -> bool:
-        """Whether a line may be typed and entered while it works."""
+        """Whether a line may be typed and entered while the host works."""
         return bool(self.submit.get("busy", self.submit["idle"]))
 
     def runs_as(self, command: str) -> bool:
-        """Whether this command is this host."""
+        """Whether a command of this name is this host."""
         return _matches(self.commands, command)
 
 
@@ -101,12 +101,12 @@ class Profiles:
 
     named: Mapping[str, Profile]
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """The files that cannot be used, and why."""
+    """The names of unusable files, with the reasons."""
 
     def describing(self, agent: Agent, command: str, seen: Foreground) -> Profile | None:
-        """The profile by which this agent's pane may be looked at: that of the host which the foreground command is,
-        or which runs behind it, as behind an npm shim; it must be the one that the agent's record names, if that names
-        one. Else `plain`, where the record says so."""
+        """The profile for this agent's pane: that of the host that is the foreground command or runs behind it (as
+        behind an npm shim), provided that the agent's record names no other host; else `plain` if the record says so.
+        """
         for profile in self.named.values():
             meant = profile.composer is not None and agent.host in (None, PLAIN, profile.name)
             if meant and (profile.runs_as(command) or any(self._covers(profile, process) for process in seen.readers)):
@@ -114,13 +114,13 @@ class Profiles:
         return self.named[PLAIN] if agent.host == PLAIN else None
 
     def started_by(self, program: str) -> Profile | None:
-        """The profile of the host that this program is."""
+        """The profile of the host with this program name, or None."""
         hosts = (profile for profile in self.named.values() if not profile.never)
         return next((profile for profile in hosts if profile.runs_as(program)), None)
 
     def forbids(self, process: Process, registered: Sequence[str]) -> Profile | None:
-        """The list of programs never to be typed into that has this one. `registered` are the identities of what read
-        the terminal when the pane was registered, for an agent that is declared plain."""
+        """The list of programs never typed into that contains this process, or None. `registered` are the identities of
+        the terminal's readers when the pane was registered, for an agent declared plain."""
         for profile in self.named.values():
             excused = profile.never == "unless_registered" and process.identity in registered
             if profile.never and not excused and self._covers(profile, process):
@@ -128,14 +128,14 @@ class Profiles:
         return None
 
     def program(self, process: Process) -> str | None:
-        """The name by which a profile can know this program: of an interpreter what it was given to run. None where it
-        was given a text or nothing."""
+        """The program name for a profile: of an interpreter, the program that it runs; None if it runs a text or
+        nothing."""
         if self._interprets({process.executable, process.name}):
             return process.program or None
         return process.executable or None
 
     def _covers(self, profile: Profile, process: Process) -> bool:
-        """Whether the process is one of these programs, whatever it calls itself."""
+        """Whether the process is one of the profile's programs, whatever it calls itself."""
         names = {process.executable, process.name}
         waits = process.program is None and not process.renamed
         if waits and any(_matches(profile.interpreters, name) for name in names):
@@ -149,8 +149,8 @@ class Profiles:
 
 
 def recognise(agent: Agent, pane_pid: int, command: str, profiles: Profiles) -> Profile | str:
-    """Whether the program that has the pane may be typed into: the profile by which its screen is to be read, or the
-    reason why nothing is typed there whatever it shows. What cannot be found out counts as unknown."""
+    """The profile for the program in the pane if it may be typed into, else the reason why not, whatever its screen
+    shows. A program that cannot be determined is an unknown host."""
     seen = foreground(pane_pid)
     if seen is None:
         return UNKNOWN_HOST
@@ -165,21 +165,21 @@ def recognise(agent: Agent, pane_pid: int, command: str, profiles: Profiles) -> 
 
 
 def _registered(agent: Agent) -> list[str]:
-    """Who read the terminal when the pane was registered. agents.json is anybody's to edit."""
+    """The readers of the terminal when the pane was registered. Anybody may edit agents.json, so types are checked."""
     return agent.pane_program if agent.host == PLAIN and isinstance(agent.pane_program, list) else []
 
 
 def _still_there(agent: Agent, seen: Foreground) -> bool:
-    """Whether nobody but the registered program reads the terminal. A record that does not name it, as of a window that
-    was opened for the agent's command, means the pane's own process and what that runs itself."""
+    """Whether only the registered program reads the terminal. If the record names none, as for a window opened for the
+    agent's command, the pane's own process must lead the foreground."""
     if registered := _registered(agent):
         return set(seen.identities) <= set(map(str, registered))
     return seen.leader.pid == agent.pane_pid
 
 
 def load_profiles(extra: Path | None = None) -> Profiles:
-    """The profiles that come with the program, and on top of them those in the directory `extra`. Never raises for what
-    is there: `left_out` names it."""
+    """Loads the profiles of the package and on top of them those in the directory `extra`, whose unusable files are
+    named in `left_out`, never raised."""
     data: dict[str, dict[str, Any]] = {}
     for path in _files(Path(__file__).parent):
         data[path.stem] = _read(path)
@@ -201,7 +201,7 @@ def _files(directory: Path) -> Iterable[Path]:
 
 def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise ValueError("not a regular file")  # a pipe would be waited for
+        raise ValueError("not a regular file")  # opening a pipe would block
     data = load_yaml(path)
     if not isinstance(data, dict):
         raise ValueError("not a mapping")
@@ -209,7 +209,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def parse_profile(name: str, data: Mapping[str, Any]) -> Profile:
-    """The profile that a file's fields describe. Raises what `load_profiles` catches."""
+    """Parses the fields of a profile's file. Raises the errors that `load_profiles` catches."""
     busy = data.get("busy") or {}
     return Profile(
         name=name,
@@ -234,7 +234,7 @@ def parse_profile(name: str, data: Mapping[str, Any]) -> Profile:
 
 
 def composer_shape(data: Mapping[str, Any]) -> ComposerShape:
-    """The composer that `composer:` describes."""
+    """Parses the field `composer`."""
     return ComposerShape(
         prompt=re.compile(data["prompt"]),
         above=re.compile(data["above"]),
@@ -250,7 +250,7 @@ def composer_shape(data: Mapping[str, Any]) -> ComposerShape:
 
 
 def _untypeable(state: Any) -> str:
-    """The state that a view or a mode stands for; only an empty composer may be typed into."""
+    """Checks the state of a view or mode: one that may be typed into raises `ValueError`."""
     if not isinstance(state, str) or state in ("idle", "busy", "our_line"):
         raise ValueError(f"not the state of a view: {state!r}")
     return state
@@ -272,7 +272,7 @@ def _frame(rows: Any) -> tuple[int, int] | None:
 
 
 def _submit(data: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
-    """The keys for each state. At rest there is one: without any a line could not be entered."""
+    """Parses the keys for each state; `idle` needs one, or no line could be entered."""
     submit = {state: _keys(names) for state, names in data.items()}
     if not submit.get("idle"):
         raise ValueError("submit: names no key for idle")
@@ -280,7 +280,7 @@ def _submit(data: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
 
 
 def _keys(names: Any) -> tuple[str, ...]:
-    """Names of keys for `send-keys`; nothing that tmux could read as something else."""
+    """Checks names of keys for `send-keys`, so that tmux cannot take them for anything else."""
     keys = tuple([names] if isinstance(names, str) else names)
     if not all(_KEY.fullmatch(key) for key in keys):
         raise ValueError(f"not the names of keys: {names!r}")
@@ -308,7 +308,7 @@ def _pattern(text: str | None) -> re.Pattern[str] | None:
 
 
 def _posix(text: str) -> str:
-    """An expression that Python and tmux (regcomp) read alike. tmux takes a broken one for "not on the screen"."""
+    """Checks that Python and tmux (regcomp(3)) read an expression alike; to tmux, an invalid one never matches."""
     re.compile(text)
     if _NOT_POSIX.search(text):
         raise ValueError(f"not a POSIX extended expression: {text!r}")

@@ -1,5 +1,4 @@
-"""How a profile describes the choices of a host's dialogs: `choices:` in its file (docs/hosts.md, Fixing a
-profile)."""
+"""The description of the choices of a host's dialogs: `choices` in a profile (docs/hosts.md, Fixing a profile)."""
 
 from __future__ import annotations
 
@@ -16,21 +15,21 @@ LASTING = re.compile(
     r"|^trust\b|\bI trust\b",
     re.IGNORECASE,
 )
-"""How hosts say that they will not ask again. The words change from version to version; a choice that is said to last
-and does not does less harm than the other way round."""
+"""Words of choices after which a host does not ask again. They change between versions; showing a choice as lasting
+that is not does less harm than the reverse."""
 
 
 @dataclass(frozen=True)
 class ChoiceShape:
-    """A dialog about one of `topics` reaches from the nearest row like `top` (which is not its own), or from the first
-    row on the screen like `begin`, to the lowest row. Its choices are numbered rows like `row`, with the groups `mark`
-    (of the one that is marked), `key` (which picks it) and `label`; below them only rows like `below` may stand. With
-    `frame` it is a box, whose sides are none of the text. What `LASTING` or `lasting` finds means that the host
-    will not ask again; what `in_pane` finds takes more than its key, so it can be chosen in the pane only.
+    """The appearance of a dialog about one of `topics`. It reaches from below the nearest row like `top`, or from the
+    first row like `begin`, to the lowest row. Its choices are numbered rows like `row`, with the groups `mark` (empty
+    unless marked), `key` (which picks the choice) and `label`; only rows like `below` may follow. `frame` is the side
+    of its box, which is not part of the text. Choices that match `LASTING` or `lasting` mean that the host will not ask
+    again; those that match `in_pane` need more than a key, so they can be chosen in the pane only.
 
-    Or all of its choices stand in one row like `across`, with the group `labels` (three blanks between them) and, where
-    the row tells how far the box reaches, `edge`. The marked one has another background; Left and Right move the mark,
-    Enter picks. A box of `tallest` rows, with its first and its last one, may be cut off by its host."""
+    Alternatively all choices are in one row like `across`, with the group `labels` (separated by three blanks) and, if
+    the row tells the right edge of the box, `edge`. The marked choice has another background; Left and Right move the
+    mark, Enter picks. A box of `tallest` rows, its edges included, may have been cut off by its host."""
 
     topics: frozenset[str]
     below: re.Pattern[str]
@@ -49,7 +48,7 @@ class ChoiceShape:
 
 
 def choice_shape(data: Mapping[str, Any]) -> ChoiceShape:
-    """What `choices:` describes. Raises what `load_profiles` catches."""
+    """Parses the field `choices`. Raises the errors that `load_profiles` catches."""
     if ("row" in data) == ("across" in data):
         raise ValueError("choices: one of row and across says where they stand")
     if ("top" in data) == ("begin" in data):
