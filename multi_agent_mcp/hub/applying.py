@@ -33,6 +33,7 @@ from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.shared_settings import accept_settings
 from multi_agent_mcp.hub.stream import MACHINE, OFFSET, TIME, WAS, Stored
 from multi_agent_mcp.hub.subjects import Names, Own
+from multi_agent_mcp.hub.taken_names import make_way
 from multi_agent_mcp.store.authority import revision_of
 from multi_agent_mcp.store.codec.frontmatter import codec
 from multi_agent_mcp.store.inbox import Inbox, file_name
@@ -190,6 +191,8 @@ class Applying:
         is_mail, name = what.kind == subjects.MESSAGE, _file(what.name)
         inbox: Inbox[Any] = (self.workspace.mailbox if is_mail else self.workspace.notices)(what.owner)
         mark = (subjects.MARKS[what.kind], what.owner, what.name)
+        if is_mail:
+            make_way(inbox, name, stored.data)
         entity = inbox.accept(name, stored.data, _time(stored), self._marks.get(mark))
         if entity is None:
             return []

@@ -16,21 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.entity import Readable
-from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import HubUnreachable, Refusal
 from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.shared_settings import shared_settings
 from multi_agent_mcp.hub.stream import OFFSET, TIME, Hub, Stored
 from multi_agent_mcp.hub.subjects import Names
+from multi_agent_mcp.hub.taken_names import content_of, is_by_hand, name_of_its_own
 from multi_agent_mcp.store.authority import TOO_LARGE, Superseded, digest8
-from multi_agent_mcp.store.inbox import Inbox, file_name
+from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.file_status import RACY_NS, signature
 
 CHUNK_BYTES = 256 << 10
 KNOWN_MAX = 20_000
-STEM_LENGTH = 40
 SETTLE_SECONDS = 1.0
 """So long a hand may be in the midst of writing."""
 MAIL = ("ipc", "notifications")
@@ -121,11 +120,11 @@ class Publishing:
         entity: Readable = inbox.hot.decode(data, path.stem, modified / 1e9)
         key = _mail_key(path)
         kind = subjects.MESSAGE if path.parts[0] == "ipc" else subjects.NOTIFICATION
-        by_hand = not is_new and self._is_letter_by_hand(path, entity)
+        by_hand = not is_new and len(path.parts) == len(LETTER) and is_by_hand(name, entity)
         known = None
         if not is_new and (by_hand or key not in self._known):
             known = await self.hub.last(self.names.own("*", kind, owner, name))
-        if by_hand and known is not None and _content(inbox, known.data, path) != _content(inbox, data, path):
+        if by_hand and known is not None and content_of(inbox, known.data, name) != content_of(inbox, data, name):
             await asyncio.sleep(SETTLE_SECONDS)
             its_mark = await self.hub.last(self.names.own("*", subjects.READ, owner, name))
             await asyncio.to_thread(self._give_way, inbox, path, found, known, its_mark)
@@ -146,12 +145,6 @@ class Publishing:
             await self._put(subject, json.dumps({"read_at": mark or None}).encode(), modified)
             self._remember(key, mark)
 
-    def _is_letter_by_hand(self, path: Path, entity: Readable) -> bool:
-        """One that the program has not written, or not by this name."""
-        if not isinstance(entity, Message) or len(path.parts) != len(LETTER):
-            return False
-        return entity.signature is None or path.name != file_name(entity)
-
     def _give_way(
         self, inbox: Inbox[Any], path: Path, found: tuple[bytes, int], known: Stored, mark: Stored | None
     ) -> None:
@@ -163,7 +156,7 @@ class Publishing:
             if _read(self.workspace, path) != found:
                 return
             with suppress(FileExistsError):
-                files.create(whole.with_name(f"{path.stem[:STEM_LENGTH]}_{digest8(found[0])}.md"), found[0])
+                files.create(whole.with_name(name_of_its_own(path.name, found[0])), found[0])
             files.replace(whole, known.data, modified=int(known.headers[TIME]))
         if mark is not None:
             inbox.accept_read(path.name, parse_time(json.loads(mark.data)["read_at"]))
@@ -282,11 +275,6 @@ class Publishing:
         self._known[key] = value
         while len(self._known) > KNOWN_MAX:
             del self._known[next(iter(self._known))]
-
-
-def _content(inbox: Inbox[Any], data: bytes, path: Path) -> str:
-    """What a letter says, apart from its header."""
-    return str(inbox.hot.decode(data, path.stem, 0.0).content)
 
 
 def _mail_key(path: Path) -> str:

@@ -162,7 +162,9 @@ def joining(made: Machines, machine: Machine, errors: Path) -> Iterator[tuple[su
     arguments = ["--name", machine.name, "--root", str(machine.root)]
     with (
         errors.open("wb") as stderr,
-        subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=stderr) as process,
+        subprocess.Popen(
+            [*command, *arguments], stdout=subprocess.PIPE, stderr=stderr, env={**os.environ, "LC_ALL": "C"}
+        ) as process,
     ):
         eventually(lambda: machine.sharing.share.membership() is not None)
         wire.cut()
@@ -177,7 +179,9 @@ def test_join_ends_with_one_sentence_when_its_relay_dies(tmp_path: Path) -> None
     with machines(tmp_path) as made:
         send(made[DESK], "owner", "admin", "for everybody")
         laptop = Machine(LAPTOP, tmp_path / LAPTOP)
-        with joining(made, laptop, tmp_path / "errors") as (process, wire):
+        errors = tmp_path / "errors"
+        with joining(made, laptop, errors) as (process, wire):
+            eventually(lambda: "no connection to the hub" in errors.read_text())
             laptop.signal(signal.SIGKILL)
             output, _ = process.communicate(timeout=30)
             wire.heal()

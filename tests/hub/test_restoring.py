@@ -90,17 +90,15 @@ def test_a_joining_machine_gets_everything_from_several_processes_also_when_they
 def test_what_a_hand_writes_while_a_machine_joins_travels_and_hides_no_letter(desk_and_joined: Machines) -> None:
     desk, attic = desk_and_joined[DESK], desk_and_joined.joined("attic")
     made = Machines(desk_and_joined.base, desk_and_joined.port, members={DESK: desk, "attic": attic})
-    names = sorted(path.name for path in desk.path.glob("ipc/admin/**/*.md"))
-    taken, copied, source = names[0], names[1], names[2]
+    *_, taken, copied, source = sorted(desk.path.glob("ipc/admin/*.md"), key=is_unread)
     with held_back(attic) as relay:
         inbox = attic.path / "ipc" / "admin"
         inbox.mkdir(parents=True, exist_ok=True)
-        for name, content in (("note.md", "a note"), (taken, "under a name that is taken")):
+        for name, content in (("note.md", "a note"), (taken.name, "under a name that is taken")):
             moved_in(inbox / name, f"---\nsender_id: owner\n---\n\n{content}")
         task = attic.path / "tasks" / "admin" / "tsk_aaaaaaaaaaaa.md"
         moved_in(task, "---\nid: tsk_aaaaaaaaaaaa\ntitle: By hand\nassignee_id: admin\ncreated_by: owner\n---\n")
-        original = next(desk.path.glob(f"ipc/admin/**/{source}")).read_bytes()
-        moved_in(inbox / copied, original.decode().replace("letter ", "a copy of letter "))
+        moved_in(inbox / copied.name, source.read_text().replace("letter ", "a copy of letter "))
     eventually(lambda: desk.has("admin", "a note"))
     eventually(lambda: desk.services.workspace.tasks.find("tsk_aaaaaaaaaaaa"))
     eventually(lambda: desk.has("admin", "under a name that is taken"))
@@ -128,6 +126,10 @@ def held_back(machine: Machine) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         for pid in helpers:
             os.kill(pid, signal.SIGCONT)
+
+
+def is_unread(path: Path) -> bool:
+    return b"\nread_at: null\n" in path.read_bytes()
 
 
 def moved_in(path: Path, text: str) -> None:
