@@ -1,3 +1,3 @@
-"""Messages, tasks and interrupts between AI coding agents in tmux panes, through nothing but files."""
+"""Messages, tasks and interrupts between AI coding agents in tmux panes, exchanged through files only."""
 
 __version__ = "0.1.0"

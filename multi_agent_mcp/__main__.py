@@ -1,4 +1,4 @@
-"""`multi-agent-mcp` and `python -m multi_agent_mcp`."""
+"""The entry point of `multi-agent-mcp` and `python -m multi_agent_mcp`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from multi_agent_mcp.environment import locale_language, take_passkey
 
 
 def main() -> None:
-    """The command line. What the operating system refuses outside the store (a full disk behind `>`, a reader that has
-    gone) is one sentence and exit code 1, too; it says so when the command itself was carried out."""
-    gc.set_threshold(100_000)  # a start makes many objects and little garbage; looking for it takes a sixth of the time
+    """Runs the command line. An `OSError` outside the store (a full disk behind `>`, a reader that has gone) gives one
+    sentence, too, which says if the command itself was carried out, and exit code 1."""
+    gc.set_threshold(100_000)  # start-up makes many objects and little garbage; collecting takes a sixth of its time
     _prepare_streams(serving=sys.argv[1:2] == ["serve"])
     is_done = False
     try:
@@ -25,10 +25,10 @@ def main() -> None:
             is_done = not ending.code
             raise
         finally:
-            if sys.stdout is not None:  # None: it was closed from the start
+            if sys.stdout is not None:  # None if it was closed from the start
                 sys.stdout.flush()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes it again at its end
         _end("output_failed" if is_done else "system", error)
 
 
@@ -48,7 +48,7 @@ def _run(arguments: list[str], passkey: str | None) -> None:
 
 
 def _end(key: str, error: OSError | None = None) -> NoReturn:
-    from multi_agent_mcp.errors import StorageError  # a hook that has nothing to say does not wait for these
+    from multi_agent_mcp.errors import StorageError  # imported here: a hook that announces nothing need not wait
     from multi_agent_mcp.texts import catalogue
 
     refusal = StorageError(key, reason=error)
@@ -60,23 +60,23 @@ def _end(key: str, error: OSError | None = None) -> NoReturn:
 
 
 def _prepare_streams(*, serving: bool) -> None:
-    """Makes the standard streams ones that every command can rely on.
+    """Replaces closed standard streams, so that every command can use them.
 
-    The number of a closed one would go to the next file that is opened, and what is meant for people would end up in
-    it; Python has None in its place. Characters that an encoding does not have are replaced, not refused. `serve`
-    refuses to start without standard input or output, so it gets nothing in their place.
+    The descriptor of a closed stream, which is None in Python, would be reused by the next opened file, and output for
+    people would end up there. Characters that an encoding lacks are replaced, not refused. `serve` refuses to start
+    without standard input or output, so they are not replaced for it.
     """
     if serving and (sys.stdin is None or sys.stdout is None):
         sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
         return
-    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115 - it stays open as long as we run
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115 - it stays open until the end
     is_closed = sys.stdout is None
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if is_closed:
         _end("output_closed")
     if isinstance(sys.stdin, io.TextIOWrapper) and isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdin.reconfigure(errors="surrogateescape")  # refused with a sentence where a text is wanted
+        sys.stdin.reconfigure(errors="surrogateescape")  # validation refuses them later, with a sentence
         sys.stdout.reconfigure(errors="replace")
 
 

@@ -1,5 +1,5 @@
-"""The one place that chooses implementations and wires them together; what is made of nothing but other services is
-listed in `service_container`."""
+"""Chooses all implementations and wires them together; services made of other services alone are listed in
+`service_container`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Services(WiredServices):
-    """Everything that works on one session directory. Made once per process."""
+    """All services of one session directory. Created once per process."""
 
     workspace: Workspace
     settings: Settings
@@ -53,7 +53,7 @@ class Services(WiredServices):
 
     @cached_property
     def notifier(self) -> Channel:
-        """The one that was chosen, else the channel chain."""
+        """The channel that was passed in, else the channel chain."""
         if self.chosen_notifier is not None:
             return self.chosen_notifier
         from multi_agent_mcp.notify.channels.chain import default_chain  # most commands ring nobody
@@ -76,11 +76,11 @@ class Services(WiredServices):
 
     @property
     def machine(self) -> str | None:
-        """This machine's name; None while the session is on one alone."""
+        """This machine's name; None unless the session is shared."""
         return self.workspace.authority.here
 
     def directories_of(self, agent_id: str) -> list[Path]:
-        """What concerns an agent: its mail, its notifications, its tasks, what it delegated."""
+        """The directories to watch for an agent: its mail, notifications, tasks and delegations."""
         return [
             self.workspace.mailbox(agent_id).path,
             self.workspace.notices(agent_id).path,
@@ -90,26 +90,26 @@ class Services(WiredServices):
 
     @cached_property
     def people(self) -> Texts:
-        """The texts with those that only people are shown."""
+        """The texts, including those for people only."""
         return self.texts | catalogue(self.texts.language, PEOPLE)
 
     def ring_about(self, notice: Notification) -> None:
-        """See `Doorbell.announce_notification`; asked for when it rings, for the doorbell itself needs to know what
-        there is to be told."""
+        """See `Doorbell.announce_notification`. The doorbell is looked up only here, because it depends on the services
+        that write notifications."""
         self.doorbell.announce_notification(notice)
 
     def unread_mail_count(self, agent_id: str) -> int:
-        """How many messages wait; the mailbox's directory is looked at, its files only if they changed."""
+        """The number of unread messages. Checks the mailbox's directory, and files only if they changed."""
         return len(self.workspace.mailbox(agent_id).unread())
 
     def people_doorbells(self) -> PeopleDoorbells:
-        """To be run by a process that lives for long; see `notify/people.py`."""
+        """The doorbells that a long-running process has to run; see `notify/people.py`."""
         from multi_agent_mcp.notify.people import PeopleDoorbells
 
         return PeopleDoorbells(self.doorbell)
 
     def declaring_operations(self) -> tuple[HasKinds, ...]:
-        """The services whose operations another process may have to finish."""
+        """The services that declare operations, which another process may have to finish."""
         return (
             self.messages,
             self.task_creation,
@@ -126,7 +126,7 @@ class Services(WiredServices):
 
     @property
     def activity_written_every(self) -> timedelta:
-        """So often that nobody takes an agent for stuck that works."""
+        """The interval of recording an agent's activity, short enough that no working agent seems stuck."""
         return min(timedelta(seconds=60), self.patience.silence / 4)
 
     def channels(self, agent: Agent) -> tuple[ChannelReport, ...]:
@@ -135,14 +135,15 @@ class Services(WiredServices):
 
     @cached_property
     def recent_attention(self) -> RecentAttention:
-        """For a process that shows all the time what waits for somebody."""
+        """The items that wait for somebody, cached for processes that show them continually."""
         from multi_agent_mcp.services.recent_attention import RecentAttention
 
         return RecentAttention(self.attention, lambda: self.doctor().examine(), self.clock)
 
     def doctor(self, probe: Callable[[Agent], str | None] | None = None, look_at: LookAtPane | None = None) -> Doctor:
-        """`probe` says why an agent's pane cannot be rung, `look_at` which host is there; None: asks tmux."""
-        from multi_agent_mcp.notify.tmux.profiles import load_profiles  # only doctor needs it: servers start without
+        """The doctor. `probe` returns why an agent's pane cannot be rung, `look_at` the host in it; by default both ask
+        tmux."""
+        from multi_agent_mcp.notify.tmux.profiles import load_profiles  # imported here: servers do not need it
         from multi_agent_mcp.services.doctor.doctor import Doctor
         from multi_agent_mcp.services.doctor.finding import CheckContext
 
@@ -159,27 +160,28 @@ class Services(WiredServices):
 
     @property
     def console_key(self) -> bytes:
-        """The key that the console signs its cookies with; made when it is first asked for."""
+        """The key with which the console signs its cookies, created on first use."""
         return KeyFile(self.workspace.files, self.path / ".console" / "key").ensure().encode("ascii")
 
     @property
     def console_port(self) -> Record:
-        """Where the console was served last."""
+        """The record of the port on which the console was last served."""
         return self.workspace.console_port
 
     def screen(self, agent: Agent) -> str:
-        """What the agent's pane shows: its host and `idle`, `busy`, `draft`, a dialog …, or why nobody can look."""
+        """The host in the agent's pane and its state (`idle`, `busy`, `draft`, a dialog …), or why it cannot be
+        seen."""
         return self.pane_notifier.screen(agent)
 
     @cached_property
     def pane_notifier(self) -> TmuxNotifier:
-        """The channel that types, also for agents that are rung by others."""
+        """The channel that types into panes, even for agents whose chain does not contain it."""
         from multi_agent_mcp.notify.channels.chain import pane_notifier
 
         return pane_notifier(self.workspace, self.settings)
 
     def host_in_pane(self, agent: Agent) -> tuple[str, str] | None:
-        """The host that a profile describes and that has the agent's pane, and the state of its screen."""
+        """The host in the agent's pane, if it has a profile, and the state of its screen; else None."""
         return self.pane_notifier.host(agent)
 
     def audit(self, tool: str, **facts: object) -> None:
@@ -188,8 +190,8 @@ class Services(WiredServices):
 
 
 class LocalConsequences:
-    """What follows here from what another machine wrote: what the next reader would repair, and a ring. Nothing of it
-    raises."""
+    """The local effects of another machine's writes: the repairs that the next reader would make, and doorbells. The
+    methods never raise."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
@@ -212,15 +214,15 @@ class LocalConsequences:
         try:
             if self.services.workspace.is_here(self.services.agents.get(agent.id)):
                 self.services.agents.take_home(agent.id)
-        except Refusal:  # the hub is gone or slow: until this was done the agent cannot sign
+        except Refusal:  # the hub is away or slow: tried again, because the agent cannot sign until then
             self._moving.add(agent.id)
 
     def look_after_agents(self) -> tuple[Asked, ...]:
         for agent_id in [*self._moving]:
-            with suppress(Refusal):  # it was removed meanwhile
+            with suppress(Refusal):  # the agent was removed meanwhile
                 self._moving.discard(agent_id)
                 self.moved_in(self.services.agents.get(agent_id))
-        with suppress(Refusal):  # it is looked again
+        with suppress(Refusal):  # tried again at the next look
             self.services.sessions.recover_dead()
         return self.services.pane_looks.asked()
 
@@ -238,8 +240,8 @@ def relay(root: Path, session: str) -> Relay:
 
 
 def _authority(path: Path) -> Authority:
-    """The files of this machine alone, unless the session was shared. Servers and commands import no client of the
-    hub: they ask their relay."""
+    """The authority of a session: the relay if the session is shared, else this machine's locks. Servers and commands
+    ask the relay, so they import no client of the hub."""
     if not (path / ".share" / "machine.json").exists():
         return ALONE
     from multi_agent_mcp.hub.relay_client import relay_client_of
@@ -256,12 +258,13 @@ def open_session(
     notifier: Channel | None = None,
     authority: Authority | None = None,
 ) -> Services:
-    """The services of an existing session. Raises `InvalidId`, or `NoSuchSession` when `init` was never run."""
+    """Opens an existing session. Raises `InvalidId`, `NoSuchSession` if `init` was never run, and as
+    `read_settings`."""
     if read_environment().check_locks:
         ORDER_CHECK.abort_on_violations()
     path = root / names.session_name(session)
     workspace = Workspace(root, names.session_name(session), authority or _authority(path))
-    if session not in session_names(root):  # by its exact name, also where the file system does not mind the case
+    if session not in session_names(root):  # by its exact name, even on file systems that ignore case
         raise NoSuchSession(session=session)
     settings = read_settings(workspace.settings_path, language)
     texts = catalogue(settings.language)

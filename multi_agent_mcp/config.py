@@ -1,4 +1,4 @@
-"""Settings: what the environment and `session.yaml` say."""
+"""Settings from the environment and `session.yaml`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
 
 ROOT_NAME = ".multi-agent-mcp"
 PROGRAM = re.compile(r"/[^{}]+|[^/{}]+")
-"""A name on PATH or an absolute path: a relative one would be another program wherever a sender stands."""
-TMUX_DIRECTORY = "/tmp"  # noqa: S108 - where tmux itself has its sockets
+"""A name on PATH or an absolute path: a relative path would depend on the sender's working directory."""
+TMUX_DIRECTORY = "/tmp"  # noqa: S108 - where tmux keeps its sockets
 LIMIT_MAX = 10**9
-"""Thirty years, a gigabyte: larger ones are slips, and the clock's arithmetic ends not far beyond."""
+"""Thirty years, a gigabyte: larger values are mistakes, and date arithmetic overflows not far beyond."""
 NOT_YAML = (yaml.YAMLError, ArithmeticError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
-"""What PyYAML raises for files that are none: its constructors are not careful (`!!bool x`, `!!int ""`)."""
+"""The errors that PyYAML raises for invalid files: its constructors do not check (`!!bool x`, `!!int ""`)."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class TmuxPane:
-    """Where a process stands in tmux, from `TMUX` and `TMUX_PANE`."""
+    """The tmux pane of a process, from `TMUX` and `TMUX_PANE`."""
 
     socket_path: str
     pane_id: str
@@ -48,7 +48,7 @@ class TmuxPane:
 
 @dataclass(frozen=True)
 class Environment:
-    """What the environment says; command-line options win over it."""
+    """The settings in the environment, which command-line options override."""
 
     root: str | None = None
     session: str | None = None
@@ -65,17 +65,17 @@ class Settings:
     language: str = DEFAULT_LANGUAGE
     limits: Limits = field(default_factory=Limits)
     notify_command: tuple[str, ...] | None = None
-    """See `parse_notify_command`. None: there is none; empty: what is given there cannot be run, as `doctor` says."""
+    """See `parse_notify_command`. None if not set; empty if the value is invalid, which `doctor` reports."""
     console_answers: bool = True
     """Whether the console may press keys in agents' panes."""
 
 
 def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
-    """`MULTI_AGENT_MCP_ROOT/_SESSION/_AGENT/_PURPOSE`, and the pane this process was started in. The passkey was taken
-    out when the process began; see `environment.take_passkey`. The tests set `_CHECK_LOCKS` for the processes they
-    start; see `store/files/locks.py`."""
+    """Reads `MULTI_AGENT_MCP_ROOT/_SESSION/_AGENT/_PURPOSE`, and the pane in which this process was started. The
+    passkey was removed when the process started; see `environment.take_passkey`. Tests set `_CHECK_LOCKS` for the
+    processes that they start; see `store/files/locks.py`."""
     return Environment(
-        root=environ.get(f"{ENV}ROOT") or None,  # an empty variable counts as none, as in most programs
+        root=environ.get(f"{ENV}ROOT") or None,  # an empty variable counts as unset, as in most programs
         session=environ.get(f"{ENV}SESSION") or None,
         agent=environ.get(f"{ENV}AGENT") or None,
         purpose=environ.get(f"{ENV}PURPOSE") or None,
@@ -85,21 +85,21 @@ def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
 
 
 def child_environment(**added: str) -> dict[str, str]:
-    """The environment of a program we start: ours without the passkey, and what is added."""
+    """The environment for a program that we start: ours without the passkey, with `added` variables."""
     return {name: value for name, value in ENVIRON.items() if name != PASSKEY} | added
 
 
 def _pane(environ: Mapping[str, str]) -> TmuxPane | None:
-    """`TMUX` is `socket,server pid,session`. Codex hands its servers neither (docs/hosts.md, The server's life):
-    `host-config` then gives both explicitly, as `MULTI_AGENT_MCP_PANE` and `MULTI_AGENT_MCP_SOCKET`."""
+    """The pane from `TMUX` (`socket,server pid,session`) and `TMUX_PANE`. Codex passes neither to its servers
+    (docs/hosts.md, The server's life), so `host-config` sets `MULTI_AGENT_MCP_SOCKET` and `MULTI_AGENT_MCP_PANE`."""
     socket_path = environ.get(f"{ENV}SOCKET") or environ.get("TMUX", "").split(",")[0]
     pane_id = environ.get(f"{ENV}PANE") or environ.get("TMUX_PANE", "")
     return TmuxPane(socket_path, pane_id) if socket_path and pane_id.startswith("%") else None
 
 
 def tmux_socket() -> str:
-    """The socket of the tmux server that plain `tmux` talks to here, running or not: the one this terminal is in, else
-    the default one of tmux(1)."""
+    """The socket of the tmux server that plain `tmux` uses here, running or not: that of this terminal, else the
+    default one of tmux(1)."""
     inside = ENVIRON.get("TMUX", "").split(",")[0]
     if inside:
         return inside
@@ -109,7 +109,7 @@ def tmux_socket() -> str:
 
 
 def find_root(given: str | None, start: Path) -> Path:
-    """The root: as given, else the nearest `.multi-agent-mcp` at or above `start`, else there."""
+    """The root: as given, else the nearest `.multi-agent-mcp` at or above `start`, else a new one in `start`."""
     if given:
         return Path(given).expanduser().absolute()
     for directory in (start, *start.parents):
@@ -119,7 +119,7 @@ def find_root(given: str | None, start: Path) -> Path:
 
 
 def find_session(given: str | None, root: Path) -> str:
-    """The session: as given, else the only one there is."""
+    """The session: as given, else the only one below the root. Raises `NoSuchSession`."""
     if given is not None:
         return given
     names = session_names(root)
@@ -131,19 +131,19 @@ def find_session(given: str | None, root: Path) -> str:
 
 
 def session_names(root: Path) -> list[str]:
-    """The sessions under a root."""
+    """The names of the sessions below a root."""
     if not root.is_dir():
         return []
     return sorted(item.name for item in root.iterdir() if (item / "session.yaml").is_file())
 
 
 def load_yaml(path: Path) -> Any:
-    """What a YAML file that a person wrote holds. Raises `OSError` and `NOT_YAML`."""
+    """Loads a YAML file written by a person. Raises `OSError` and `NOT_YAML`."""
     return yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
 
 
 def yaml_problem(error: Exception) -> OSError | Reason:
-    """Why `load_yaml` failed, for a refusal: where the file stops being YAML, or what the operating system said."""
+    """The reason for a refusal after `load_yaml` failed: the place of the syntax error, or the `OSError`."""
     if isinstance(error, OSError):
         return error
     mark = getattr(error, "problem_mark", None)
@@ -154,7 +154,8 @@ def yaml_problem(error: Exception) -> OSError | Reason:
 
 
 def read_settings(path: Path, language: str | None = None) -> Settings:
-    """Reads `session.yaml`; unknown keys are left alone, nonsense is one sentence."""
+    """Reads `session.yaml`; unknown keys are ignored. Raises `NoSuchSession`, and `InvalidArguments` for invalid
+    content."""
     if path.is_symlink():
         raise InvalidArguments("bad_settings", reason=Reason("link"))
     try:
@@ -175,12 +176,12 @@ def _notify_command(data: Mapping[str, Any]) -> tuple[str, ...] | None:
     try:
         return parse_notify_command(data.get("notify_command"))
     except InvalidArguments:
-        return ()  # no reason to stop the session: people without it are rung as before
+        return ()  # not fatal: people are rung by the other channels
 
 
 def parse_notify_command(given: Any) -> tuple[str, ...] | None:
-    """`notify_command:` of session.yaml or team.yaml: a program and its arguments, in which `{line}` stands for the
-    doorbell's line (docs/protocol.md, Channels). Raises `InvalidArguments` with one sentence."""
+    """Parses `notify_command` of session.yaml or team.yaml: a program and its arguments, in which `{line}` stands for
+    the doorbell's line (docs/protocol.md, Channels). Raises `InvalidArguments`."""
     if given is None:
         return None
     usable = isinstance(given, list) and all(isinstance(part, str) and "\0" not in part for part in given)
@@ -190,13 +191,13 @@ def parse_notify_command(given: Any) -> tuple[str, ...] | None:
 
 
 def parse_console(given: Any) -> bool:
-    """`console:` of session.yaml or team.yaml: whether `answer` allows keys. Raises `InvalidArguments` with one
-    sentence."""
+    """Parses `console` of session.yaml or team.yaml; returns whether `answer` allows keys. Raises
+    `InvalidArguments`."""
     if given is None:
         return True
     if not isinstance(given, dict):
         raise InvalidArguments("bad_settings", reason=Reason("no_mapping_in", name="console"))
-    if unknown := sorted(map(str, given.keys() - {"answer"})):  # a typo must not leave on what was to be off
+    if unknown := sorted(map(str, given.keys() - {"answer"})):  # a typo must not leave enabled what was to be disabled
         raise InvalidArguments("bad_settings", reason=Reason("unknown_key", name=f"console.{unknown[0]}"))
     answers = given.get("answer", True)
     if not isinstance(answers, bool):
@@ -205,7 +206,7 @@ def parse_console(given: Any) -> bool:
 
 
 def parse_limits(given: Any) -> Limits:
-    """`limits:` of session.yaml or team.yaml. Raises `InvalidArguments` with one sentence."""
+    """Parses `limits` of session.yaml or team.yaml; unknown keys are ignored. Raises `InvalidArguments`."""
     if given is None:
         return Limits()
     if not isinstance(given, dict):

@@ -1,5 +1,5 @@
-"""Environment variables, for the only code that reads them: `config`; `hook`, which cannot wait for what `config`
-imports; `__main__`; and what prints before a session is known."""
+"""Environment variables, for the only modules that read them: `config`; `hook`, which cannot wait for the imports of
+`config`; `__main__`; and code that prints before a session is known."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ PASSKEY = f"{PREFIX}PASSKEY"
 
 
 def take_passkey() -> str | None:
-    """The passkey, once: it leaves the environment before anything is started that would inherit it (a tmux server
-    keeps the environment of the process that starts it, and hands it to every pane)."""
+    """Removes the passkey from the environment and returns it, before any program is started that would inherit it (a
+    tmux server passes the environment of the process that starts it to every pane)."""
     return os.environ.pop(PASSKEY, None)
 
 
 def locale_language() -> str:
-    """The language while there is no session yet, by the locale of messages (locale(7)): `ja` or `en`."""
+    """The language to use without a session, by the locale of messages (locale(7)): `ja` or `en`."""
     names = ("LC_ALL", "LC_MESSAGES", "LANG")
     chosen = next((value for name in names if (value := ENVIRON.get(name))), "")
     return "ja" if chosen.lower().startswith("ja") else "en"
 
 
 def login_shell() -> str:
-    """The name of the user's shell, as environ(7) has it."""
+    """The name of the user's shell, from `SHELL` (environ(7))."""
     return os.path.basename(ENVIRON.get("SHELL", ""))  # noqa: PTH119 - `hook` waits for no pathlib
 
 
 def variable(name: str) -> str | None:
-    """`MULTI_AGENT_MCP_{NAME}`; None when it is not set, or empty."""
+    """The value of `MULTI_AGENT_MCP_{NAME}`; None if it is unset or empty."""
     return ENVIRON.get(f"{PREFIX}{name.upper()}") or None

@@ -1,8 +1,8 @@
-"""The whole exception tree: what was refused, as data.
+"""The exceptions of the program: refusals, as data.
 
 A `Refusal` carries its code (docs/protocol.md, Error codes), the key of its sentence in the catalogue and the values
-that fill it; a `Reason` and an `OSError` among them are put into words, too. Services raise it; only the doors (tool
-wrapper, command line, web) catch it and put it into words.
+that fill it, among which a `Reason` or an `OSError` is put into words, too. Services raise it; only the doors (tool
+wrapper, command line, web) put it into words.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 
 class Reason:
-    """Part of a sentence, in the catalogue like the sentence itself: the text `why.{key}`, filled with `values`."""
+    """A part of a sentence, also from the catalogue: the text `why.{key}`, filled with `values`."""
 
     def __init__(self, key: str, /, **values: Any) -> None:
         self.key = key
@@ -22,7 +22,7 @@ class Reason:
 
 
 class Refusal(Exception):
-    """Something was asked for that is not done; nothing was changed. `key` names the sentence, `values` fill it."""
+    """Raised when a request is refused; nothing was changed. `key` names the sentence, `values` fill it."""
 
     code: ClassVar[str]
     default_key: ClassVar[str | None] = None
@@ -37,7 +37,7 @@ class Refusal(Exception):
 
 
 def _facts(key: str, values: dict[str, Any]) -> str:
-    """For logs."""
+    """A key with its values, for logs."""
     return f"{key}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
 
@@ -118,31 +118,31 @@ class ContentTooLarge(Refusal):
 
 
 class NotAnswered(Refusal):
-    """No key was pressed in the pane whose dialog was to be answered."""
+    """Raised when a dialog was not answered: no key was pressed in its pane."""
 
     code = "not_answered"
 
 
 class StorageError(Refusal):
-    """The disk refused: full, read-only, a directory where a file should be. Nothing was half written."""
+    """Raised when the disk refuses: full, read-only, a directory in place of a file. Nothing was half written."""
 
     code = "storage_error"
 
 
 class HubUnreachable(StorageError):
-    """The team is on several machines, and what decides between them cannot be asked now."""
+    """Raised in a shared session when the hub, which decides shared changes, cannot be asked."""
 
     code = "hub_unreachable"
 
 
 class HubReplaced(StorageError):
-    """The hub is older than what this machine has received from it: it was restored from an older copy."""
+    """Raised when the hub was replaced by an older copy, with less than this machine has received from it."""
 
     code = "hub_replaced"
 
 
 class NoSuchSession(Refusal):
-    """The session directory does not exist (yet): `init` makes it."""
+    """Raised when the session directory does not exist (yet); `init` creates it."""
 
     code = "invalid_session"
     default_key = "no_such_session"

@@ -1,5 +1,4 @@
-"""Services made from other services alone: each is one line, and is made, and its module imported, when it is first
-asked for."""
+"""Services made from other services alone, one line each; each is created, and its module imported, on first use."""
 
 from __future__ import annotations
 
@@ -74,12 +73,12 @@ SUPPLIED_BY = {
     "typist": "pane_notifier",
     "writer": "notice_writer",
 }
-"""Parameters of services that are not called as the attribute of `Services` that supplies them."""
+"""Parameters of services whose name differs from that of the attribute of `Services` that supplies them."""
 
 
 def made(make: Callable[..., T], services: object, given: Mapping[str, Any] | None = None) -> T:
-    """What `make` makes: each parameter without a default is `given`, or the attribute of `services` of the same name,
-    or the one in `SUPPLIED_BY`."""
+    """Calls `make`: each parameter without a default is taken from `given`, else from the attribute of `services` named
+    in `SUPPLIED_BY`, by default that of the same name."""
     known = dict(given or {})
     for name, parameter in signature(make).parameters.items():
         if name not in known and parameter.default is Parameter.empty:
@@ -88,7 +87,8 @@ def made(make: Callable[..., T], services: object, given: Mapping[str, Any] | No
 
 
 class _Service:
-    """An attribute that holds an instance of the class that its annotation names, from `module`."""
+    """A descriptor whose value is an instance of the class named by its annotation, from `module`, made on first
+    use."""
 
     def __init__(self, module: str) -> None:
         self.module = module
@@ -111,7 +111,7 @@ def _service(module: str) -> Any:
 
 
 class WiredServices:
-    """By directory, from the ground up."""
+    """The services, by directory, from the lowest layer up."""
 
     answer_budget: AnswerBudget = _service("services.answer_budget")
     agents: Agents = _service("services.team.agents")

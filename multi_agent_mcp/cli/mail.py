@@ -159,9 +159,9 @@ def _mark_read(context: SessionContext, reading: Reading, batch: ReadBatch, answ
     try:
         told = reading.complete(batch)
     except Refusal:
-        unread = context.services.unread_mail_count(batch.reader.id)
-        left = context.texts("mail.left", count=answer["count"], unread=unread)
-        (print_error if context.as_json else print_line)(left)  # the JSON has been printed as if it had been done
+        if not context.as_json:  # that has been printed; the refusal follows it
+            unread = context.services.unread_mail_count(batch.reader.id)
+            print_line(context.texts("mail.left", count=answer["count"], unread=unread))
         raise
     if not context.as_json:
         for line in _left_lines(answer, context.texts):

@@ -1,1 +1,1 @@
-"""Pure frozen values and their rules. Nothing here touches the disk, the clock or the environment."""
+"""Frozen values and their rules. Nothing here accesses the disk, the clock or the environment."""

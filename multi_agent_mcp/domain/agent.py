@@ -20,10 +20,10 @@ PURPOSES: tuple[str, ...] = get_args(Purpose)
 
 @dataclass(frozen=True, kw_only=True)
 class Agent:
-    """A named participant: one record of `agents.json`. The pane fields say where its doorbell hangs; `pane_program`
-    are the processes that read its terminal when it was registered. `machine` is its home, where there are several:
-    its server, its pane and its key are there. `host` names the profile of the host it runs in,
-    or is `plain` for a program that reads lines; `prompt` replaces the first prompt that host begins with."""
+    """A named participant: one record of `agents.json`. The pane fields locate the pane in which it is rung;
+    `pane_program` identifies the processes that read its terminal when it was registered. `machine` is its home in a
+    shared session, with its server, pane and key. `host` names the profile of its host, or is `plain` for a program
+    that reads lines; `prompt` replaces the host's first prompt."""
 
     id: str
     role: str = "worker"
@@ -50,17 +50,18 @@ class Agent:
 
     @property
     def may_be_human(self) -> bool:
-        """Whether a person may be behind it: an Owner counts whatever its type, which is `ai` where nobody gave one."""
+        """Whether the agent may be a person: an Owner counts whatever its type, whose default is `ai`."""
         return self.role == "owner" or self.type == "human"
 
     @property
     def removed(self) -> bool:
-        """Removed agents keep their record and their files, but cannot be written to any more."""
+        """Whether the agent was removed: its record and files stay, but nobody can write to it."""
         return self.status == "removed"
 
 
 def superiors(agent_id: str, agents: Mapping[str, Agent]) -> Iterator[Agent]:
-    """The strict ancestors (上位者), nearest first. A cycle or a missing parent is an error, never a hang."""
+    """The strict ancestors (上位者), nearest first. Raises `AgentNotFound`, and `InvalidArguments` for a cycle or a
+    missing parent."""
     seen = {agent_id}
     if agent_id not in agents:
         raise AgentNotFound(agent_id=agent_id)
@@ -77,13 +78,13 @@ def superiors(agent_id: str, agents: Mapping[str, Agent]) -> Iterator[Agent]:
 
 
 def is_superior(candidate: str, of: str, agents: Mapping[str, Agent]) -> bool:
-    """Whether `candidate` is a strict ancestor of `of`; never oneself (docs/protocol.md, Hierarchy)."""
+    """Whether `candidate` is a strict ancestor of `of` (docs/protocol.md, Hierarchy). Raises as `superiors`."""
     return any(superior.id == candidate for superior in superiors(of, agents))
 
 
 def in_tree_order(agents: Mapping[str, Agent]) -> list[tuple[Agent, int]]:
-    """All agents with their depth, each below its superior. One without a superior here (or in a cycle) is the root of
-    a tree of its own: this is for display, which never fails."""
+    """All agents with their depth, each below its superior. An agent without a superior here, or in a cycle, is the
+    root of a tree of its own: this is for display, so it never fails."""
     below: dict[str | None, list[Agent]] = {}
     for agent in agents.values():
         below.setdefault(agent.parent_id if agent.parent_id in agents else None, []).append(agent)
@@ -99,8 +100,8 @@ def in_tree_order(agents: Mapping[str, Agent]) -> list[tuple[Agent, int]]:
 
 
 def nearest_superior(agent_id: str, agents: Mapping[str, Agent]) -> Agent | None:
-    """Who is to hear of an agent: its superior if that is still there, else the next one above, else an Owner. Never
-    fails: a broken hierarchy leaves the Owner. None for somebody above whom there is nobody."""
+    """The superior to notify about an agent: the nearest one that was not removed, else an Owner, also if the hierarchy
+    is broken; None if there is none. Never raises."""
     with suppress(AgentNotFound, InvalidArguments):
         for superior in superiors(agent_id, agents):
             if not superior.removed:
@@ -109,15 +110,14 @@ def nearest_superior(agent_id: str, agents: Mapping[str, Agent]) -> Agent | None
 
 
 def owners(agents: Mapping[str, Agent]) -> list[Agent]:
-    """The Owners, who was registered first in front: on every machine the same one, in whatever order it has come to
-    know them."""
+    """The Owners, the first registered one first: the same order on every machine."""
     found = (agent for agent in agents.values() if agent.role == "owner" and not agent.removed)
     return sorted(found, key=lambda owner: str(owner.created_at or ""))
 
 
 def report_recipient(agent_id: str, agents: Mapping[str, Agent]) -> Agent:
-    """Who `report_task_*` goes to: the nearest superior with role admin, else the Owner above it, else the first one
-    (docs/protocol.md, Hierarchy)."""
+    """The recipient of `report_task_*`: the nearest superior with role admin, else the Owner above the agent, else the
+    first Owner (docs/protocol.md, Hierarchy). Raises `AgentNotFound`, and as `superiors`."""
     above = list(superiors(agent_id, agents))
     admins = (superior for superior in above if superior.role == "admin")
     own = owners({superior.id: superior for superior in above})

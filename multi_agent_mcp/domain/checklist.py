@@ -1,4 +1,4 @@
-"""Compares the checklist in a task's description with what was reported done."""
+"""Compares the checklist in a task's description with the reported one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ _ASKED = re.compile(r"^[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[[ xX]\][ \t]+(\S.*)$",
 
 
 def compare(description: str, reported: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The items of the description's task lists in their order, then those that were only reported: `text`,
-    `completed`, `asked` (it stands in the description), `reported`. The same words make the same item, whatever their
-    case and blanks."""
+    """The items of the description's task lists in order, then those only reported, each with `text`, `completed`,
+    `asked` (it is in the description) and `reported`. Texts that differ only in case and blanks are the same item."""
     answers = {_same(item["text"]): item for item in reported}
     asked = {_same(text): text.strip() for text in _ASKED.findall(description)}
     texts = asked | {key: item["text"] for key, item in answers.items() if key not in asked}

@@ -14,7 +14,7 @@ from multi_agent_mcp.errors import ConversationNotActive, InvalidId, NotParticip
 
 @dataclass(frozen=True, kw_only=True)
 class Conversation(Identified):
-    """`pending` until the other side reads or answers, then `active`, then `ended`."""
+    """A conversation between two agents: `pending` until the target reads or answers, then `active`, then `ended`."""
 
     BEGAN: ClassVar[str] = "started_at"
 
@@ -33,28 +33,28 @@ class Conversation(Identified):
         return agent_id in (self.initiator_id, self.target_agent_id)
 
     def require_participant(self, agent_id: str) -> None:
-        """Raises `NotParticipant`."""
+        """Raises `NotParticipant` for any other agent."""
         if not self.has(agent_id):
             raise NotParticipant(conversation_id=self.id)
 
     def require_open(self) -> None:
-        """Raises `ConversationNotActive` when it has ended."""
+        """Raises `ConversationNotActive` if the conversation has ended."""
         if self.status == "ended":
             raise ConversationNotActive(conversation_id=self.id)
 
     def other(self, agent_id: str) -> str:
-        """The participant who is not `agent_id`."""
+        """The other participant. Raises `NotParticipant`."""
         self.require_participant(agent_id)
         return self.target_agent_id if agent_id == self.initiator_id else self.initiator_id
 
     def seen_by(self, agent_id: str) -> Conversation:
-        """The other side has read or answered."""
+        """The conversation after an agent has read or answered: active if the agent is the target."""
         if self.status == "pending" and agent_id == self.target_agent_id:
             return replace(self, status="active")
         return self
 
     def end(self, by: str, at: datetime) -> Conversation:
-        """Over. Raises `NotParticipant`, `ConversationNotActive`."""
+        """The ended conversation. Raises `NotParticipant`, `ConversationNotActive`."""
         self.require_participant(by)
         self.require_open()
         return replace(self, status="ended", ended_at=at, ended_by=by)
@@ -62,8 +62,8 @@ class Conversation(Identified):
 
 @dataclass(frozen=True, kw_only=True)
 class Delegation(Identified):
-    """A task session's wish that its chat session talk to somebody. `taken_by` is the chat session that took it;
-    should that die before it started the conversation, the delegation is offered again."""
+    """A task session's request that the agent's chat session talk to another agent. `taken_by` is the chat session that
+    took it; if that dies before starting the conversation, the delegation is offered again."""
 
     BODY: ClassVar[str | None] = "context"
 
@@ -81,7 +81,7 @@ class Delegation(Identified):
 
     @property
     def reserved_id(self) -> str | None:
-        """The id of its conversation, should it have one: what somebody wrote there by hand need not be an id."""
+        """The id of the delegation's conversation, or None; None, too, for a hand-written value that is no id."""
         try:
             return entity_id("cnv", self.conversation_id)
         except InvalidId:
@@ -93,5 +93,5 @@ class Delegation(Identified):
         return replace(self, status="taken", taken_by=session_id, updated_at=at)
 
     def start(self, session_id: str, conversation_id: str, at: datetime) -> Delegation:
-        """Its conversation is about to be made; the id is fixed here, before it exists."""
+        """The delegation with the id of its conversation, which is reserved before the conversation is created."""
         return replace(self, status="started", taken_by=session_id, conversation_id=conversation_id, updated_at=at)

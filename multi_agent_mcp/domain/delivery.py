@@ -1,4 +1,4 @@
-"""How far a message got: `stored → rung → submitted → read`, and when to ring again
+"""The delivery states of a message, `stored → rung → submitted → read`, and the decision when to ring again
 (docs/protocol.md, Delivery states, When to ring)."""
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ DeliveryState = Literal["queued", "stored", "rung", "submitted", "read"]
 
 @dataclass(frozen=True)
 class Delivery:
-    """What came of one attempt to ring. `rung`: the line stands in the pane (or a desktop notice was shown).
-    `submitted`: it was also entered. `queued`: it is for another machine, and the hub does not have it yet. Only the
-    recipient's own reading proves `read`. `reason` says why it got no further."""
+    """The outcome of one attempt to ring. `rung`: the line is in the pane (or a desktop notice was shown).
+    `submitted`: it was also entered. `queued`: the message is for another machine, and the hub does not have it yet.
+    Only the recipient's own reading proves `read`. `reason` says why it got no further."""
 
     state: DeliveryState = "stored"
     reason: str | None = None
     entered_after: timedelta | None = None
-    """From the beginning of the attempt to the Enter; what follows only verifies that it worked."""
+    """The time from the start of the attempt to the Enter, without the verification after it."""
     left: bool = False
-    """A line of ours was left in a composer, typed but not entered: a later attempt must finish it."""
+    """Whether a line of ours was left in a composer, typed but not entered: a later attempt must enter it."""
 
     def as_answer(self) -> dict[str, Any]:
         return {"state": self.state} if self.reason is None else {"state": self.state, "reason": self.reason}
@@ -36,7 +36,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class ChannelReport:
-    """One channel of an agent's chain, and why it could not ring at this moment; None: it could."""
+    """One channel of an agent's chain, and the reason why it could not ring now (None: it could)."""
 
     name: str
     reason: str | None = None
@@ -44,21 +44,21 @@ class ChannelReport:
 
 @dataclass(frozen=True)
 class Pauses:
-    """How long a doorbell waits for the one before it: `shortest` after the first, doubling up to `longest`."""
+    """The pauses between doorbells about unread items: `shortest` after the first, doubling up to `longest`."""
 
     shortest: timedelta
     longest: timedelta
 
 
 NAMED = 200
-"""A doorbell about more items than these is remembered by its first ones and by the time of the newest: nobody notices
-the difference but a log that would hold a hundred thousand ids."""
+"""The most items that a log entry names. For more, the time of the newest is recorded, so that no entry holds a hundred
+thousand ids."""
 
 
 @dataclass(frozen=True)
 class Ring:
-    """One doorbell that reached its recipient: when, about which items, and its number in a row. Of more than `NAMED`
-    items it also knows when the newest was created (`until`)."""
+    """One doorbell that reached its recipient: its time, its items, and its number among repeated attempts. `until`, if
+    there were more than `NAMED` items, is the creation time of the newest."""
 
     at: datetime
     item_ids: frozenset[str]
@@ -67,21 +67,20 @@ class Ring:
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Ring | None:
-        """From an entry of the delivery log or the hook state; None for one that makes no sense: anybody may have
-        written there."""
+        """Parses an entry of the delivery log or the hook state; None for an invalid one, possibly hand-written."""
         at, attempt = parse_time(entry.get("at")), entry.get("attempt", 1)
         if at is None or not isinstance(attempt, int):
             return None
         return cls(at, frozenset(item_ids_of(entry)), max(attempt, 1), parse_time(entry.get("until")))
 
     def announced(self, item: UnreadItem) -> bool:
-        """Whether it was about this item, too."""
+        """Whether the ring was about this item, among others."""
         return item.id in self.item_ids or (self.until is not None and item.created_at <= self.until)
 
     def rests_for(self, now: datetime, pauses: Pauses) -> timedelta:
-        """How long the next one waits while this one is outstanding. Zero when the pause is over, or when the clock
-        was set back by more than a small step since: a ring that lies in the future must not silence the next until
-        the clock has caught up."""
+        """How long the next ring waits while this one is outstanding: 0 when the pause is over, or when this ring is in
+        the future by more than the shortest pause: after the clock was set back, the next ring must not wait until it
+        has caught up."""
         if self.at - now > pauses.shortest:
             return timedelta(0)
         doubled = pauses.shortest.total_seconds() * (1 << min(self.attempt - 1, 30))
@@ -90,13 +89,13 @@ class Ring:
 
 
 def item_ids_of(entry: Mapping[str, Any]) -> list[str]:
-    """The messages and notifications that an entry of the delivery log is about."""
+    """The ids of the messages and notifications that an entry of the delivery log names."""
     items = entry.get("messages")
     return [str(item_id) for item_id in items] if isinstance(items, list) else []
 
 
 class UnreadItem(Protocol):
-    """Something that waits for its recipient and that a doorbell can announce."""
+    """An unread message or notification, which a doorbell can announce."""
 
     @property
     def id(self) -> str: ...
@@ -106,8 +105,7 @@ class UnreadItem(Protocol):
 
     @property
     def purposes(self) -> Sequence[str]:
-        """Which sessions of the recipient can read it, the one that hears of it first: it is rung about in the first
-        that lives."""
+        """The purposes of the sessions that can read the item; it is announced in the first of them that lives."""
         ...
 
 
@@ -116,7 +114,7 @@ Item = TypeVar("Item", bound=UnreadItem)
 
 @dataclass(frozen=True)
 class UnreadNotification:
-    """A notification that its target has not read yet. `sender_id` is None for the system's own doing."""
+    """A notification that its target has not read yet. `sender_id` is None if the system caused it."""
 
     id: str
     sender_id: str | None
@@ -136,7 +134,7 @@ DoorbellItem = Message | UnreadNotification
 
 @dataclass(frozen=True)
 class Due(Generic[Item]):
-    """What to do about a recipient's doorbell now: ring about `items`, or decide again `after` a pause."""
+    """The decision about a doorbell: ring about `items` now, or decide again `after` a pause (None: nothing is due)."""
 
     items: tuple[Item, ...] = ()
     attempt: int = 1
@@ -144,9 +142,9 @@ class Due(Generic[Item]):
 
 
 def due(unread: Sequence[Item], rings: Iterable[Ring | None], now: datetime, pauses: Pauses) -> Due[Item]:
-    """The one decision to ring, for servers, senders and waiters. `rings` are the last doorbells that count, of which
-    the latest does. At most one is outstanding: while an item that it announced is unread, the next waits for a pause.
-    Nothing unread: nothing to ring about (docs/protocol.md, When to ring)."""
+    """Decides whether to ring, for servers, senders and waiters (docs/protocol.md, When to ring). Of `rings`, the last
+    ones of several sources, the latest counts. It is outstanding while an item that it announced is unread, and then
+    the next ring waits for a pause. Nothing unread means no ring."""
     last = latest(rings, now)
     if not unread:
         return Due()
@@ -157,6 +155,6 @@ def due(unread: Sequence[Item], rings: Iterable[Ring | None], now: datetime, pau
 
 
 def latest(rings: Iterable[Ring | None], now: datetime) -> Ring | None:
-    """The latest ring. One that lies in the future is from before the clock was set back, and counts as older than
+    """The latest ring, or None. A ring in the future is from before the clock was set back, and counts as older than
     all others."""
     return max(filter(None, rings), key=lambda ring: (ring.at <= now, ring.at), default=None)

@@ -1,8 +1,8 @@
-"""Notifications that follow from a task or a delegation alone: every process that derives one derives the same
+"""Notifications that follow from a task or a delegation alone, so that every process derives the same ones
 (docs/protocol.md, Notifications).
 
-Their ids come from the line of the task's history that caused them, so each cause is told once. They are returned
-without words: `message` and `instruction` are the catalogue's business.
+Their ids are derived from the line of the task's history that caused them, so each cause is announced once. `message`
+and `instruction`, texts of the catalogue, are left empty.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ REASON_CHARACTERS = 1_000
 
 @dataclass(frozen=True)
 class Arrival:
-    """How a task came to its assignee: the notification's id, when, who did it, and whether mail brought it."""
+    """A task's arrival at its assignee: the notification's id, the time, who caused it, and whether mail announced
+    it."""
 
     notice_id: str
     at: datetime
@@ -35,13 +36,13 @@ class Arrival:
 
 
 def derived_id(*cause: object) -> str:
-    """The same id for the same cause, in every process."""
+    """A notification id that is the same for the same cause in every process."""
     digest = sha256("\n".join(map(str, cause)).encode(errors="backslashreplace")).hexdigest()
     return f"ntf_{digest[:12]}"
 
 
 def interrupt_of(task: Task) -> Notification | None:
-    """The interrupt that belongs to a task that somebody else has blocked or cancelled."""
+    """The interrupt of a task that somebody other than its assignee has blocked or cancelled, or None."""
     if task.interrupt_id is None or task.assignee_id is None or task.status not in INTERRUPT_ACTIONS:
         return None
     _, entry = task.latest("status") or (-1, {})
@@ -59,8 +60,8 @@ def interrupt_of(task: Task) -> Notification | None:
 
 
 def arrival_of(task: Task) -> Arrival | None:
-    """How a task that waits to be worked on came to its assignee; None for one that does not wait, or that the assignee
-    has begun itself."""
+    """The arrival of a task that waits for its assignee; None for one that does not wait, or that the assignee has
+    started itself."""
     if task.assignee_id is None or not (task.waits_for_assignee or task.status == "in_progress"):
         return None
     index, entry = task.latest("status", "assignee_id", "approval_status") or (-1, {})
@@ -68,15 +69,15 @@ def arrival_of(task: Task) -> Arrival | None:
     if task.status == "in_progress" and by == task.assignee_id:
         return None
     if task.status == "in_progress" and old_value(entry, "status") == "todo":
-        return arrival_of(replace(task, status="todo", history=task.history.before(index)))  # somebody else started it
+        return arrival_of(replace(task, status="todo", history=task.history.before(index)))  # started by another agent
     at = parse_time(entry.get("at")) or task.created_at
     notice_id = derived_id(TASK_ASSIGNED, task.id, index, parse_time(entry.get("at")), task.assignee_id)
     return Arrival(notice_id, at, by, BROUGHT_BY in entry)
 
 
 def assignment_of(task: Task, dependencies: Mapping[str, Task | None]) -> Notification | None:
-    """What tells an assignee of work: a task that somebody else gave it, or that waits no more for its dependencies.
-    None while it cannot be started, for what mail has brought, and for an agent's own doing."""
+    """The notification of an assignee about a task that somebody else gave it, or whose dependencies are done. None
+    while the task cannot be started, if mail announced it, or if the assignee caused it itself."""
     arrival = arrival_of(task)
     if arrival is None or not _is_startable(task, dependencies):
         return None
@@ -99,7 +100,8 @@ def assignment_of(task: Task, dependencies: Mapping[str, Task | None]) -> Notifi
 
 
 def blocks_of(task: Task, told: Iterable[str]) -> list[Notification]:
-    """What tells these agents that an assignee has blocked its own task. A report that it failed is mail already."""
+    """The notifications of these agents that an assignee has blocked its own task; none if it did so by a report, which
+    is mail."""
     found = task.latest("status")
     if task.status != "blocked" or task.assignee_id is None or found is None:
         return []
@@ -123,7 +125,7 @@ def blocks_of(task: Task, told: Iterable[str]) -> list[Notification]:
 
 
 def delegation_of(delegation: Delegation) -> Notification | None:
-    """What tells an agent's chat sessions of a delegation that none of them has taken."""
+    """The notification of an agent's chat sessions about a delegation that none of them has taken, or None."""
     if delegation.status != "pending" or delegation.taken_by is not None:
         return None
     return Notification(
@@ -139,7 +141,7 @@ def delegation_of(delegation: Delegation) -> Notification | None:
 
 
 def was_reopened(task: Task, since: datetime) -> bool:
-    """Whether the task was blocked and taken up again since then."""
+    """Whether the task was taken up again after a block since then."""
     reopenings = (
         entry
         for entry in task.history.having("status")
@@ -157,14 +159,14 @@ def _is_startable(task: Task, dependencies: Mapping[str, Task | None]) -> bool:
 
 
 def _finisher(finished: Task, waiting: Task) -> str:
-    """Whose doing it is that a task waits no more. One that the assignee has finished itself makes room for the work of
-    who planned it so."""
+    """The agent that caused a task to wait no longer: the one that finished the dependency, but the waiting task's
+    creator if its assignee did."""
     by = finished.status_changed_by or waiting.created_by
     return waiting.created_by if by == waiting.assignee_id else by
 
 
 def _reason(entry: Mapping[str, Any]) -> str | None:
-    """Why, as far as a notification has room for it; its length stands at its end when it was cut."""
+    """The reason in a history line, cut to `REASON_CHARACTERS` with its length appended; None if it is blank."""
     reason = str(entry.get("reason") or "")
     if len(reason) > REASON_CHARACTERS:
         return f"{reason[:REASON_CHARACTERS]}… ({len(reason)})"

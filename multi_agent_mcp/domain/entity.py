@@ -1,4 +1,4 @@
-"""What every entity shares: frozen, keyword-only, with the unknown front-matter keys it was read with."""
+"""Base classes of entities: frozen, keyword-only, preserving unknown front-matter keys."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from multi_agent_mcp.domain.times import format_time
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ITEM = "item"
-"""The key of a list field's metadata: a function that makes an item of whatever somebody wrote by hand."""
+"""The key of a list field's metadata for the function that converts a possibly hand-written value to an item."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entity:
-    """One file. The fields of a subclass are the front-matter keys in order; the field named by `BODY` is the body.
+    """The content of one file. The fields of a subclass are the front-matter keys in order; the field named by `BODY`
+    is the body.
 
-    Every field but the `id` has a default, because a hand-written file may leave any of them out. `extra` holds keys we
-    do not know: they are kept when the file is rewritten.
+    Every field but the `id` has a default, because a hand-written file may omit any of them. `extra` holds unknown
+    keys, which are kept when the file is rewritten.
     """
 
     BODY: ClassVar[str | None] = None
     LEFT_OUT: ClassVar[frozenset[str]] = frozenset()
-    """Keys that are not written while they are None."""
+    """The keys that are not written while they are None."""
 
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Identified(Entity):
-    """An entity with an id. No dataclass, like `Readable`: which field comes where is what its subclasses say."""
+    """An entity with an id. Like `Readable` no dataclass, so that subclasses determine the order of the fields."""
 
     BEGAN: ClassVar[str] = "created_at"
-    """The field that says since when there is one."""
+    """The name of the field with the entity's time of creation."""
 
     id: str
 
@@ -46,29 +47,31 @@ class Readable(Identified):
     read_at: datetime | None
 
     def mark_read(self, at: datetime | None) -> Self:
-        """Read at `at`; None makes it unread again (its reader died before it could act)."""
+        """The entity as read at `at`; None makes it unread again (its reader died before it could act)."""
         return replace(self, read_at=at)  # type: ignore[call-arg]  # it is a field of every subclass
 
 
 def age(entity: Identified) -> tuple[datetime, str]:
-    """A sort key: the oldest first."""
+    """A sort key, oldest first."""
     return getattr(entity, entity.BEGAN), entity.id
 
 
 def as_json(entity: Entity) -> dict[str, Any]:
-    """An entity as a JSON object: its body among its fields, its unknown keys last."""
+    """An entity as a JSON object: its fields, including the body, then its unknown keys."""
     known = {spec.name: plain_value(getattr(entity, spec.name)) for spec in fields(entity) if spec.name != "extra"}
     return {**known, **json_value(entity.extra)}
 
 
 def fields_of(value: object, *names: str) -> dict[str, Any]:
-    """These fields of a value, as YAML and JSON know them."""
+    """The named fields of a value, as YAML and JSON values."""
     return {name: plain_value(getattr(value, name)) for name in names}
 
 
 def plain_value(value: Any) -> Any:
-    """A field's value as YAML and JSON know it."""
-    if value is None or isinstance(value, (str, int, float, bytes)):  # first: whether it is a mapping takes much longer
+    """A field's value as a YAML and JSON value."""
+    if value is None or isinstance(
+        value, (str, int, float, bytes)
+    ):  # first, because the test for a mapping takes much longer
         return value
     if isinstance(value, datetime):
         return format_time(value)
@@ -80,7 +83,7 @@ def plain_value(value: Any) -> Any:
 
 
 def json_value(value: Any) -> Any:
-    """YAML knows dates, sets, bytes and infinities; answers are JSON, and one such value must not break them."""
+    """A YAML value as a JSON value: dates, sets, bytes and infinities, which JSON lacks, become strings or lists."""
     if isinstance(value, dict):
         return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

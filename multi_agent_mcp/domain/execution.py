@@ -14,7 +14,7 @@ ExecutionStatus = Literal["running", "completed", "failed"]
 
 @dataclass(frozen=True, kw_only=True)
 class Execution(Identified):
-    """`log_file_path` is relative to the session directory; `duration_seconds` is set when it is over."""
+    """An execution. `log_file_path` is relative to the session directory; `duration_seconds` is set at the end."""
 
     BEGAN: ClassVar[str] = "started_at"
 
@@ -35,7 +35,8 @@ class Execution(Identified):
         return self.completed_at is None
 
     def finish(self, at: datetime, *, error_message: str | None = None) -> Execution:
-        """Over: `completed` with exit code 0, or `failed` with 1 and the reason. Finishing twice changes nothing."""
+        """The finished execution: `completed` with exit code 0, or `failed` with 1 and the reason. Finishing twice
+        changes nothing."""
         if not self.running:
             return self
         return replace(

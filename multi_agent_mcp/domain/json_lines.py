@@ -1,4 +1,4 @@
-"""Lines of JSON, one object each, of which newer ones follow older ones."""
+"""Reads JSON lines, one object each, newer ones after older ones."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 
 def newest_first(data: bytes, *needles: bytes, without: bytes | None = None) -> Iterator[dict[str, Any]]:
-    """The objects, the last one first; given `needles`, only those whose lines hold one of these bytes, and never one
-    that holds `without`. The others are not parsed. Lines that cannot be read are skipped."""
+    """Yields the objects, the last one first; with `needles`, only those whose lines contain one of these bytes, and
+    never those that contain `without`. Other lines are not parsed. Invalid lines are skipped."""
     for line in reversed(data.splitlines()):
         if (needles and not any(needle in line for needle in needles)) or (without is not None and without in line):
             continue

@@ -1,4 +1,4 @@
-"""When two agents that write to each other go round in circles (docs/protocol.md, Loops)."""
+"""Detects loops: two agents that only answer each other (docs/protocol.md, Loops)."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ LOOP_SUSPECTED = "loop_suspected"
 LOOP_MESSAGES = 10
 LOOP_WINDOW = timedelta(minutes=10)
 LOOP_MESSAGES_ASKED_FOR = 30
-"""As many in a conversation that was delegated: somebody asked for that talk, and waits for its end."""
+"""The number in a delegated conversation, which somebody asked for and whose end is awaited."""
 LOOP_ANSWERS = 3
-"""As many of them each of the two has written: who only reports, however often, goes round with nobody."""
+"""The number of messages that each of the two must have written: reports without answers are no loop."""
 _REPLY = re.compile(r"(re|aw)\s*:\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """Two agents and what they write about: a conversation, or else a subject, however often it was answered."""
+    """Two agents and what they write about: a conversation, or else a subject without reply prefixes."""
 
     first: str
     second: str
@@ -48,7 +48,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Letter:
-    """What counts of a message. `alone`: it is no copy of a broadcast."""
+    """The facts about a message that matter for loops. `alone`: it is not a copy of a broadcast."""
 
     id: str
     sender_id: str
@@ -64,7 +64,7 @@ class Letter:
 
 @dataclass(frozen=True)
 class Loop:
-    """One episode: it began with this message, and was one from `at` on."""
+    """A loop: the message with which the episode began, and the time `at` from which it counted as a loop."""
 
     message_id: str
     began_at: datetime
@@ -72,8 +72,8 @@ class Loop:
 
 
 def loop_in(letters: Sequence[Letter], changed_at: datetime | None, enough: int = LOOP_MESSAGES) -> Loop | None:
-    """Whether these letters of one exchange, oldest first, end in a loop: `enough` of them to and fro within
-    `LOOP_WINDOW`, and since they began no task of either has changed (the last time at `changed_at`)."""
+    """The loop in which these letters of one exchange, oldest first, end, or None: `enough` of them to and fro within
+    `LOOP_WINDOW`, all after the last change of a task of either agent (`changed_at`)."""
     episode = list(letters)
     for index, (before, after) in enumerate(pairwise(letters), 1):
         if after.created_at - before.created_at > LOOP_WINDOW:
@@ -93,8 +93,8 @@ def _goes_to_and_fro(letters: Sequence[Letter]) -> bool:
 
 
 def loop_notice(exchange: Exchange, loop: Loop, target_id: str, reason: str) -> Notification:
-    """The notification of a loop for one of the agents or a superior, without its text: one per episode.
-    A conversation's messages may come from any session of an agent."""
+    """The notification about a loop for one of the agents or a superior, without its text, one per episode. If it is a
+    conversation, it is for the agents' sessions of either purpose."""
     takes_part = target_id in exchange.agents
     return Notification(
         id=derived_id(LOOP_SUSPECTED, exchange, loop.message_id, target_id),
@@ -110,7 +110,7 @@ def loop_notice(exchange: Exchange, loop: Loop, target_id: str, reason: str) -> 
 
 
 def common_superior(exchange: Exchange, agents: Mapping[str, Agent]) -> Agent | None:
-    """The nearest above both that is neither of them, else an Owner; None if there is nobody."""
+    """The nearest common superior of both agents, else an Owner that is neither of them, else None."""
     above = [_above(agent_id, agents) for agent_id in exchange.agents]
     common = [agent for agent in above[0] if agent in above[1]]
     return next(
@@ -131,7 +131,7 @@ def _conversation_of(metadata: Mapping[str, Any]) -> str | None:
 
 
 def _topic(subject: str) -> str:
-    """A subject without what answers put before it."""
+    """A subject without reply prefixes, case-folded."""
     rest = subject.strip()
     while (found := _REPLY.match(rest)) is not None:
         rest = rest[found.end() :]

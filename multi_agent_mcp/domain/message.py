@@ -1,4 +1,4 @@
-"""Messages: one agent's words to another, read once."""
+"""Messages between agents, each read once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SHORT_CHARACTERS = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Message(Readable):
-    """A file in the receiver's mailbox. `read_at` None means unread; `content` is the body, byte for byte;
+    """A message, one file in the receiver's mailbox. `read_at` None means unread; `content` is the body, byte for byte;
     `signature` is None in a hand-written file."""
 
     BODY: ClassVar[str | None] = "content"
@@ -55,18 +55,18 @@ class Message(Readable):
 
     @property
     def purposes(self) -> Sequence[str]:
-        """Any session reads mail; what is said in a conversation is for the chat session (see `UnreadItem`)."""
+        """See `UnreadItem`: any session reads mail, but a conversation's is announced to the chat session first."""
         return ("chat", "task") if self.message_type == "conversation" else ("task", "chat")
 
 
 def reading_order(message: Message) -> tuple[bool, datetime, str]:
-    """Sort key of unread mail: `urgent` before the rest, then oldest first."""
+    """A sort key for unread mail: `urgent` before the rest, then oldest first."""
     return message.priority != "urgent", *age(message)
 
 
 def without_content(message: Message) -> Message:
-    """What is kept in memory of each of many messages: a short one as it is, of a longer one no content. One in a
-    conversation is kept whole: it counts only if its signature fits, content included."""
+    """The message for an index in memory: without content and signature if it is long. One in a conversation stays
+    whole, because its signature, which covers the content, has to be verified."""
     if len(message.content) <= SHORT_CHARACTERS or "conversation_id" in message.metadata:
         return message
     kept = object.__new__(Message)  # `replace` takes four times as long

@@ -1,4 +1,4 @@
-"""Notifications: what an agent must be told at its next tool call (docs/protocol.md, Notifications)."""
+"""Notifications, which an agent is told at its next tool call (docs/protocol.md, Notifications)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ACTIONS = (
     *("delegation", "check_chat"),
 )
 BETWEEN_SESSIONS = frozenset({"delegation", "check_chat"})
-"""What one session of an agent tells the agent's other one."""
+"""The actions of notifications from one session of an agent to the other."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Notification(Readable):
-    """One file; scope is the agent, the session directory and the purpose of the agent session it is meant for."""
+    """A notification, one file, for the agent sessions of one agent with one purpose."""
 
     BODY: ClassVar[str | None] = "instruction"
     LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"sender_id", "reason"})
@@ -37,12 +37,12 @@ class Notification(Readable):
     created_at: datetime = EPOCH
     read_at: datetime | None = None
     sender_id: str | None = None
-    """Whose doing it is; None for the system's own (and in files of the first version)."""
+    """The agent that caused it; None for the system (and in files of the first version)."""
     reason: str | None = None
     instruction: str = ""
 
     def meant_for(self, purpose: str) -> bool:
-        """Whether an agent session with this purpose is told; no target purpose (or `both`) means every session."""
+        """Whether it is for agent sessions of this purpose; no target purpose (or `both`) means every session."""
         return self.target_purpose in (None, "both", purpose)
 
     @property
@@ -51,11 +51,11 @@ class Notification(Readable):
 
     @property
     def rings(self) -> bool:
-        """Nobody is rung for what they did themselves, unless it is for their other session (docs/protocol.md, When to
-        ring)."""
+        """Whether it rings the agent: not if the agent caused it itself, unless it is for its other session
+        (docs/protocol.md, When to ring)."""
         return self.sender_id != self.target_agent_id or self.action in BETWEEN_SESSIONS
 
 
 def pressing_order(notice: Notification) -> tuple[bool, datetime, str]:
-    """Sort key: interrupts before the rest, then oldest first."""
+    """A sort key: interrupts before the rest, then oldest first."""
     return not notice.interrupts, notice.created_at, notice.id

@@ -1,4 +1,4 @@
-"""Outcomes: what an assignee's reports make of its task."""
+"""The effects of an assignee's reports on its task."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from multi_agent_mcp.domain.task_change import Change
 
 
 def completed(task: Task, change: Change, result: str, summary: str | None, next_steps: str | None) -> Task:
-    """`report_completed`: `success` finishes, `failed` and `blocked` block; a task that somebody else has blocked
-    or cancelled meanwhile keeps that status and only takes the report."""
+    """The task after `report_completed`: `success` finishes it; `failed` and `blocked` block it, unless somebody else
+    has blocked or cancelled it meanwhile: then it keeps that status, and only the report is recorded. Raises
+    `InvalidStatusTransition` for `success` with such a task."""
     wanted = "done" if result == "success" else "blocked"
     if task.status == wanted or (wanted == "blocked" and task.status == "cancelled"):
         ended = task.recorded(change, completion_result=result)
@@ -33,10 +34,10 @@ def progressed(
     checklist: tuple[Mapping[str, Any], ...] | None,
     written_at: datetime,
 ) -> Task:
-    """A progress report: work has visibly begun, so a waiting task moves to `in_progress`. One that was written
-    before the task was blocked must not reopen it: that would take back the interrupt."""
+    """The task after a progress report, which moves a task in `todo` or `blocked` to `in_progress`, because work has
+    begun. A report written before the task was blocked does not reopen it: that would undo the interrupt."""
     changed_at = task.status_changed_at or written_at
-    set_back = changed_at > change.at  # the clock, since then: a task that merely waits may begin all the same
+    set_back = changed_at > change.at  # the clock was set back; a task in `todo` may begin nevertheless
     begun = written_at >= changed_at or (set_back and task.status == "todo")
     moved = task.move_to("in_progress", change) if begun and task.status in ("todo", "blocked") else task
     taken = replace(
@@ -48,8 +49,8 @@ def progressed(
 
 
 def reported(task: Task, change: Change, *, failed: bool, summary: str | None) -> Task:
-    """A completion report: `done`, or `blocked` when it failed; through `in_progress` where the table asks it. A
-    task that is blocked already stays so, for the reason it was blocked for."""
+    """The task after a completion report: `done`, or `blocked` if it failed, by way of `in_progress` if the table of
+    transitions requires it. A failed task that is already blocked keeps its reason."""
     if failed and task.status == "blocked":
         reason = task.blocked_reason or change.reason
         noted = task.recorded(change, completion_result="failed")
@@ -62,7 +63,7 @@ def reported(task: Task, change: Change, *, failed: bool, summary: str | None) -
 
 
 def _through_in_progress(task: Task, change: Change) -> Task:
-    """The steps the table asks for before a task may be `done` or `blocked`."""
+    """The task after the transitions to `in_progress` that the table requires before `done` or `blocked`."""
     steps: Mapping[str, tuple[str, ...]] = {
         "backlog": ("todo", "in_progress"),
         "todo": ("in_progress",),

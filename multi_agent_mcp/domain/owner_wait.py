@@ -11,7 +11,8 @@ from multi_agent_mcp.domain.entity import EPOCH, Entity
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerWait(Entity):
-    """`empty_checks` counts looks into an empty mailbox in a row; `released_by` is the message that ended the wait."""
+    """A wait-lock. `empty_checks` counts checks in a row that found no mail; `released_by` is the message that ended
+    the wait."""
 
     owner_id: str = ""
     admin_id: str = ""
@@ -22,5 +23,5 @@ class OwnerWait(Entity):
     released_by: str | None = None
 
     def checked(self, unread: int) -> OwnerWait:
-        """After a look that found `unread` messages."""
+        """The wait after a check that found `unread` messages."""
         return replace(self, empty_checks=0 if unread else self.empty_checks + 1)

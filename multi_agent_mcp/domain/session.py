@@ -14,10 +14,10 @@ DIED = "died"
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSession(Identified):
-    """`state` is `active`, `ended`, `expired`, or `died` when its process did not end it. `unconfirmed` are the files
-    handed out in the last answers (paths in the session directory; ids in files of earlier versions): should this
-    process die before its next call, they are unread again for the agent's next server. `calls` are the tool calls so
-    far. `machine` is where the process runs, where there are several."""
+    """An agent session. `state` is `active`, `ended`, `expired`, or `died` if its process did not end it. `unconfirmed`
+    are the leased files of the last answers (paths in the session directory; ids in files of earlier versions), which
+    the agent's next server makes unread again if this process dies before its next call. `calls` counts the tool calls.
+    `machine` is that of the process, in a shared session."""
 
     LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"machine"})
 
@@ -38,15 +38,15 @@ class AgentSession(Identified):
     machine: str | None = None
 
     def touch(self, at: datetime) -> AgentSession:
-        """A call was made: the hour starts again."""
+        """The session after a call, which renews its lifetime."""
         return replace(self, last_activity_at=at, expires_at=at + SESSION_LIFETIME, calls=self.calls + 1)
 
     def with_unconfirmed(self, files: tuple[str, ...]) -> AgentSession:
-        """These were handed out and wait for the reader's next call."""
+        """The session with these files as unconfirmed."""
         return replace(self, unconfirmed=files)
 
     def on_task(self, task_id: str | None) -> AgentSession:
-        """Work on this task has begun."""
+        """The session bound to this task."""
         return replace(self, task_id=task_id)
 
     def end(self, at: datetime, state: str = "ended") -> AgentSession:

@@ -1,6 +1,6 @@
-"""Who wrote a message: an Ed25519 signature over its envelope and its body (docs/format.md, "Signatures").
+"""Signatures of messages: Ed25519 over envelope and body (docs/format.md, "Signatures").
 
-`cryptography` is imported where it is needed: a command that neither signs nor verifies does not wait for it.
+`cryptography` is imported where it is needed, so that commands that neither sign nor verify start faster.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _ENVELOPE = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(","
 _SIGNED = ("id", "sender_id", "receiver_id", "message_type", "priority", "subject")
 _DERIVED_FOR = b"multi-agent-mcp signature v2"
 _NOT_JSON = (TypeError, ValueError, RecursionError)
-"""What `json.dumps` raises for metadata that nobody can have signed: keys that cannot be sorted, integers of five
-thousand digits, endless nesting."""
+"""The errors that `json.dumps` raises for metadata that cannot have been signed: keys that cannot be sorted, integers
+of five thousand digits, endless nesting."""
 
 
 def signed_bytes(message: Message, scheme: str = SCHEME) -> bytes:
-    """What is signed: the envelope as one line of JSON, a newline, and the body. Not `read_at` and unknown keys: they
-    change after the message was sent."""
+    """The signed bytes: the envelope as one line of JSON, a newline, and the body; without `read_at` and unknown keys,
+    which may change after sending."""
     envelope = {
         "scheme": scheme,
         **{name: getattr(message, name) for name in _SIGNED},
@@ -41,17 +41,17 @@ def signed_bytes(message: Message, scheme: str = SCHEME) -> bytes:
 
 
 def signature(message: Message, key: str) -> str:
-    """`v2:` and 128 hex digits of Ed25519; `key` is the text of the sender's key file."""
+    """Signs a message: `v2:` and 128 hexadecimal digits of Ed25519. `key` is the text of the sender's key file."""
     return f"{SCHEME}:{_signing_key(key).sign(signed_bytes(message)).hex()}"
 
 
 def public_key(key: str) -> str:
-    """What `agents.json` holds of a key, for everybody who verifies: `ed25519:` and 64 hex digits."""
+    """The public key for `agents.json`, with which signatures are verified: `ed25519:` and 64 hexadecimal digits."""
     return f"{KEY_TYPE}:{_signing_key(key).public_key().public_bytes_raw().hex()}"
 
 
 def is_signed_by(message: Message, public: str) -> bool:
-    """Whether the message bears the signature of the holder of this public key."""
+    """Whether the message has a valid signature for this public key; False, too, for an invalid key."""
     from cryptography.exceptions import InvalidSignature
 
     try:
@@ -66,7 +66,7 @@ def has_old_scheme(message: Message) -> bool:
 
 
 def is_signed_with(message: Message, key: str) -> bool:
-    """The same for messages of old, whose HMAC-SHA256 takes the sender's key itself to check."""
+    """Whether a message with the old scheme, HMAC-SHA256, was signed with this key, which is the sender's own."""
     try:
         digest = hmac.new(key.encode(), signed_bytes(message, OLD_SCHEME), hashlib.sha256).hexdigest()
     except _NOT_JSON:
@@ -76,8 +76,8 @@ def is_signed_with(message: Message, key: str) -> bool:
 
 @lru_cache(maxsize=8)
 def _signing_key(key: str) -> Ed25519PrivateKey:
-    """The seed is derived from the key (RFC 5869) and not the key itself: a passkey of any form will do, and no secret
-    serves two algorithms."""
+    """The signing key of a key file. Its seed is derived from the key (RFC 5869), so that passkeys may have any form,
+    and no secret serves two algorithms."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -88,7 +88,7 @@ def _signing_key(key: str) -> Ed25519PrivateKey:
 
 @lru_cache(maxsize=1024)
 def _verifying_key(public: str) -> Ed25519PublicKey:
-    """Raises `ValueError` for what is no key."""
+    """Parses a public key. Raises `ValueError`."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     return Ed25519PublicKey.from_public_bytes(_digits(public, KEY_TYPE))

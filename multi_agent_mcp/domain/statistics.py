@@ -1,5 +1,5 @@
-"""Figures about a period, computed from its events (`domain/timeline`): what each agent did, how long each task took,
-and what happened on each day (docs/protocol.md, Statistics)."""
+"""Statistics of a period, computed from its events (`domain/timeline`), by agent, task and day
+(docs/protocol.md, Statistics)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Interval = tuple[datetime, datetime]
 
 @dataclass(frozen=True, kw_only=True)
 class AgentFigures:
-    """What an agent did in the period; durations are in seconds. `present`: a server of it ran; `busy`: a task of it
-    was in progress; `waiting`: present, and none was; `blocked`: how long tasks of it were blocked, each counted.
-    `until_read`: the median from the doorbell to the reading of its messages; `lead`: that from the making of its tasks
-    to their end. None: there is nothing to measure."""
+    """The statistics of an agent in the period; durations are in seconds. `present` is the time with a running server,
+    `busy` with a task in progress, `waiting` present without one, `blocked` the sum of its tasks' blocked times.
+    `until_read` is the median time from doorbell to reading, `lead` from a task's creation to its end; None if there is
+    nothing to measure."""
 
     agent_id: str
     role: str
@@ -39,8 +39,8 @@ class AgentFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFigures:
-    """How a task went, in seconds. `lead`: from its making to its end (None: it has not ended); `working` and
-    `blocked`: how long it was in progress and blocked within the period."""
+    """The statistics of a task, in seconds. `lead` is the time from its creation to its end (None: not ended);
+    `working` and `blocked` are the times in progress and blocked within the period."""
 
     task_id: str
     title: str
@@ -53,7 +53,7 @@ class TaskFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class DayFigures:
-    """One day: by agent, seconds `busy` and tasks `done`, and how many messages were sent."""
+    """The statistics of a day: by agent, seconds `busy` and tasks `done`; and the number of messages sent."""
 
     day: date
     busy: Mapping[str, float]
@@ -63,7 +63,7 @@ class DayFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """The figures of a period; `left_out` counts older events of it that were not looked at."""
+    """The statistics of a period; `left_out` counts its older events that were not examined."""
 
     start: datetime
     end: datetime
@@ -73,13 +73,14 @@ class Statistics:
     left_out: int
 
     def as_answer(self) -> dict[str, Any]:
-        """As JSON-ready values."""
+        """The statistics as JSON-ready values."""
         answer = asdict(self, dict_factory=json_values)
         return answer | {"days": [day | {"day": day["day"].isoformat()} for day in answer["days"]]}
 
 
 def compute(timeline: Timeline, tasks: Iterable[Task], calls: Mapping[str, int], zone: tzinfo) -> Statistics:
-    """`tasks` are those of the timeline's bars, `calls` the tool calls of each agent; days are those of `zone`."""
+    """Computes the statistics of a timeline. `tasks` are those of its bars, `calls` the numbers of tool calls by agent;
+    days begin at midnight in `zone`."""
     known = {task.id: task for task in tasks}
     period = timeline.start, timeline.end
     return Statistics(
@@ -146,7 +147,7 @@ def _day(day: date, period: Interval, timeline: Timeline) -> DayFigures:
 
 
 def _days(start: datetime, end: datetime, zone: tzinfo) -> Iterable[tuple[date, Interval]]:
-    """Each day that the period touches, and the part of it within the period."""
+    """The days that overlap the period, each with its part within the period."""
     day = start.astimezone(zone).date()
     while (midnight := datetime.combine(day, time(), zone)) <= end:
         following = datetime.combine(day + timedelta(days=1), time(), zone)
@@ -155,13 +156,13 @@ def _days(start: datetime, end: datetime, zone: tzinfo) -> Iterable[tuple[date, 
 
 
 def _spans(bars: Iterable[Bar], status: str, period: Interval) -> list[Interval]:
-    """When tasks were in this status, as far as it lies in the period."""
+    """The intervals, within the period, in which the bars' tasks had this status."""
     spans = (cut((span.start, span.end), period) for bar in bars for span in bar.spans if span.status == status)
     return [span for span in spans if span is not None]
 
 
 def _done(bars: Iterable[Bar], period: Interval) -> list[Bar]:
-    """Those whose task was done in the period, in the hands of the bar's agent."""
+    """The bars whose task was finished in the period by the bar's agent."""
     return [bar for bar in bars if bar.outcome == "done" and bar.end is not None and period[0] <= bar.end <= period[1]]
 
 
@@ -182,13 +183,13 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 
 def cut(span: tuple[datetime, datetime | None], period: Interval) -> Interval | None:
-    """The part of it within the period; one without an end continues. None: no part."""
+    """The part of a span within the period, or None; a span without an end continues."""
     start, end = max(span[0], period[0]), min(span[1] or period[1], period[1])
     return (start, end) if start < end else None
 
 
 def merged(spans: Iterable[Interval | None]) -> list[Interval]:
-    """The spans in order, with those that overlap made one."""
+    """The spans in order, with overlapping ones merged."""
     found: list[Interval] = []
     for start, end in sorted(span for span in spans if span is not None):
         if found and start <= found[-1][1]:
@@ -199,11 +200,11 @@ def merged(spans: Iterable[Interval | None]) -> list[Interval]:
 
 
 def overlap(some: Iterable[Interval], others: Iterable[Interval]) -> list[Interval]:
-    """What lies in both; each is merged."""
+    """The intersection of two lists of merged spans."""
     pairs = (cut(one, other) for one in some for other in others)
     return [span for span in pairs if span is not None]
 
 
 def total(spans: Iterable[Interval]) -> float:
-    """How long they take together, in seconds."""
+    """The sum of the spans' lengths, in seconds."""
     return sum((end - start).total_seconds() for start, end in spans)

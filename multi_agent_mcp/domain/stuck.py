@@ -1,4 +1,4 @@
-"""What is wrong with an agent now, decided from what is known of it (docs/protocol.md, Stuck agents)."""
+"""Decides from the known facts whether an agent is stuck, and why (docs/protocol.md, Stuck agents)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ LOGIN = "login"
 DIALOG = "dialog"
 """The state of a host's screen that asks a person anything else."""
 PANE_PATIENCE = timedelta(seconds=60)
-"""How long a pane may look wrong: a host that begins has no server yet, a server may be restarted."""
+"""How long a pane may be in a bad state: a starting host has no server yet, a server may be restarted."""
 
 Cause = Literal["login", "no_server", "silent", "unanswered"]
 
 
 @dataclass(frozen=True)
 class PaneLook:
-    """A described host in an agent's pane. `served`: with a server of ours. `since`: since when it has been there like
-    this, served or not, at its login screen or not."""
+    """A look at an agent's pane: the host, the state of its screen, and whether it is `served` by a server of ours.
+    `since` is the time from which looks have been alike (`is_like`)."""
 
     host: str
     state: str
@@ -40,19 +40,18 @@ class PaneLook:
         return self.state == DIALOG
 
     def is_like(self, other: PaneLook) -> bool:
-        """Whether nothing that counts has changed between them."""
+        """Whether host, server and need of a login are the same in both looks."""
         return (self.host, self.served, self.asks_for_login) == (other.host, other.served, other.asks_for_login)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentFacts:
-    """What is known of an agent at one moment.
+    """The known facts about an agent at one moment.
 
-    `alive`: a server process of it runs. `left`: its server has logged out, and runs. `active_at`: its last call, or
-    when it was last told to go on.
-    `task_id`: the task that it works on, and since `task_since` it is its turn; none while it waits for others to do
-    what it has given to them.
-    `unread_since`: when the oldest came of what it has been rung about and has not read.
+    `alive`: a server process of it runs. `left`: its server has logged out but still runs. `active_at`: the time of its
+    last call, or of its last pause or resumption if later. `task_id`: the task that it works on, its turn since
+    `task_since`; None while it waits for tasks that it has given to others. `unread_since`: the creation time of its
+    oldest readable unread item.
     """
 
     alive: bool = False
@@ -66,7 +65,7 @@ class AgentFacts:
 
 @dataclass(frozen=True)
 class Patience:
-    """How long something may last before it counts: a silence, a pane that looks wrong."""
+    """How long a silence or the bad state of a pane may last before the agent counts as stuck."""
 
     silence: timedelta
     pane: timedelta = PANE_PATIENCE
@@ -74,7 +73,7 @@ class Patience:
 
 @dataclass(frozen=True)
 class Stuck:
-    """`cause` and its beginning; it `counts_from` the moment when patience ended. `facts` are the evidence."""
+    """A stuck agent: the cause, its beginning, the end of patience from which it counts, and the facts."""
 
     cause: Cause
     since: datetime
@@ -83,7 +82,7 @@ class Stuck:
 
     @property
     def kind(self) -> str:
-        """Which words tell it: those of the cause, or of what a superior should know instead."""
+        """The key of the text to use: the cause, or `gone` or `dialog`, which are more useful to a superior."""
         if self.cause == "silent" and not self.facts.alive:
             return "gone"
         return DIALOG if self.cause == "no_server" and self.facts.pane and self.facts.pane.asks else self.cause
@@ -94,8 +93,8 @@ class Stuck:
 
 
 def stuck(facts: AgentFacts, now: datetime, patience: Patience) -> Stuck | None:
-    """The first cause that has lasted too long, the most telling one first; None for an agent with which nothing is
-    wrong, such as one that waits and has nothing to do."""
+    """The most specific cause that has lasted too long; None for an agent that is not stuck, such as one that has
+    nothing to do."""
     for cause, since, length in _beginnings(facts, patience):
         if now - since >= length:
             return Stuck(cause, since, since + length, facts)
@@ -114,7 +113,7 @@ def _beginnings(facts: AgentFacts, patience: Patience) -> Iterator[tuple[Cause, 
 
 
 def stuck_notice(agent_id: str, found: Stuck, superior_id: str, reason: str) -> Notification:
-    """The superior's notification, without its text: the same one for the same beginning in every process."""
+    """The superior's notification, without its text; every process derives the same one for the same beginning."""
     return Notification(
         id=derived_id(AGENT_STUCK, agent_id, found.cause, found.since, superior_id),
         target_agent_id=superior_id,

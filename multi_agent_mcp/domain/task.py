@@ -1,7 +1,7 @@
-"""Tasks: what is to be done, by whom, and every change anybody made to it.
+"""Tasks and their transitions (docs/protocol.md, Tasks).
 
-A transition returns a new task and knows no files; what is not allowed raises `InvalidStatusTransition` or
-`Unauthorized` (docs/protocol.md, Tasks).
+A transition returns a new task with a line more in its history and does no I/O; one that is not allowed raises
+`InvalidStatusTransition` or `Unauthorized`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _STATUS_RANKS = {
     status: rank for rank, status in enumerate(("in_progress", "blocked", "todo", "backlog", "done", "cancelled"))
 }
 REFUSED = "refused"
-"""The key of a history entry that says why a report was not followed."""
+"""The key of a history entry that holds the reason why a report was not applied."""
 BROUGHT_BY = "brought_by"
-"""The key of a history entry that names the message which handed the task over."""
+"""The key of a history entry that holds the id of the message that assigned the task."""
 INTERRUPT_ACTIONS: Mapping[str, str] = {"blocked": "blocked", "cancelled": "cancel"}
 
 TRANSITIONS: Mapping[str, tuple[str, ...]] = {
@@ -46,7 +46,7 @@ TRANSITIONS: Mapping[str, tuple[str, ...]] = {
 
 
 def checklist_item(written: Any) -> Mapping[str, Any]:
-    """An item of a checklist, whatever somebody wrote there; keys of their own stay."""
+    """Converts a possibly hand-written value to an item of a checklist; unknown keys stay."""
     item = written if isinstance(written, Mapping) else {"text": written}
     text = item.get("text")
     completed = str(item.get("completed")).lower() in {"true", "yes", "1"}
@@ -54,7 +54,7 @@ def checklist_item(written: Any) -> Mapping[str, Any]:
 
 
 def history_entry(written: Any) -> Mapping[str, Any]:
-    """A line of the history; one that says nothing by keys is kept as a text."""
+    """Converts a possibly hand-written value to a line of the history; anything but a mapping is kept as `text`."""
     return written if isinstance(written, Mapping) else {"text": str(written)}
 
 
@@ -91,7 +91,7 @@ class Task(Identified):
     description: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.history, History):  # as it is read from a file
+        if not isinstance(self.history, History):  # a plain sequence, as read from a file
             object.__setattr__(self, "history", History(self.history))
 
     @classmethod
@@ -116,44 +116,45 @@ class Task(Identified):
 
     @property
     def status_since(self) -> datetime:
-        """When its status became what it is."""
+        """When the task got its present status."""
         return self.status_changed_at or self.created_at
 
     def brought_by(self, message_id: str) -> Task:
-        """A new task that this message hands to its assignee, who needs no notification beside it."""
+        """A new task, marked as assigned by this message, so that its assignee needs no notification."""
         first, *rest = self.history
         return replace(self, history=History([{**first, BROUGHT_BY: message_id}, *rest]))
 
     def has_applied(self, message_id: str) -> bool:
-        """Whether the report in that message already went into this task: applying is idempotent."""
+        """Whether the report in that message was already applied to this task."""
         return any(REFUSED not in entry for entry in self.history.naming("message_id", message_id))
 
     def refused_report(self, change: Change, message_type: str, why: str) -> Task:
-        """A report that the task may not follow leaves a line in its history, once, and nothing else."""
+        """The task with a line in its history, once, about a report that could not be applied."""
         if change.message_id is not None and self.history.naming("message_id", change.message_id):
             return self
         return self.recorded(change, report=message_type, **{REFUSED: why})
 
     def has_taken(self, intent_id: str | None) -> bool:
-        """Whether this task has been changed by that intent already."""
+        """Whether that intent was already applied to this task."""
         return intent_id is not None and bool(self.history.naming("intent_id", intent_id))
 
     def recorded(self, change: Change, **changed: Any) -> Task:
-        """The task with a line more in its history."""
+        """The task with a further line in its history."""
         return replace(self, updated_at=change.at, history=self.history.with_line(change.entry(**changed)))
 
     def require_assignee(self, agent_id: str) -> None:
-        """Only the assignee reports on a task."""
+        """Raises `Unauthorized` for any agent but the assignee."""
         if self.assignee_id != agent_id:
             raise Unauthorized("not_assignee", task_id=self.id, assignee_id=self.assignee_id or "-")
 
     def require_writer(self, agent_id: str, agents: Mapping[str, Agent]) -> None:
-        """Writers: the assignee, the creator, superiors of the assignee (docs/protocol.md, Hierarchy)."""
+        """Raises `Unauthorized` unless the agent is the assignee, the creator or a superior of the assignee
+        (docs/protocol.md, Hierarchy)."""
         if not self._concerns(agent_id, agents):
             raise Unauthorized("not_task_writer", task_id=self.id, agent_id=agent_id)
 
     def require_reader(self, agent_id: str, agents: Mapping[str, Agent]) -> None:
-        """Who may write a task may read what was said about it."""
+        """Raises `Unauthorized` unless the agent may write the task, and so read its conversations."""
         if not self._concerns(agent_id, agents):
             raise Unauthorized("not_task_reader", task_id=self.id, agent_id=agent_id)
 
@@ -164,13 +165,13 @@ class Task(Identified):
         return assignee is not None and assignee in agents and is_superior(agent_id, assignee, agents)
 
     def require_open(self) -> None:
-        """Raises `InvalidStatusTransition` when the task is done or cancelled."""
+        """Raises `InvalidStatusTransition` if the task is done or cancelled."""
         if self.final:
             raise InvalidStatusTransition("task_is_final", task_id=self.id, status=self.status)
 
     def move_to(self, status: str, change: Change) -> Task:
-        """The transition by the table, which no rejected request takes to `todo`; what `in_progress` needs beyond that
-        is `require_startable`'s business."""
+        """The task after a transition of the table; a rejected request cannot move to `todo`. The further requirements
+        of `in_progress` are checked by `require_startable`. Raises `InvalidStatusTransition`."""
         if status == "todo" and self.approval_status == "rejected":
             raise InvalidStatusTransition("request_rejected", task_id=self.id)
         if status not in TRANSITIONS.get(self.status, ()):
@@ -192,13 +193,13 @@ class Task(Identified):
         return moved.recorded(change, status=[self.status, status])
 
     def interrupted(self, status: str, change: Change, interrupt_id: str) -> Task:
-        """Set to `blocked` or `cancelled` by somebody else: status and the id of the interrupt are written at once,
-        so they cannot come apart (`interrupt_of` makes the notification from the task alone)."""
+        """The task set to `blocked` or `cancelled` by somebody else, with the id of the interrupt, so that both are
+        written at once (`interrupt_of` derives the notification from the task alone)."""
         return replace(self.move_to(status, change), interrupt_id=interrupt_id)
 
     def require_startable(self, dependencies: Mapping[str, Task | None]) -> None:
-        """What `in_progress` needs: an assignee, an approved request, dependencies that are all done
-        (docs/protocol.md, Tasks)."""
+        """Raises `InvalidStatusTransition` unless the task has an assignee, is approved, and all its dependencies are
+        done (docs/protocol.md, Tasks)."""
         if self.assignee_id is None:
             raise InvalidStatusTransition("no_assignee", task_id=self.id)
         if self.approval_status != "approved":
@@ -210,12 +211,12 @@ class Task(Identified):
             raise InvalidStatusTransition("open_dependencies", task_id=self.id, dependencies=", ".join(open_ones))
 
     def edited(self, change: Change, **fields: Any) -> Task:
-        """Title, description or priority changed."""
+        """The task with changed title, description, priority or `blocked_reason`."""
         return replace(self, **fields).recorded(change, edited=sorted(fields)) if fields else self
 
     def assigned(self, assignee_id: str | None, change: Change) -> Task:
-        """Handed to another agent, or to none. Work that had begun waits again, in `todo`; an interrupt was meant for
-        the agent that had it."""
+        """The task assigned to another agent, or to none. A task in progress returns to `todo`; an interrupt is
+        dropped, because it was for the previous assignee."""
         self.require_open()
         task = self.move_to("todo", change) if self.status == "in_progress" else self
         return replace(task, assignee_id=assignee_id, interrupt_id=None).recorded(
@@ -223,7 +224,8 @@ class Task(Identified):
         )
 
     def decided(self, change: Change, *, approve: bool) -> Task:
-        """A request is approved (and may be started) or rejected; a decision is taken once."""
+        """The request after its approval, which moves it from the backlog to `todo`, or its rejection. Raises
+        `InvalidStatusTransition` if it was already decided."""
         if self.approval_status != "pending":
             raise InvalidStatusTransition("already_decided", task_id=self.id, approval_status=self.approval_status)
         status = "approved" if approve else "rejected"
@@ -232,8 +234,8 @@ class Task(Identified):
         return task.move_to("todo", change) if approve and task.status == "backlog" and task.assignee_id else task
 
     def latest(self, *keys: str) -> tuple[int, Line] | None:
-        """The last line of the history that says where the task now stands in one of these respects (`status`,
-        `assignee_id`, `approval_status`), and its number."""
+        """The number and content of the last line of the history that set one of these fields (`status`, `assignee_id`,
+        `approval_status`) to its present value (for `approval_status`, to `approved`), or None."""
         now = {"status": self.status, "assignee_id": self.assignee_id, "approval_status": "approved"}
         for number, entry in self.history.at_hand():
             if any(key in entry and new_value(entry, key) == now[key] for key in keys):
@@ -242,21 +244,20 @@ class Task(Identified):
 
     @property
     def waits_for_assignee(self) -> bool:
-        """Whether it is the assignee's turn to begin: it is in `todo`, or was assigned while it lay in the backlog.
-        What was put back there lies until somebody takes it out."""
+        """Whether the assignee may start the task: it is in `todo`, or was assigned while in the backlog. A task put
+        back into the backlog waits until somebody takes it out."""
         _, entry = self.latest("status", "assignee_id") or (-1, {})
         return self.status == "todo" or (self.status == "backlog" and "assignee_id" in entry)
 
     @property
     def reopened(self) -> int:
-        """How often the task was taken up again after it had been blocked, or a report of its end was not followed;
-        each time its end is news again."""
+        """How often the task left `blocked`, or a report was not applied; after each, its end is reported again."""
         lines = self.history.having("status", REFUSED)
         return sum(old_value(entry, "status") == "blocked" or REFUSED in entry for entry in lines)
 
 
 def require_no_cycle(dependencies: Mapping[str, Sequence[str]]) -> None:
-    """Raises `InvalidArguments` when a task would have to wait for itself; task id → the ids it waits for."""
+    """Raises `InvalidArguments` if dependencies, given by task id, form a cycle."""
     try:
         TopologicalSorter(dependencies).prepare()
     except CycleError as error:
@@ -264,11 +265,11 @@ def require_no_cycle(dependencies: Mapping[str, Sequence[str]]) -> None:
 
 
 def work_order(task: Task) -> tuple[int, datetime, str]:
-    """A sort key: the highest priority first, then the oldest. An unknown word counts as medium."""
+    """A sort key: highest priority first, then oldest first. An unknown priority counts as medium."""
     return -_PRIORITY_RANKS.get(task.priority, 1), task.created_at, task.id
 
 
 def status_order(task: Task) -> tuple[int, int, datetime, str]:
-    """Running tasks first, finished ones last, statuses written by hand behind them; those of one status in the
+    """A sort key: tasks in progress first, finished ones last, after them unknown statuses; within a status in the
     order of work."""
     return _STATUS_RANKS.get(task.status, len(_STATUS_RANKS)), *work_order(task)

@@ -1,4 +1,4 @@
-"""A change: who, when, why; one line of a task's history."""
+"""The author, time and reason of a change, recorded as one line of a task's history."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from multi_agent_mcp.domain.times import format_time, parse_time
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """Who changes a task, when, why, and (from a chat) on whose request."""
+    """A change of a task: by whom, when, why, and (from a chat) at whose request."""
 
     by: str
     at: datetime
@@ -25,7 +25,7 @@ class Change:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], intent_id: str) -> Change:
-        """From what an intent says of it (`facts` of a change), to be known again by the intent's id."""
+        """Parses the `facts` of a change in an intent, and adds the intent's id, by which it is recognised later."""
         return cls(**{**facts, "at": parse_time(facts["at"]) or EPOCH, "intent_id": intent_id})
 
     @property
@@ -33,7 +33,7 @@ class Change:
         return {**vars(self), "at": format_time(self.at)}
 
     def entry(self, **changed: Any) -> dict[str, Any]:
-        """One line of the task's history; unset fields are left out."""
+        """The change as a line of the task's history; unset fields are left out."""
         facts = {
             "at": format_time(self.at),
             "by": self.by,

@@ -1,6 +1,5 @@
-"""A task's history: one sequence, whose newest lines are in the task's file and whose older ones are in another one
-(docs/format.md, Entities). Those are read only when one of them is needed.
-"""
+"""A task's history: one sequence, whose newest lines are in the task's file, and older ones in a second file, which is
+read only when needed (docs/format.md, Entities)."""
 
 from __future__ import annotations
 
@@ -13,19 +12,19 @@ from multi_agent_mcp.domain.json_lines import newest_first
 Line = Mapping[str, Any]
 
 KEPT = 20
-"""So many lines stay in the task's file."""
+"""The number of lines that stay in the task's file."""
 NUMBER = "number"
-"""The key that says which line of the whole history one is that lies elsewhere; the first is 0."""
+"""The key for a line's number in the whole history, from 0, in the second file."""
 
 
 def old_value(line: Line, key: str) -> Any:
-    """The old value in `[old, new]` of a line of the history; None where it says no such thing."""
+    """The old value of `key`, whose value in a line is `[old, new]`; None if the line has no such pair."""
     change = line.get(key)
     return change[0] if isinstance(change, (list, tuple)) and len(change) == 2 else None
 
 
 def new_value(line: Line, key: str, otherwise: Any = None) -> Any:
-    """The new one; `otherwise` where it says no such thing."""
+    """The new value of `key`, as for `old_value`; `otherwise` if the line has no such pair."""
     change = line.get(key)
     return change[1] if isinstance(change, (list, tuple)) and len(change) == 2 else otherwise
 
@@ -33,8 +32,9 @@ def new_value(line: Line, key: str, otherwise: Any = None) -> Any:
 class History(Sequence[Line]):
     """All lines, oldest first.
 
-    `newest` follow on `earlier` others, which `older` reads: JSON lines, each with its `number`. Of those, `standing`
-    are the ones that say where the task stands, so that nobody has to look for them; number → line.
+    `newest` follow after `earlier` older lines, which `older` reads as JSON lines, each with its `number`. `standing`
+    holds, by number, the last of the older lines for each status, decision and assignment, so that `older` is rarely
+    needed.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class History(Sequence[Line]):
         return tuple(self)[index]
 
     def with_line(self, line: Line) -> History:
-        """One line more, the newest."""
+        """The history with a further, newest line."""
         return History((*self.newest, line), self.earlier, self.standing, self._older)
 
     def __eq__(self, other: object) -> bool:
@@ -75,13 +75,13 @@ class History(Sequence[Line]):
         return f"History({self.newest!r}, {self.earlier})"
 
     def before(self, number: int) -> History:
-        """The lines before this one."""
+        """The history before the line with this number."""
         standing = {key: line for key, line in self.standing.items() if key < number}
         newest = self.newest[: max(number - self.earlier, 0)]
         return History(newest, min(number, self.earlier), standing, self._older)
 
     def at_hand(self) -> Iterator[tuple[int, Line]]:
-        """The newest lines and those that say where the task stands, newest first, with their numbers."""
+        """The lines in memory, `newest` and `standing`, newest first, with their numbers."""
         yield from reversed(list(enumerate(self.newest, self.earlier)))
         yield from sorted(self.standing.items(), key=lambda item: -item[0])
 
@@ -92,14 +92,14 @@ class History(Sequence[Line]):
         return [line for line in lines if any(key in line for key in keys)]
 
     def naming(self, key: str, value: str) -> list[Line]:
-        """The lines whose `key` is this value, newest first."""
+        """The lines whose `key` has this value, newest first."""
         needle = json.dumps({key: value}, ensure_ascii=False)[1:-1].encode(errors="surrogatepass")
         lines = (*reversed(self.newest), *(line for _, line in self._older_lines(needle)))
         return [line for line in lines if line.get(key) == value]
 
     def shortened(self) -> tuple[History, bytes]:
-        """The history with only the newest lines in the task's file, and what the other file has to hold beside what
-        it holds: nothing for a short one."""
+        """The history with only `KEPT` newest lines, and the bytes to append to the second file for the others; empty
+        for a short history."""
         surplus = max(len(self.newest) - KEPT, 0)
         leaving = dict(enumerate(self.newest[:surplus], self.earlier))
         standing = _standing({**self.standing, **leaving}) if leaving else self.standing
@@ -108,8 +108,8 @@ class History(Sequence[Line]):
         return shorter, "\n".join(added).encode(errors="surrogatepass")
 
     def _older_lines(self, *needles: bytes) -> Iterator[tuple[int, Line]]:
-        """The older lines (those that hold one of the `needles`), newest first, each once: a process that was killed
-        before it had written the task's file has left some that are in both, and the next writes them again."""
+        """The older lines (only those that contain one of the `needles`), newest first, with their numbers. Each is
+        returned once, even if a process killed before it wrote the task's file has left it in the second file twice."""
         if not self.earlier:
             return
         below = self.earlier
@@ -121,8 +121,8 @@ class History(Sequence[Line]):
 
 
 def _standing(lines: Mapping[int, Line]) -> dict[int, Line]:
-    """For each status and each decision the last line that says it, and the last assignment: of older lines nobody
-    asks for any other when it is to be known since when a task is where it is."""
+    """The last line for each status and each decision, and the last assignment: the only older lines needed to tell
+    since when a task has its present state."""
     last: dict[Any, int] = {}
     for number, line in sorted(lines.items()):
         last |= {(key, str(new_value(line, key))): number for key in ("status", "approval_status") if key in line}

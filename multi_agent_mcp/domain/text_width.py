@@ -1,5 +1,4 @@
-"""How much room a text takes: an East Asian character is twice as wide as a Latin one, and a mark on another one has no
-width of its own."""
+"""The width of text in a terminal: East Asian characters take two columns, combining marks none."""
 
 from __future__ import annotations
 
@@ -8,12 +7,12 @@ from unicodedata import category, east_asian_width
 
 
 def columns(text: str) -> int:
-    """Columns in a terminal."""
+    """The number of columns that a text takes in a terminal."""
     return len(text) if text.isascii() else sum(map(width, text))
 
 
 def shortened(text: str, columns_there: int) -> str:
-    """The text, or as much of its beginning as fits into so many columns with an ellipsis."""
+    """The text if it fits into so many columns, else as much of its beginning as fits with an ellipsis."""
     if columns(text) <= columns_there:
         return text
     ends = accumulate(map(width, text))
@@ -21,7 +20,7 @@ def shortened(text: str, columns_there: int) -> str:
 
 
 def width(character: str) -> int:
-    """Columns of one: 2 (Unicode Standard Annex #11), 1, or 0 for combining and invisible ones."""
+    """The columns of a character: 2 if wide (Unicode Standard Annex #11), 0 if combining or invisible, else 1."""
     if not character.isascii() and category(character) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if east_asian_width(character) in "WF" else 1

@@ -18,7 +18,7 @@ OTHERS = ""
 
 @dataclass(frozen=True, kw_only=True)
 class Lane:
-    """An agent; `depth` is how many superiors it has, `machine` its home, where there are several."""
+    """An agent; `depth` is the number of its superiors, `machine` its home in a shared session."""
 
     agent_id: str
     role: str = ""
@@ -28,8 +28,8 @@ class Lane:
 
 @dataclass(frozen=True, kw_only=True)
 class Arrow:
-    """A message: when it was stored, rung, submitted and read, as far as it got. Between machines also when the hub had
-    it, as the sender's machine knows, and when it came, as the receiver's does."""
+    """A message: when it was stored, rung, submitted and read, as far as it got. Between machines also when it was on
+    the hub (known on the sender's machine), and when it arrived (known on the receiver's)."""
 
     message_id: str
     sender_id: str
@@ -46,14 +46,14 @@ class Arrow:
 
     @property
     def arrived_at(self) -> datetime:
-        """When the receiver could know of it: its doorbell, else its way between machines, else its reading, else at
-        once."""
+        """When the receiver could know of the message: at its doorbell, else its arrival from another machine, else its
+        reading, else its sending."""
         return self.submitted_at or self.rung_at or self.came_at or self.on_hub_at or self.read_at or self.sent_at
 
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """A task in one status; without an end it still is in it."""
+    """A period of a task in one status; without an end it lasts."""
 
     status: str
     start: datetime
@@ -62,8 +62,8 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """A task while it was assigned to one agent (without an end: still). `outcome` is `done` or `cancelled` if the task
-    ended there."""
+    """A task while it was assigned to one agent; without an end it still is. `outcome` is `done` or `cancelled` if the
+    task ended with this agent."""
 
     task_id: str
     title: str
@@ -76,7 +76,7 @@ class Bar:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """An interrupt: who caused it (None: unknown), why, when, and when its agent read it."""
+    """An interrupt: who caused it (`by`; None: unknown), why, when, and when its agent read it."""
 
     notification_id: str
     agent_id: str
@@ -92,14 +92,14 @@ class Mark:
 
     @property
     def words(self) -> str:
-        """Its message and, if one was given, the reason."""
+        """The message with the reason, if one was given."""
         return self.message if self.reason is None else f"{self.message}: {self.reason}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Life:
-    """An agent session, from its opening to its end; without one it still runs. `machine`: where, if there are
-    several."""
+    """An agent session, from its opening to its end; without an end it still runs. `machine` is set in a shared
+    session."""
 
     session_id: str
     agent_id: str
@@ -124,8 +124,8 @@ class Talk:
 
 @dataclass(frozen=True, kw_only=True)
 class PaneAnswer:
-    """The key of a choice that a person pressed from elsewhere: who answered which question of whose host how, and
-    whether the host was seen to take it (`answered`, else `pressed`)."""
+    """A person's answer to a host's dialog from elsewhere: the agent, the person, the time, the question, the choice,
+    and whether the host was seen to take it (`answered`, else `pressed`)."""
 
     agent_id: str
     by: str
@@ -143,8 +143,8 @@ class PaneAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """What overlaps the period from `start` to `end`. `left_out` counts older messages and finished tasks of it that
-    are not among the arrows and bars."""
+    """The events that overlap the period from `start` to `end`. `left_out` counts the older messages and finished tasks
+    of the period that are not included."""
 
     start: datetime
     end: datetime
@@ -158,7 +158,7 @@ class Timeline:
     left_out: int = 0
 
     def as_answer(self) -> dict[str, Any]:
-        """As JSON-ready values; what only several machines have is left out while there is one alone."""
+        """The timeline as JSON-ready values, without the unset fields of shared sessions (`BETWEEN_MACHINES`)."""
         return asdict(self, dict_factory=_values)
 
 
@@ -167,7 +167,7 @@ def _values(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def bars_of(task: Task) -> list[Bar]:
-    """A task's history: one bar for each assignee, divided by status."""
+    """The bars of a task's history: one for each assignee in turn, divided by status."""
     turns = _turns(task) or [_Turn(task.created_at, task.status, task.assignee_id or OTHERS)]
     ends = [turn.at for turn in turns[1:]]
     bars = []
@@ -198,7 +198,7 @@ class _Turn(NamedTuple):
 
 
 def _turns(task: Task) -> list[_Turn]:
-    """The changes of status or assignee. History lines without either, or without a time, are skipped."""
+    """The changes of status or assignee, oldest first. History lines without either, or without a time, are skipped."""
     status, assignee = "backlog", None
     turns: list[_Turn] = []
     for entry in reversed(task.history.having("status", "assignee_id")):

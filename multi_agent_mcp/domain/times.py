@@ -1,4 +1,4 @@
-"""Points in time: UTC everywhere, ISO 8601 with microseconds and a `Z` on disk, lenient when read
+"""Points in time: UTC everywhere, written as ISO 8601 with microseconds and a `Z`, parsed leniently
 (docs/format.md)."""
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ _STAMPED = str.maketrans({"-": None, ":": None, "T": "_"})
 
 
 def now() -> datetime:
-    """The present, in UTC. Services are handed a clock; this is the one `bootstrap` hands them."""
+    """The current time in UTC: the clock that `bootstrap` passes to the services."""
     return datetime.now(UTC)
 
 
 def format_time(moment: datetime) -> str:
-    """`2026-11-21T21:46:01.123456Z`."""
-    # Not strftime: on Linux its %Y writes the year 999 with three digits, which cannot be read again.
+    """Formats a time as `2026-11-21T21:46:01.123456Z`."""
+    # Not strftime: on Linux its %Y writes the year 999 with three digits, which cannot be parsed.
     return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def stamp(moment: datetime) -> str:
-    """`20261121_214601`, the first part of a message's file name (UTC)."""
+    """Formats a time as `20261121_214601` (UTC), the first part of a message's file name."""
     return format_time(moment)[:19].translate(_STAMPED)
 
 
 def from_timestamp(seconds: float) -> datetime:
-    """A file's modification time; one that no calendar holds, set by hand, counts as the epoch."""
+    """A file's modification time as a `datetime`; the epoch if it is out of range, as set by hand."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, ValueError, OSError):
@@ -37,9 +37,9 @@ def from_timestamp(seconds: float) -> datetime:
 
 
 def parse_time(value: object) -> datetime | None:
-    """What a hand-written header may hold: a string, a YAML timestamp, a date. Naive times are UTC.
+    """Parses a time in a possibly hand-written header: a string, a YAML timestamp, a date. Naive times are UTC.
 
-    None means that it could not be understood.
+    Returns None for anything else.
     """
     if isinstance(value, str):
         try:
@@ -47,7 +47,7 @@ def parse_time(value: object) -> datetime | None:
         except ValueError:
             return None
     if isinstance(value, datetime):
-        if value.tzinfo is UTC:  # as we write it; it need not be made anew
+        if value.tzinfo is UTC:  # as parsed from our own files: no conversion needed
             return value
         try:
             return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
@@ -59,8 +59,8 @@ def parse_time(value: object) -> datetime | None:
 
 
 def asked_time(name: str, given: str | None) -> datetime | None:
-    """The point in time that is asked for as `name` (an option, a parameter); None: none is. Raises
-    `InvalidArguments`, showing at most 60 characters of what was given."""
+    """Parses the time given for the option or parameter `name`; None if none is given. Raises `InvalidArguments`, with
+    at most 60 characters of the value."""
     found = parse_time(given)
     if given is not None and found is None:
         raise InvalidArguments("bad_time", name=name, value=repr(given)[:60])
@@ -68,18 +68,18 @@ def asked_time(name: str, given: str | None) -> datetime | None:
 
 
 def is_recent(moment: datetime, now: datetime, length: timedelta) -> bool:
-    """Whether no more than `length` has passed since then. What lies in the future says that the clock was set back
-    meanwhile, and how long ago it was is not known: not recent, so that nobody waits until the clock has caught up."""
+    """Whether less than `length` has passed since `moment`. A moment in the future, from before the clock was set back,
+    is not recent, so that nothing waits until the clock has caught up."""
     return timedelta(0) <= now - moment < length
 
 
 def json_values(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A `dict_factory` for `dataclasses.asdict`: every moment as it is written on disk, as JSON wants it."""
+    """A `dict_factory` for `dataclasses.asdict` that formats times as on disk, for JSON."""
     return {name: format_time(value) if isinstance(value, datetime) else value for name, value in pairs}
 
 
 def format_duration(length: timedelta) -> str:
-    """A duration at a glance: `376 ms`, `4.2 s`, `3 min 05 s`, `2 h 10 min`, `3 d 4 h`."""
+    """Formats a duration for people: `376 ms`, `4.2 s`, `3 min 05 s`, `2 h 10 min`, `3 d 4 h`."""
     seconds = length.total_seconds()
     if abs(seconds) < 1:
         return f"{seconds * 1000:.0f} ms"

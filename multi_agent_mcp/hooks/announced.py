@@ -1,7 +1,7 @@
-"""Which of an agent's unread mail and notifications `hook` has announced already.
+"""The record of the unread mail and notifications that `hook` has announced.
 
-For mail that is a point in time: everything before it has been announced. So neither the state nor a lookup grows with
-what is unread.
+For mail it is mainly a point in time, before which everything has been announced. So neither the record nor a lookup
+grows with the amount of unread mail.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from multi_agent_mcp.system.file_status import RACY_NS
 
 @dataclass(frozen=True)
 class Unread:
-    """What an agent has not read yet and an event may have to speak of: notifications, newest first, and mail in
-    reading order."""
+    """The unread items that an event may have to announce: notifications, newest first, and mail in reading order."""
 
     notices: Sequence[Notification]
     mail: Sequence[Message]
@@ -33,7 +32,7 @@ class Unread:
 
     @property
     def pressing(self) -> set[str]:
-        """The ids of what an agent must not end its turn over: interrupts and urgent mail."""
+        """The ids of the items that prevent the end of a turn: interrupts and urgent mail."""
         return ids(self.interrupts) | {message.id for message in self.mail if message.priority == "urgent"}
 
     @cached_property
@@ -60,12 +59,13 @@ class ChangedMail:
 
 @dataclass
 class HookState:
-    """`announced` by any event, `stopped` what an end of the turn was prevented over, `ring` the last
-    announcement that reached the model, `host_session` the host's own id of its session.
+    """The state of announcements. `announced` are the ids announced by any event, `stopped` those for which the end of
+    a turn was prevented, `ring` is the last announcement that reached the model, `host_session` the host's own id of
+    its session.
 
-    `until`: mail of before this moment (nanoseconds, the mailbox's own time) was announced, and is not in `announced`;
-    of that `urgent` are the files over which an end of the turn is still to be prevented. In the file `announced` is
-    `told`.
+    `until`: mail from before this time (in nanoseconds, by the mailbox's own time) was announced, and is not in
+    `announced`; `urgent` are the files of such mail that still have to prevent the end of a turn. In the file,
+    `announced` is called `told`.
     """
 
     announced: set[str] = field(default_factory=set)
@@ -77,7 +77,7 @@ class HookState:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> HookState:
-        """From the file; one that makes no sense is as good as none."""
+        """Parses the file's content; anything invalid gives an empty state."""
         try:
             announced, stopped = (set(map(str, facts.get(key, ()))) for key in ("told", "stopped"))
             urgent = [str(name) for name in facts.get("urgent", ()) if "/" not in str(name)]
@@ -87,8 +87,8 @@ class HookState:
             return cls()
 
     def since(self, seen: int) -> int:
-        """From when on mail is to be looked at, where the mailbox changed last at `seen`: from the beginning if the
-        clock was set back."""
+        """The time from which mail must be examined, given that the mailbox last changed at `seen`: 0, the beginning,
+        if the clock was set back."""
         return self.until if self.until <= seen else 0
 
     def forget_all_but(self, unread: set[str]) -> None:
@@ -100,13 +100,13 @@ class HookState:
         self.rung(at, item_ids)
 
     def rung(self, at: datetime, item_ids: Iterable[str], attempt: int = 1) -> None:
-        """The ring is outstanding as long as one of these is unread, or of those before."""
+        """Records a ring, which is outstanding while one of these items, or of an earlier ring's, is unread."""
         earlier = self.ring.item_ids if self.ring else frozenset[str]()
         self.ring = Ring(at, frozenset([*dict.fromkeys([*item_ids, *earlier])][:NAMED]), attempt)
 
     def remember(self, mail: Sequence[ChangedMail], notices: Sequence[Notification], seen: int) -> None:
-        """Of the mail that was looked at nothing needs to be looked at again if all of it was announced, but for what
-        may have come at this very moment."""
+        """Records that the examined mail was announced, if all of it was: then it need not be examined again, except
+        what may have arrived at the same moment."""
         if all(item.message.id in self.announced for item in mail):
             self.until = seen
         border = self.until - RACY_NS
@@ -115,13 +115,13 @@ class HookState:
         self.forget_all_but(ids(notices) | {item.message.id for item in mail if item.at > border})
 
     def speaks(self, unread: Unread) -> list[str]:
-        """The events that have something to say even if nothing is added."""
+        """The events that have something to announce even if nothing new arrives."""
         events = ["PreToolUse"] if unread.interrupts else []
         events += ["PostToolUse", "UserPromptSubmit"] if unread.all_ids - self.announced else []
         return events + (["Stop"] if unread.pressing - self.stopped else [])
 
     def facts(self) -> dict[str, Any]:
-        """As it is written."""
+        """The content of the file."""
         ring = self.ring and {
             "at": format_time(self.ring.at),
             "messages": sorted(self.ring.item_ids),

@@ -1,8 +1,7 @@
-"""Answers a host's event with JSON: interrupts before any tool of the agent, mail and notifications once each
+"""Answers a host's events with JSON: interrupts before any tool of the agent, mail and notifications once each
 (docs/protocol.md, Hooks).
 
-So an interrupt reaches an agent at its next tool call of any kind, Bash and Edit included, and not only at the next
-call of one of our own tools.
+So an interrupt reaches an agent at its next call of any tool, Bash and Edit included, not only of our own tools.
 """
 
 from __future__ import annotations
@@ -32,12 +31,13 @@ from multi_agent_mcp.texts import Texts
 logger = logging.getLogger(__name__)
 
 LINES_MAX = 5
-"""So many messages or notifications are announced one by one, more by their number."""
+"""The most messages or notifications that are announced one by one; more are announced by their number."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """One call of `hook`: what happens in the host. `host` is its name where the hook's command line gives it."""
+    """An event in the host, for which it calls `hook`. `host` is the host's name if the hook's command line gives
+    it."""
 
     name: str
     host_session: str | None = None
@@ -56,14 +56,14 @@ class Hooks:
     clock: Callable[[], datetime]
 
     def answer(self, agent_id: str, purpose: str, event: Event) -> dict[str, Any] | None:
-        """What the hook prints as JSON, or None when there is nothing to say.
+        """The JSON that the hook prints, or None if there is nothing to announce.
 
-        Mail and notifications are announced once, a stop is prevented once for each interrupt or urgent message; a
-        native tool is denied until the interrupt has been read. Raises `AgentNotFound`.
+        Mail and notifications are announced once, and the end of a turn is prevented once for each interrupt or urgent
+        message; native tools are denied until the interrupt has been read. Raises `AgentNotFound`.
         """
         agent = self.workspace.registry.get(agent_id)
         with self.workspace.locks.held(_lock(agent_id)):
-            look = state_file.look(str(self.workspace.path), agent_id)  # what comes meanwhile is looked at again
+            look = state_file.look(str(self.workspace.path), agent_id)  # before reading: later items are not missed
             state, seen = self._state(agent_id, purpose), look["seen"][0]
             notices, mail = self._notices(agent_id, purpose), self._mail(agent_id, state, seen)
             unread = Unread(notices, self._meant(agent_id, purpose, [item.message for item in mail]))
@@ -76,7 +76,7 @@ class Hooks:
         return answer
 
     def wake(self, agent_id: str, purpose: str) -> tuple[str | None, Due[DoorbellItem]]:
-        """The line that wakes an idle agent, if one is due, recorded as rung; and what is to be done next."""
+        """Returns the line that wakes an idle agent, or None if none is due, and what is due next. Records the ring."""
         self.notifications.repair(agent_id)
         if not self.workspace.unread_count(agent_id):
             return None, Due()
@@ -85,11 +85,11 @@ class Hooks:
             line, decision = self.doorbell.wake(agent_id, purpose, state.ring)
             if line is not None:
                 state.rung(self.clock(), (item.id for item in decision.items), decision.attempt)
-                self._write(agent_id, purpose, state.facts())  # without what was seen: the next hook looks again
+                self._write(agent_id, purpose, state.facts())  # without `seen`: the next hook looks again
         return line, decision
 
     def _decided(self, event: str, unread: Unread, state: HookState) -> dict[str, Any] | None:
-        """The answer to one event; notes in `state` what it announces."""
+        """The answer to one event; records in `state` the items that it announces."""
         fresh = unread.without(state.announced)
         if event == "PreToolUse" and unread.interrupts:
             if fresh.interrupts:
@@ -127,14 +127,15 @@ class Hooks:
         return "\n\n".join([*parts, self.texts("notification.interrupt")])
 
     def _notices(self, agent_id: str, purpose: str) -> list[Notification]:
-        """The unread ones, newest first. An agent's own actions do not notify it, but every interrupt stops it."""
+        """The unread notifications to announce, newest first: not those of the agent's own actions, but every
+        interrupt."""
         self.notifications.repair(agent_id)
         waiting = [notice for notice in self.notifications.waiting(agent_id) if notice.meant_for(purpose)]
         return [notice for notice in reversed(waiting) if notice.rings or notice.interrupts]
 
     def _mail(self, agent_id: str, state: HookState, seen: int) -> list[ChangedMail]:
-        """The unread mail that came or was changed since all of it was announced, and what of that is still pressing;
-        after the first look that is next to nothing, however much is unread."""
+        """The unread mail that arrived or changed since all mail was announced, and older urgent mail that still has to
+        prevent the end of a turn. After the first look this is little, however much is unread."""
         mailbox, since = self.workspace.mailbox(agent_id), state.since(seen)
         names = state_file.changed_since(str(mailbox.path), since) if since else mailbox.hot.names()
         unread = self._unread(mailbox, [*dict.fromkeys([*names, *state.urgent])], seen)
@@ -144,16 +145,16 @@ class Hooks:
     def _unread(self, mailbox: Mailbox, names: Sequence[str], seen: int) -> list[ChangedMail]:
         try:
             return [ChangedMail(*found) for found in mailbox.hot.open_among(names)] if names else []
-        except (StorageError, ValueError):  # a bad sector, which the index passes over; a name that is none
+        except (StorageError, ValueError):  # a bad sector, which the index skips, or an invalid name
             return [ChangedMail(name, message, seen) for name, message in mailbox.unread()]
 
     def _meant(self, agent_id: str, purpose: str, mail: Sequence[Message]) -> list[Message]:
-        """In reading order, without what the agent's other living session announces."""
+        """The mail in reading order, without what the agent's other living session announces."""
         return sorted(self.doorbell.meant_for(agent_id, purpose, mail), key=reading_order)
 
     def _note_host(self, agent: Agent, event: Event) -> None:
-        """Which host the agent runs in, and Codex's thread: the channel chain depends on them. Not worth losing an
-        answer for."""
+        """Records the agent's host and its Codex thread in the registry, for the channel chain. Never raises: this must
+        not lose an answer."""
         changes: dict[str, Any] = {} if event.host in (None, agent.host) else {"host": event.host}
         if event.host_session is not None and "codex" in (event.host, agent.host):
             changes["codex_thread_id"] = event.host_session

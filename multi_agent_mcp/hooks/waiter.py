@@ -1,8 +1,8 @@
 """The waiter: a process that a host keeps in the background and that ends when the agent is to be woken
 (docs/protocol.md, Waiter).
 
-Claude's `asyncRewake` hooks are such: they pile up, because every SessionStart and Stop starts one, and they may
-outlive their host. So there is one per agent, and it watches the host.
+Claude's `asyncRewake` hooks work so: every SessionStart and Stop starts another one, and they may outlive their host.
+So only one per agent waits, and it watches the host.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ PREDECESSOR_SECONDS = 5.0
 PROBE_SECONDS = 0.1
 CONNECTED_AFTER = timedelta(seconds=2)
 CONNECTED_BY_SECONDS = 10.0
-"""A host that has just begun runs its hooks before it has connected its servers, and a model that is woken by then
-finds none of our tools. So a server is given two seconds from its beginning, and ten to appear at all."""
+"""A host that has just started runs its hooks before it has connected its servers, and a model woken then finds none of
+our tools. So a server is given two seconds after its start, and ten to appear at all."""
 
 
 class Host:
-    """The program this process was started by, through a shell or not."""
+    """The program that started this process, directly or through a shell."""
 
     def __init__(self) -> None:
         self._parent = os.getppid()
@@ -41,13 +41,13 @@ class Host:
         self._start = started_at(self.pid)
 
     def lives(self) -> bool:
-        """Whether both the host and the shell between live. A parent that has gone leaves us another one."""
+        """Whether the host and a shell in between live. When the parent ends, another one takes its place."""
         return os.getppid() == self._parent and (self.pid <= 1 or is_alive(self.pid, self._start))
 
 
 class Waiter:
-    """Waits for mail and notifications of one agent in a session of this purpose. `beginning`: the host's session
-    has just begun."""
+    """Waits for mail and notifications for an agent's session of this purpose. `beginning`: the host's session has just
+    begun."""
 
     def __init__(self, hooks: Hooks, agent_id: str, purpose: str, host: Host, *, beginning: bool = False) -> None:
         self.hooks = hooks
@@ -61,8 +61,8 @@ class Waiter:
         self.armed = Record(self.workspace.files, armed_path)
 
     def wait(self) -> str | None:
-        """Returns the doorbell's line when the agent is to be woken; None when another waiter of this host waits
-        already, or when the host has gone. Raises `AgentNotFound`."""
+        """Returns the doorbell's line when the agent is to be woken; None if another waiter of this host waits already,
+        or when the host has ended. Raises `AgentNotFound`."""
         self.workspace.registry.get(self.agent_id)
         with self._alone() as alone:
             return self._wait() if alone else None
@@ -88,7 +88,7 @@ class Waiter:
         return None
 
     def _is_connected(self) -> bool:
-        """Whether the host may be taken to have connected our server."""
+        """Whether the host has probably connected our server."""
         if not self.connected:
             since = self.hooks.sessions.alive_since(self.agent_id)
             settled = since is not None and self.hooks.clock() - since >= CONNECTED_AFTER
@@ -97,8 +97,8 @@ class Waiter:
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:
-        """Holds the lock that makes it the only one. It waits for a waiter of another host, which is about to
-        notice that its host has gone; one of our own host makes this one superfluous."""
+        """Holds the lock of the only waiter; gives False if another one has it. Waits for a waiter of another host,
+        which will notice that its host has ended, but not for one of the same host."""
         lock = self.workspace.locks.lock(waiter_lock(self.agent_id, self.purpose))
         deadline = time.monotonic() + PREDECESSOR_SECONDS
         while True:
@@ -115,11 +115,11 @@ class Waiter:
             lock.release()
 
     def _predecessor(self) -> int | None:
-        """The host of the waiter that is armed; None when that is not known (yet)."""
+        """The process id of the armed waiter's host; None if not known (yet)."""
         pid = self.armed.read()
         return host_of(pid) if isinstance(pid, int) else None
 
 
 def waiter_lock(agent_id: str, purpose: str) -> str:
-    """The lock that an armed waiter holds. Ids hold no dots."""
+    """The name of the lock that an armed waiter holds; ids contain no dots."""
     return f"{WAITER}-{agent_id}" if purpose == "task" else f"{WAITER}-{agent_id}.{purpose}"

@@ -16,6 +16,7 @@ from typing import Any
 from nats.aio.msg import Msg
 
 from multi_agent_mcp.domain.dialog import Asked
+from multi_agent_mcp.domain.ids import is_name
 from multi_agent_mcp.domain.times import format_time, json_values, now
 from multi_agent_mcp.hub.stream import Hub
 
@@ -32,7 +33,7 @@ class Beat:
     it has put there; `time`: its clock (seconds since the epoch); `queued`: how many messages wait there; `conflicts`:
     how many edits are set aside there; `replaced`: the identity of a hub that it found to be older than it was; `ends`:
     it will not be heard of for now; `asking`: who waits for a human in a pane there; `troubles`: which of `TROUBLES` it
-    has; `relay`: which process says this."""
+    has; `relay`: which process says this; `members`: by the machine with the hub, all that take part."""
 
     position: int
     last: int
@@ -44,11 +45,12 @@ class Beat:
     asking: tuple[Asked, ...] = ()
     troubles: tuple[str, ...] = ()
     relay: str = ""
+    members: tuple[str, ...] = ()
 
     @property
     def news(self) -> tuple[object, ...]:
         """What is reported to other processes at once."""
-        return self.queued, self.conflicts, self.asking, self.troubles
+        return self.queued, self.conflicts, self.asking, self.troubles, self.members
 
     @classmethod
     def parse(cls, data: bytes) -> Beat:
@@ -62,7 +64,8 @@ class Beat:
         asking = tuple(map(Asked.parse, facts.get("asking", ())))
         troubles = tuple(item for item in TROUBLES if item in facts.get("troubles", ()))
         ends, relay = bool(facts.get("ends")), str(facts.get("relay", ""))
-        return cls(*known, *counts, facts.get("replaced"), ends, asking, troubles, relay)
+        members = tuple(filter(is_name, facts.get("members", ())))
+        return cls(*known, *counts, facts.get("replaced"), ends, asking, troubles, relay, members)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self, dict_factory=json_values)

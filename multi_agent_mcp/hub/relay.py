@@ -94,7 +94,9 @@ class Relay:
         self._asking: tuple[Asked, ...] = ()
         self._since = format_time(now())
         self._news = asyncio.Event()
-        known = workspace.relay_state.read().get("machines", {})
+        noted = workspace.relay_state.read()
+        self._members: tuple[str, ...] = tuple(noted.get("members", ()))
+        known = noted.get("machines", {})
         self.heartbeats.remember(known, format_time(from_timestamp(workspace.relay_state.noted_at)))
 
     # What processes of this machine ask for
@@ -231,6 +233,7 @@ class Relay:
             asking=self._asking,
             troubles=self._troubles(),
             relay=self.heartbeats.relay,
+            members=self._members if self.server is not None else (),
         )
 
     def _troubles(self) -> tuple[str, ...]:
@@ -239,6 +242,8 @@ class Relay:
 
     def _heard(self, beat: Beat) -> None:
         self.following.claimed(beat.position, beat.last)
+        if beat.members and self.server is None:
+            self._members = beat.members
         if beat.replaced == self.progress.identity:
             self.following.found_replaced()
 
@@ -246,12 +251,14 @@ class Relay:
         while True:
             try:
                 asking = await asyncio.to_thread(self.home.look_after_agents)
+                members = self._members if self.server is None else tuple(sorted(self.server.users()["machines"]))
             except Exception as error:  # noqa: BLE001 - a door: a hand may have written what is looked at
                 logger.warning("how the agents are is not known: %.300r", error)
             else:
-                if asking != self._asking:
-                    self._asking = asking
+                if (asking, members) != (self._asking, self._members):
+                    self._asking, self._members = asking, members
                     self.heartbeats.soon()
+                    self._has_news()
             await asyncio.sleep(BEAT_SECONDS)
 
     # Those who look
@@ -304,6 +311,7 @@ class Relay:
             "serves": self.membership.serves,
             "unwritten": self.disk.unwritten,
             "listened": self.heartbeats.listened,
+            "members": list(self._members),
             "machines": machines,
         }
 

@@ -1,1 +1,1 @@
-"""The stdio MCP server: one process, one agent. The only code that knows `mcp`."""
+"""The stdio MCP server: one process for one agent. Only this package uses `mcp`."""

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 BACKGROUND_AFTER_SECONDS = 1.0
 HOST_LOOKED_AT_EVERY_SECONDS = 1.0
-"""Where the kernel does not tell when the host ends."""
+"""The interval of polling, where the kernel does not report the end of the host."""
 FIRST_ANSWER_SECONDS = 0.05
 LAST_CALLS_SECONDS = 0.5
 LAST_ANSWERS_SECONDS = 0.2
@@ -49,7 +49,7 @@ with report_completed, ask with send_message."""
 
 
 class App:
-    """The MCP face of one process."""
+    """The MCP server of one process."""
 
     def __init__(self, binding: Binding, host_pid: int) -> None:
         self.binding = binding
@@ -71,7 +71,7 @@ class App:
     async def list_tools(
         self, _ctx: ServerRequestContext[Any, Any], _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        """What this role and purpose may call; only `authenticate` while the process is not bound."""
+        """The tools that this role and purpose may call; only `authenticate` while the process is not bound."""
         session = self.binding.session
         tools = UNBOUND if session is None else tools_for(self.binding.agent().role, session.record.purpose)
         self._first_answer.set()
@@ -97,13 +97,13 @@ class App:
 
     def _answer(self, params: types.CallToolRequestParams, receipt: Receipt) -> types.CallToolResult:
         if not receipt.begin():
-            return types.CallToolResult(content=[])  # nobody awaits it
+            return types.CallToolResult(content=[])  # the call was cancelled
         receipt.wait_for_cancelled(LAST_CALLS_SECONDS)
         self.binding.note_thread((params.meta or {}).get("threadId"))
         return self.middleware.answer(params.name, params.arguments or {}, receipt)
 
     async def run(self) -> None:
-        """Serves stdio until the host closes it or a signal comes; both are regular ends."""
+        """Serves stdio until the host closes it or a signal arrives; both are regular ends."""
         options = self.server.create_initialization_options(NotificationOptions(tools_changed=True))
         async with anyio.create_task_group() as group:
             for watch in (self._end_on_signal, self._end_with_host, self._end_with_output, self._end_with_input):
@@ -113,7 +113,7 @@ class App:
             await self._end_regularly()
 
     async def _start_background(self) -> None:
-        """The doorbell and its imports wait until the host has its first answer, or has asked for none."""
+        """Starts the doorbell and its imports once the host has its first answer, or has asked for none in time."""
         with anyio.move_on_after(BACKGROUND_AFTER_SECONDS):
             await self._first_answer.wait()
         await anyio.sleep(FIRST_ANSWER_SECONDS)
@@ -125,7 +125,8 @@ class App:
                 await self._end_regularly()
 
     async def _end_with_input(self) -> None:
-        """mcp ends by itself when its input does, but may wait for calls: they get as long as cancelling one takes."""
+        """Ends after the end of the input. mcp would end, too, but only after running calls, which get
+        `LAST_CALLS_SECONDS` here."""
         await self.stdio.input.read()
         await anyio.sleep(LAST_CALLS_SECONDS)
         await self._end_regularly()
@@ -137,8 +138,8 @@ class App:
             self._end(confirm=False)
 
     async def _end_with_host(self) -> None:
-        """stdin does not end with a killed host if another process has inherited it. Whether the host had read what was
-        written to it cannot be known."""
+        """Ends when the host does: stdin stays open after a killed host if another process has inherited it. Answers
+        are not confirmed, because the host may not have read them."""
         end = end_of(self.host_pid)
         while os.getppid() == self.host_pid:
             if end is not None:
@@ -148,14 +149,14 @@ class App:
         self._end(confirm=False)
 
     async def _end_regularly(self) -> None:
-        """Writes what the host still reads, and does not wait for one that reads nothing."""
+        """Writes pending answers, for `LAST_ANSWERS_SECONDS` at most, and ends."""
         with anyio.move_on_after(LAST_ANSWERS_SECONDS):
             await self.stdio.output.flush()
         self._end(confirm=True)
 
     def _end(self, *, confirm: bool) -> None:
-        """Ends at once, even if closing the session hangs: the next server then requeues what was handed out, as after
-        a crash (docs/reliability.md, Standard input and output)."""
+        """Closes the session and exits, within `CLOSING_SECONDS` even if closing hangs: then the next server requeues
+        unconfirmed mail, as after a crash (docs/reliability.md, Standard input and output)."""
         threading.Timer(CLOSING_SECONDS, os._exit, (1,)).start()
         code = 0
         try:

@@ -1,5 +1,5 @@
-"""Which agent this process acts for: bound by `--agent` and its key, or unbound until `authenticate` (docs/protocol.md,
-Identity)."""
+"""The agent that this process acts for: bound by `--agent` and its key, or unbound until `authenticate`
+(docs/protocol.md, Identity)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ logger = logging.getLogger(__name__)
 
 
 class Binding:
-    """The process's identity. `session` is None while nobody is bound."""
+    """The process's identity. `session` is None while no agent is bound."""
 
     def __init__(self, services: Services, *, pane: TmuxPane | None = None, purpose: str | None = None) -> None:
         self.services = services
         self.session: LiveSession | None = None
         self.changed = threading.Event()
-        """Set when `tools/list` has changed and the host does not know it yet."""
+        """Set when `tools/list` has changed and the host has not been told yet."""
         self.changes = Changes()
         self._pane = pane
         self._purpose = purpose
@@ -35,21 +35,22 @@ class Binding:
         self._agent_id: str | None = None
         self._thread_id: str | None = None
         self._place: dict[str, Any] = {}
-        """Where this session is rung: its pane, and its thread of Codex once that is known."""
+        """The fields of this session's pane, and its Codex thread once known: where its doorbell rings."""
         self._doorbell: DoorbellThread | None = None
         self._watch: Watch | None = None
         self._mutex = services.sessions.binding_mutex
 
     def bind_process(self, agent_id: str, passkey: str | None) -> None:
-        """Binds for good, by the passkey or the stored key. Raises `InvalidSession`, `AgentNotFound`, `InvalidId`,
-        `Unauthorized`."""
+        """Binds the process permanently, with the passkey or else the stored key. Raises `InvalidSession`,
+        `AgentNotFound`, `InvalidId`, `Unauthorized`."""
         agents = self.services.agents
         agent = agents.here(agent_id)
         self._bind(agents.authenticate(agent.id, passkey if passkey is not None else agents.stored_key(agent.id)))
         self._only = agent.id
 
     def authenticate(self, agent_id: str, passkey: str) -> LiveSession:
-        """Binds an unbound process. A process started for one agent takes no other one's key."""
+        """Binds an unbound process. Raises `InvalidSession` if it is bound, or was started for another agent, and as
+        `Agents.authenticate`."""
         with self._mutex:
             if self.session is not None and self.session.is_live():
                 raise InvalidSession("already_authenticated")
@@ -69,12 +70,12 @@ class Binding:
             self.changed.set()
 
     def agent(self) -> Agent:
-        """The bound agent as the registry knows it now."""
+        """The bound agent's current record in the registry."""
         return self.services.agents.get(self._agent_id or "")
 
     def live_session(self) -> LiveSession:
-        """The session of a bound process. A process that belongs to one agent renews an expired session by itself: it
-        may well have waited for hours. Raises `InvalidSession` when nobody is bound."""
+        """The session of a bound process. A process started for one agent renews an expired session by itself: it may
+        have waited for hours. Raises `InvalidSession` if no agent is bound, or the session has expired."""
         with self._mutex:
             if self.session is None:
                 raise InvalidSession
@@ -87,8 +88,8 @@ class Binding:
             return self.session
 
     def start_background(self) -> None:
-        """Starts watching and ringing, once. Called when the first answer is out: the imports this needs would
-        otherwise delay it, and a host waits only a second (docs/protocol.md, Host life cycle)."""
+        """Starts watching and ringing, once. Called after the first answer: the imports needed would delay it, and a
+        host waits only a second (docs/protocol.md, Host life cycle)."""
         with self._mutex:
             if self._doorbell is None or self._watch is not None:
                 return
@@ -96,8 +97,8 @@ class Binding:
             self._doorbell.start()
 
     def note_thread(self, thread_id: object) -> None:
-        """Codex says with every call which thread it belongs to; `codex queue` wakes the agent by it
-        (docs/hosts.md, Waking without keys). Not worth losing a call for."""
+        """Records the thread that Codex sends with every call; `codex queue` needs it to wake the agent
+        (docs/hosts.md, Waking without keys). Never raises: this must not fail a call."""
         if self._agent_id is None or thread_id == self._thread_id or not isinstance(thread_id, str):
             return
         try:
@@ -108,18 +109,18 @@ class Binding:
             logger.warning("the thread could not be noted: %s", refusal)
 
     def _forget_thread(self, agent: Agent) -> None:
-        """A thread noted earlier was another process's: Codex begins a new one, and says so only at its first turn."""
+        """Removes the thread of an earlier process: Codex begins a new one, and names it only at its first turn."""
         if agent.extra.get("codex_thread_id") is not None and not self.services.sessions.live(agent.id):
             self.services.agents.note(agent.id, codex_thread_id=None)
 
     def mailbox_was_read(self) -> None:
-        """Reading may make the next doorbell due."""
+        """Wakes the doorbell's thread, because reading may make the next doorbell due."""
         if self._doorbell is not None:
             self._doorbell.wake()
 
     def close(self, *, confirm: bool = True) -> None:
-        """The end of the process; senders ring again. A regular end confirms what was written out; else it is
-        requeued."""
+        """Ends the session and the doorbell, at the end of the process. With `confirm`, for a regular end, answers that
+        were written are confirmed; else their mail is requeued."""
         self.changes.close()
         with self._mutex:
             self._release(confirm=confirm)
@@ -152,7 +153,7 @@ class Binding:
             self._watch = None
 
     def _prepare(self) -> Mapping[str, Any]:
-        """Runs in the doorbell's thread: registers the pane, begins to watch, tidies the mailbox. Returns the place."""
+        """Runs in the doorbell's thread: registers the pane, starts the watch, tidies the mailbox. Returns `_place`."""
         agent_id = self._agent_id
         if agent_id is None:
             return self._place
@@ -163,8 +164,8 @@ class Binding:
         return self._place
 
     def _register_pane(self, agent_id: str) -> Mapping[str, Any] | None:
-        """Where this session stands, written into `agents.json` unless it is a second session beside another one,
-        which then keeps the agent's registered pane."""
+        """Returns the fields of this process's pane, and writes them into `agents.json` unless the agent has another
+        live session, which keeps the registered pane."""
         if self._pane is None:
             return None
         from multi_agent_mcp.notify.tmux.client import pane_place

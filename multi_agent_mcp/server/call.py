@@ -1,4 +1,4 @@
-"""One tool call: what a tool is handed first, and its two lines in the execution's log."""
+"""One tool call: the first argument of every tool, and the call's two lines in the execution's log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Call:
-    """One tool call of a bound process. A tool that has counted the unread mail leaves the number in `unread`."""
+    """One tool call of a bound process. A tool that counts the unread mail stores the number in `unread`."""
 
     binding: Binding
     session: LiveSession
@@ -38,7 +38,7 @@ class Call:
         return self.session.record.purpose
 
     def interrupted(self) -> bool:
-        """Whether an interrupt waits: a call that waits for something ends then."""
+        """Whether an interrupt waits, which ends a waiting call."""
         return self.services.notifications.refresh(self.me.id, self.purpose).interrupts
 
     def fitting(self, answer: Answer, key: str, items: list[Any], how_to_continue: str | None = None) -> Answer:
@@ -47,9 +47,9 @@ class Call:
 
 
 class CallLog:
-    """Writes what was called, what came of it and how long it took into the session's running execution; a call that
-    opens an execution is its first (docs/protocol.md, Executions). Never arguments or answers: they may be long, and
-    they may be secret. Never raises: a log that cannot be written must not fail the call."""
+    """Logs a tool's name, its outcome and duration to the session's running execution; a call that opens an execution
+    is logged as its first (docs/protocol.md, Executions). Arguments and answers, which may be long or secret, are never
+    logged. Never raises: a log that cannot be written must not fail the call."""
 
     def __init__(self, call: Call, tool_name: str) -> None:
         self._call = call
@@ -59,7 +59,7 @@ class CallLog:
         self._write(f"Calling tool: {tool_name}")
 
     def close(self, outcome: str) -> None:
-        """Writes the result."""
+        """Writes the line with the outcome; to an execution that the call has opened, first that with the name."""
         if self._execution is None:
             self._execution = self._running()
             self._write(f"Calling tool: {self._tool_name}")

@@ -1,6 +1,6 @@
-"""A line of input as a JSON-RPC message, or the errors that answer it.
+"""Parses lines of input as JSON-RPC messages, and produces the errors that answer malformed ones.
 
-A request is answered even if it cannot be parsed: the error has the request's id if one can be seen in the line, else
+A request is answered even if it cannot be parsed: the error has the request's id if it can be found in the line, else
 null (JSON-RPC 2.0, section 5.1). A malformed notification or response gets no answer.
 """
 
@@ -26,7 +26,7 @@ Message = types.JSONRPCRequest | types.JSONRPCNotification | types.JSONRPCRespon
 
 
 class Malformed(Exception):
-    """A line that is not a message. `answers` are the errors to write, one line for each request in it."""
+    """Raised for a line that is not a message. `answers` are the errors to write, one line per request in it."""
 
     def __init__(self, code: int, reason: str, ids: Iterable[object] = (None,)) -> None:
         super().__init__(reason)
@@ -34,7 +34,7 @@ class Malformed(Exception):
 
 
 def parse(line: bytes) -> Message:
-    """The message in a line. Raises `Malformed`."""
+    """Parses the message in a line. Raises `Malformed`."""
     if len(line) > LINE_BYTES:
         raise Malformed(types.INVALID_REQUEST, f"A message has at most {LINE_BYTES} bytes", [_visible_id(line)])
     try:
@@ -50,7 +50,8 @@ def parse(line: bytes) -> Message:
 
 
 def _message(value: dict[str, Any]) -> Message:
-    """Told apart by the keys: a model alone would take a request with an invalid id for a notification."""
+    """Parses an object, whose keys decide the kind of message: the models alone would accept a request with an invalid
+    id as a notification."""
     if "method" not in value:
         return _reply(value)
     model: type[Message] = types.JSONRPCRequest if "id" in value else types.JSONRPCNotification
@@ -80,14 +81,14 @@ def _error(code: int, reason: str, request_id: object) -> bytes:
 
 
 def _repeatable(request_id: object) -> object:
-    """An id as JSON-RPC knows them: a string or a number. Anything else is null."""
+    """The id if it is valid in JSON-RPC, a string or a finite number; else None."""
     if isinstance(request_id, bool) or not isinstance(request_id, str | int | float):
         return None
     return request_id if isinstance(request_id, str) or math.isfinite(request_id) else None
 
 
 def _visible_id(line: bytes) -> object:
-    """The member `id` of an object that cannot be parsed, however deep or broken the rest of it is."""
+    """The member `id` of an object that cannot be parsed, or None, however deep or broken the rest is."""
     depth, before, last = 0, "", ""
     for match in islice(_TOKEN.finditer(line.decode(errors="replace")), TOKENS_LOOKED_AT):
         found = match.group()

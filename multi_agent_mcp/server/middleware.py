@@ -1,8 +1,8 @@
-"""Around every tool call: interrupts first, then permission, then the tool, then the notification field
+"""The steps around every tool call: interrupts, permission, the tool, the notification field
 (docs/protocol.md, Order of checks, Notification field).
 
-The order of checks is fixed: interrupt, token, role, purpose, owner_waiting, arguments. A call replaced before it ran
-had no effect; a call replaced after it ran says so in `_meta` and hands nothing out.
+The order of checks is fixed: interrupt, token, role, purpose, owner_waiting, arguments. An answer replaced by an
+interrupt says in `_meta` whether the tool ran; its mail is made unread again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BEFORE_BINDING = frozenset({"authenticate"})
 
 
 class Middleware:
-    """Answers tool calls. Runs on worker threads; several calls may be under way at once."""
+    """Answers tool calls. Runs on worker threads; several calls may run at once."""
 
     def __init__(self, binding: Binding, tools: Mapping[str, Tool]) -> None:
         self.binding = binding
@@ -37,11 +37,11 @@ class Middleware:
         self.tools = tools
 
     def answer(self, name: str, arguments: Mapping[str, Any], receipt: Receipt) -> types.CallToolResult:
-        """The answer to one call; never raises."""
+        """Runs one call and returns its answer; never raises."""
         try:
             with self.services.agents.read_once():
                 return self._answer(name, arguments, receipt)
-        except Exception as error:  # a bug of ours: the agent gets a sentence all the same
+        except Exception as error:  # a bug of ours: the agent still gets a sentence
             logger.exception("the call of %s failed", name)
             receipt.requeue()
             failure = StorageError("internal", reason=type(error).__name__)
@@ -56,7 +56,7 @@ class Middleware:
             self.services.operations.finish()
             receipt.open(session)
             me = self.binding.agent()
-            self.services.agents.require_here(me)  # it may have moved while its machine was away
+            self.services.agents.require_here(me)  # the agent may have moved while its machine was away
             call = Call(self.binding, session, me, receipt)
         except Refusal as refusal:
             return replies.failure(refusal, self._texts, notification=self._texts("notification.none"))
@@ -73,7 +73,7 @@ class Middleware:
             return replies.failure(refusal, self._texts, **notices)
 
     def _bound(self, call: Call, tool: Tool, arguments: Mapping[str, Any]) -> types.CallToolResult:
-        """The result, or an interrupt in its place; also one that came while the tool ran."""
+        """The tool's result, or the interrupt that replaces it, even one that arrived while the tool ran."""
         interruptible = tool.name not in EXEMPT_FROM_INTERRUPTS
         log = CallLog(call, tool.name)
         outcome = self._outcome(call, tool, arguments, interruptible=interruptible)
@@ -95,7 +95,7 @@ class Middleware:
     def _outcome(
         self, call: Call, tool: Tool, arguments: Mapping[str, Any], *, interruptible: bool
     ) -> Answer | Refusal | None:
-        """What the tool answered or refused; None when an interrupt waits, and the tool did not run."""
+        """The tool's answer or refusal; None if the tool did not run because an interrupt waits."""
         try:
             if interruptible and call.interrupted():
                 return None
@@ -117,7 +117,7 @@ class Middleware:
         return tool.fn(call, **tool.parse(given))
 
     def _notices(self, call: Call, pending: Pending) -> Answer:
-        """What the agent must be told beside the answer."""
+        """The fields about notifications and unread mail that are added to the answer."""
         notices: Answer = {"notification": self._texts("notification.some" if pending.some else "notification.none")}
         if pending.from_chat is not None:
             notices["_chat_notification"] = {
@@ -143,7 +143,8 @@ class Middleware:
             return 0
 
     def _pending_after(self, call: Call) -> Pending:
-        """After the tool ran, a disk that fails now must not hide what the tool did."""
+        """The pending notifications after the tool ran. Never raises: a failing disk must not hide the tool's
+        result."""
         if call.session.record.ended_at is not None:
             return NOTHING  # after logout
         try:

@@ -1,4 +1,4 @@
-"""Answers as MCP results: the same JSON object as text and as structured content (docs/protocol.md, Answers)."""
+"""Builds MCP results: the same JSON object as text and as structured content (docs/protocol.md, Answers)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ EXECUTED = "multi-agent-mcp/executed"
 
 
 def success(answer: Answer) -> types.CallToolResult:
-    """`"success": true` and the tool's answer."""
+    """The result with `"success": true` and the tool's answer."""
     return _result({"success": True, **answer})
 
 
 def failure(refusal: Refusal, texts: Texts, **notices: Any) -> types.CallToolResult:
-    """`isError`, a code, and one sentence a model can act on."""
+    """The result with `isError`, the refusal's code, and one sentence that a model can act on."""
     answer = {"success": False, "error": refusal.code, "message": texts.sentence(refusal), **notices}
     return _result(answer, is_error=True)
 
 
 def interrupted(texts: Texts, *, executed: bool) -> types.CallToolResult:
-    """Replaces whatever the tool would have answered (docs/protocol.md, Interrupts)."""
+    """The result that replaces a tool's answer while an interrupt waits (docs/protocol.md, Interrupts)."""
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=texts("notification.interrupt"))],
         _meta={EXECUTED: executed},

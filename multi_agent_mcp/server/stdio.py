@@ -1,11 +1,12 @@
-"""Standard input and output as MCP's transport: one JSON-RPC message a line.
+"""The MCP transport over standard input and output: one JSON-RPC message a line.
 
-`mcp.server.stdio` drops what it cannot parse, waits in threads for pipes that may never move again, and does not report
-when an answer is out. Here every request is answered, and its `Receipt` learns when the answer's last byte is written.
+`mcp.server.stdio` drops messages that it cannot parse, waits in threads for pipes that may stay blocked for ever, and
+does not report when an answer is written. Here every request is answered, and its `Receipt` is told when the answer's
+last byte is written.
 
-All of it happens in the event loop and nothing in it blocks: it reads when poll(2) says that there is something, and
-writes PIPE_BUF bytes when poll(2) says that there is room, which POSIX promises not to block. So what was written is
-known to be written before the next request is taken in.
+Everything runs in the event loop and nothing blocks: it reads when poll(2) reports input, and writes PIPE_BUF bytes
+when poll(2) reports room, which POSIX guarantees not to block. So an answer is known to be written before the next
+request is read.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ current_receipt: ContextVar[Receipt | None] = ContextVar("current_receipt", defa
 
 
 async def _cancel() -> None:
-    """mcp calls this in the task of a request that it will not answer, because the host cancelled it."""
+    """Cancels the receipt; called by mcp in the task of a request that it will not answer, because the host cancelled
+    it."""
     if (receipt := current_receipt.get()) is not None:
         receipt.cancel()
 
@@ -46,7 +48,7 @@ _METADATA = ServerMessageMetadata(on_request_unanswered=_cancel)
 
 
 class Output:
-    """What goes out, in order; a `WriteStream` of mcp."""
+    """The outgoing lines, written in order; a `WriteStream` of mcp."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -66,18 +68,18 @@ class Output:
         self.put(line)
 
     def put(self, line: bytes, written: Callable[[], None] | None = None) -> None:
-        """Writes a line when those before it are out, then calls `written`."""
+        """Queues a line; calls `written` when it has been written."""
         self._in.send_nowait((line, written))
 
     async def write(self) -> None:
-        """Writes for ever. Raises `OSError` when the reader has closed its end."""
+        """Writes queued lines for ever. Raises `OSError` when the reader has closed its end."""
         async for line, written in self._out:
             await self._write(line)
             if written is not None:
                 written()
 
     async def flush(self) -> None:
-        """Returns when everything is written."""
+        """Waits until all queued lines are written."""
         done = anyio.Event()
         self.put(b"", done.set)
         await done.wait()
@@ -91,7 +93,7 @@ class Output:
                 await anyio.wait_writable(self._descriptor)
 
     async def aclose(self) -> None:
-        """mcp sends nothing more; what is queued is still written."""
+        """Called by mcp when it sends nothing more; queued lines are still written."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -103,8 +105,8 @@ class Output:
 
 
 class Input:
-    """What comes in. `messages` is a `ReadStream` of mcp that takes any number, so that the end of input is noticed
-    whatever mcp waits for."""
+    """The incoming messages. `messages` is an unbounded `ReadStream` of mcp, so that the end of input is noticed even
+    while mcp waits."""
 
     def __init__(self, descriptor: int, output: Output) -> None:
         self._descriptor = descriptor
@@ -114,7 +116,7 @@ class Input:
         self._in, self.messages = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
 
     async def read(self) -> None:
-        """Passes messages on, and answers lines that are none, until the end of input."""
+        """Passes messages on, and answers malformed lines, until the end of input."""
         async with self._in:
             async for line in self._lines():
                 if line.strip():
@@ -128,7 +130,7 @@ class Input:
                 self._output.put(answer)
 
     async def _lines(self) -> AsyncIterator[bytes]:
-        """Lines without their end; of a longer one just so much that it can be seen to be too long."""
+        """The lines without line breaks, cut one byte above `LINE_BYTES`, so that too long ones are detected."""
         line = bytearray()
         while data := await self._read():
             *ended, begun = data.split(b"\n")
@@ -140,7 +142,7 @@ class Input:
         yield bytes(line)
 
     async def _read(self) -> bytes:
-        """The bytes available; none at the end of input."""
+        """The available bytes; empty at the end of input."""
         await anyio.lowlevel.checkpoint()
         while not self._poll.poll(0):
             await anyio.wait_readable(self._descriptor)
@@ -151,8 +153,8 @@ class Input:
 
 
 class Stdio:
-    """Both directions, on descriptors of their own: what the process or its children read or print goes to the null
-    device and to standard error, and never comes between the messages."""
+    """Both directions, on descriptors of their own. Descriptor 0 becomes the null device and 1 standard error, so that
+    nothing that the process or its children read or print gets between the messages."""
 
     def __init__(self) -> None:
         reading, writing = (fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, LOWEST_OWN_DESCRIPTOR) for number in (0, 1))

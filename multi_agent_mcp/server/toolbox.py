@@ -1,7 +1,7 @@
-"""What a tool is: a function whose signature is its schema, and who may call it.
+"""The definition of a tool: a function whose signature is its schema, and the roles and purposes that may call it.
 
-A tool with an output schema would make clients reject the answers that the middleware replaces, so none is
-advertised. Every agent pays for the whole list in its context, so schemas say no more than they must.
+No output schema is advertised, because clients would reject the answers that the middleware replaces. Every agent pays
+for the whole list in its context, so schemas are kept minimal.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ PROBLEMS = frozenset(
     {"missing", "extra", "string", "int", "float", "finite", "bool", "dict", "model", "list", "literal"}
     | {"greater", "less"}
 )
-"""What arguments are refused for, by the first word of pydantic's name: `why.argument.{kind}` in the catalogue."""
+"""The kinds of invalid arguments, by the first word of pydantic's error type: `why.argument.{kind}` in the
+catalogue."""
 PROBLEMS_SHOWN = 5
 NAME_CHARACTERS = 80
 
 
 def from_json_text(value: Any) -> Any:
-    """A validator: some models pass objects and lists as JSON text."""
+    """A validator that parses JSON text: some models pass objects and lists so."""
     if isinstance(value, str):
         try:
             return json.loads(value)
@@ -52,7 +53,7 @@ JsonObject = Annotated[dict[str, Any], BeforeValidator(from_json_text)]
 
 @dataclass(frozen=True)
 class Tool:
-    """`fn(call, …)` answers a JSON object or raises a refusal."""
+    """A tool. `fn(call, …)` returns a JSON object or raises a refusal."""
 
     fn: Callable[..., Answer]
     roles: frozenset[str] = EVERYBODY
@@ -66,7 +67,7 @@ class Tool:
 
     @cached_property
     def arguments(self) -> type[BaseModel]:
-        """The argument model, from the function's signature without its first parameter."""
+        """The arguments' model, from the function's signature without its first parameter."""
         parameters = list(inspect.signature(self.fn, eval_str=True).parameters.values())[1:]
         specs: dict[str, Any] = {
             parameter.name: (
@@ -78,7 +79,7 @@ class Tool:
         return create_model(self.name, __config__=ConfigDict(extra="forbid"), **specs)
 
     def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments, typed. Raises `InvalidArguments` with one sentence."""
+        """Validates the arguments and returns them typed. Raises `InvalidArguments` with the first problems."""
         try:
             model = self.arguments.model_validate(given)
         except ValidationError as error:
@@ -95,7 +96,7 @@ class Tool:
             raise WrongSessionPurpose(tool=self.name, required="/".join(sorted(self.purposes)), purpose=purpose)
 
     def described(self) -> types.Tool:
-        """As `tools/list` shows it."""
+        """The tool's entry in `tools/list`."""
         return types.Tool(
             name=self.name,
             description=inspect.cleandoc(self.fn.__doc__ or ""),
@@ -106,7 +107,7 @@ class Tool:
 
 
 def _problem(found: ErrorDetails) -> Reason:
-    """What is wrong with one argument; the kinds that have no words of their own share one sentence."""
+    """The reason why one argument is invalid; kinds that are not in `PROBLEMS` share one text."""
     kind, *_ = found["type"].split("_")
     name = ".".join(map(str, found["loc"]))[:NAME_CHARACTERS] or "arguments"
     limits = {
@@ -124,7 +125,7 @@ def by_name(tools: Iterable[Tool]) -> Mapping[str, Tool]:
 
 
 def _compact(schema: Any) -> Any:
-    """The schema without titles, nulls and `anyOf` of one: 40 % fewer bytes, nothing a model would miss."""
+    """The schema without titles, nulls and `anyOf` of one option: 40 % fewer bytes, nothing that a model needs."""
     if isinstance(schema, list):
         return [_compact(item) for item in schema]
     if not isinstance(schema, dict):

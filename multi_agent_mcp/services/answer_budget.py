@@ -1,7 +1,7 @@
-"""How much fits into one answer, and how it is cut (docs/protocol.md, Answers).
+"""Limits the sizes of answers, and cuts lists and texts to fit (docs/protocol.md, Answers).
 
-An agent pays for every character of an answer, and its host cuts off what is too long. Sizes are characters of JSON,
-where a control character takes six.
+An agent pays for every character of an answer, and its host cuts off long ones. Sizes are characters of JSON, where a
+control character takes six.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.texts import Texts
 
-RESERVE = 2_600  # of every answer, for what stands beside the list: hints, notification, a chat notification
+RESERVE = 2_600  # of every answer, for the fields beside the list: hints, notification, a chat notification
 ENVELOPE_CHARACTERS = 4_000  # a message's subject and metadata, so that any message fits into an answer
 HEADER_CHARACTERS = ENVELOPE_CHARACTERS + 600
 SHORTENED_CHARACTERS = 120
-SMALLEST_SLICE = 200  # a message is not begun for less
+SMALLEST_SLICE = 200  # the least part of a message's content to show
 TEXT_CHARACTERS = 700
 SPOKEN_CHARACTERS = 3_000  # of a message in a conversation; all of it is in the receiver's mail
 NOTICE_CHARACTERS = 2_000  # a text of a notification, also one that another program wrote
@@ -34,12 +34,12 @@ T = TypeVar("T")
 
 
 def json_size(value: Any) -> int:
-    """Characters of the value as JSON."""
+    """The number of characters of the value as JSON."""
     return len(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def first_fitting(items: Iterable[T], characters: int) -> list[T]:
-    """The first items that fit into so many characters."""
+    """The first items that fit into this many characters of JSON."""
     kept: list[T] = []
     for item in items:
         characters -= json_size(item) + _SEPARATOR
@@ -50,7 +50,7 @@ def first_fitting(items: Iterable[T], characters: int) -> list[T]:
 
 
 def clipped(text: str | None, characters: int = TEXT_CHARACTERS) -> str | None:
-    """A text that takes at most about so many characters; its length stands at its end when it was cut."""
+    """The text cut to about this many characters of JSON, with its length appended if it was cut."""
     if not text:
         return text
     shown = text[:characters]
@@ -60,7 +60,7 @@ def clipped(text: str | None, characters: int = TEXT_CHARACTERS) -> str | None:
 
 
 class AnswerBudget:
-    """What fits beside everything else into an answer of at most `limits.answer_characters`."""
+    """The room for lists and messages in an answer of at most `limits.answer_characters`."""
 
     def __init__(self, limits: Limits, texts: Texts) -> None:
         self.characters = limits.answer_characters - RESERVE
@@ -69,7 +69,7 @@ class AnswerBudget:
     def fitting(
         self, answer: dict[str, Any], key: str, items: Sequence[Any], how_to_continue: str | None = None
     ) -> dict[str, Any]:
-        """`answer` with as many items under `key` as fit; `truncated` when that is not all of them."""
+        """The `answer` with as many items under `key` as fit, and with `truncated` if items were left out."""
         shown = first_fitting(items, self.characters - json_size(answer))
         if len(shown) == len(items):
             return {**answer, key: shown}
@@ -77,8 +77,8 @@ class AnswerBudget:
         return {**answer, key: shown, "total_count": len(items), "truncated": True, "how_to_continue": hint}
 
     def newest_of_each(self, holders: Sequence[dict[str, Any]], key: str) -> None:
-        """Leaves the newest (last) items of the list `key` in each of these, so that each has its share of an answer;
-        `{key}_truncated` says so."""
+        """Cuts the list `key` of each holder to its newest (last) items, so that each holder gets an equal share of the
+        answer; `{key}_truncated` marks those cut."""
         share = self.characters * 3 // 4 // max(len(holders), 1)
         for holder in holders:
             kept = first_fitting(reversed(holder[key]), share)[::-1]
@@ -88,10 +88,10 @@ class AnswerBudget:
 
 @dataclass(frozen=True)
 class Slice:
-    """A message as far as it is handed out: `content` from `offset`, whole unless `truncated`. It lies at `path`;
-    `address` names this very file (see `Inbox.address`): nearly always the message's id.
+    """The part of a message in an answer: its `content` from `offset`, up to the end unless `truncated`. `path` is its
+    file; `address` identifies this file (see `Inbox.address`) and is nearly always the message's id.
 
-    Only what does not verify is flagged: the others, nearly all, would pay for the word in every answer.
+    Only messages that do not verify are flagged: a flag on all others, nearly all, would lengthen every answer.
     """
 
     message: Message
@@ -127,8 +127,7 @@ class Slice:
 
 
 def pack(candidates: Iterable[Slice], limit: int, budget: int) -> tuple[list[Slice], bool]:
-    """As many of these whole messages as fit, and only the first one cut. The flag says that more would have
-    followed."""
+    """As many of these whole messages as fit, at least the first one, cut if necessary; and whether there are more."""
     slices: list[Slice] = []
     for whole in candidates:
         if len(slices) >= limit:
@@ -145,7 +144,7 @@ def pack(candidates: Iterable[Slice], limit: int, budget: int) -> tuple[list[Sli
 
 
 def cut(whole: Slice, offset: int, budget: int) -> Slice:
-    """The longest piece of the content from `offset` that fits."""
+    """The slice with the longest part of the content from `offset` that fits into the budget."""
     rest = whole.message.content[offset:]
     room = max(budget - _size(replace(whole, content="")), SMALLEST_SLICE)
     if len(rest) <= room and _fits(rest, room):
@@ -169,8 +168,8 @@ def _size(item: Slice) -> int:
 
 
 def _shortened(header: dict[str, Any]) -> dict[str, Any]:
-    """The header as it is, unless it is larger than any that `send_message` accepts: a hand-written one may hold
-    anything, and must neither hide its content nor burst the answer."""
+    """The header, cut if it is larger than any that `send_message` accepts: a hand-written one may be of any size, and
+    must neither hide the content nor exceed the answer's limit."""
     if json_size(header) <= HEADER_CHARACTERS:
         return header
     texts = {name: value[:SHORTENED_CHARACTERS] for name, value in header.items() if isinstance(value, str)}

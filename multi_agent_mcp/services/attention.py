@@ -56,6 +56,8 @@ HELPS = {
 SOLVED_IN_PANES = frozenset({"dialog", "login", "stuck"})
 MAIL_MAX = 50
 UNDELIVERED_AFTER = timedelta(seconds=30)
+RUNG_AT_HOME = "other_machine"
+"""Why mail to another machine is not announced here: nothing is wrong. What is, that machine lists."""
 TOLD_BY_OTHERS = frozenset({"stuck", "panes", "waiting"})
 """Checks of `doctor` whose findings are here by another name."""
 
@@ -279,7 +281,7 @@ class Attention:
                 continue
             oldest = min(waits, key=lambda message: message.created_at)
             (progress,) = self.tracking.progress([oldest])
-            if (reason := progress.get("reason")) is not None:
+            if (reason := progress.get("reason")) not in (None, RUNG_AT_HOME):
                 yield Item(
                     kind="undelivered",
                     agent_id=agent.id,

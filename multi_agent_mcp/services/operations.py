@@ -1,8 +1,8 @@
-"""Operations: changes of several files that are made as a whole or not at all, also after `kill -9`
+"""Operations: changes of several files, made completely or not at all, even after `kill -9`
 (docs/protocol.md, Operations).
 
-An operation is first written down as an intent (`store/intents.py`), then applied from there by a function that the
-next reader calls too, should the process die on the way. Every step of it does nothing when it was done already.
+An operation is first written as an intent (`store/intents.py`), then applied from it by a function that the next reader
+calls, too, if the process dies midway. Every step of the function does nothing if it was already done.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Apply = Callable[[Intent], Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of operation, by its name in the intents' files; declared where it is applied.
+    """A kind of operation, with its name in the files of intents; declared where it is applied.
 
-    One that `takes_itself_back` only adds files: should the disk refuse, applying it removes what it had added, and
-    nothing was done. The others change what was there before, and are finished as soon as the disk allows. One that is
-    `only_mail` changes nothing that machines share, so it needs no hub.
+    A kind that `takes_itself_back` only adds files: if the disk fails, applying it removes them again, and nothing was
+    done. Other kinds change existing files, and are finished as soon as the disk allows. One that is `only_mail`
+    changes nothing that machines share, so it needs no hub.
     """
 
     name: str
@@ -39,21 +39,21 @@ class Kind:
 
 class HasKinds(Protocol):
     def kinds(self) -> Mapping[Kind, Apply]:
-        """The kinds of operations that this service declares; each is applied as its intent says."""
+        """The kinds of operations that this service declares, each with the function that applies an intent."""
         ...
 
 
 @dataclass(eq=False)
 class Operations:
-    """Runs operations, and finishes those of killed processes. `services` are all that declare kinds, asked for when
-    first needed: they need this object themselves."""
+    """Runs operations, and finishes those of killed processes. `services` returns all services that declare kinds; it
+    is called on first use, because they need this object themselves."""
 
     workspace: Workspace
     services: Callable[[], Iterable[HasKinds]]
 
     @cached_property
     def kinds(self) -> Mapping[str, Apply]:
-        """Every kind that can be finished, by its name in the intents' files."""
+        """The functions that apply intents, by the name of their kind."""
         return {kind.name: apply for service in self.services() for kind, apply in service.kinds().items()}
 
     @property
@@ -61,9 +61,10 @@ class Operations:
         return self.workspace.intents
 
     def run(self, kind: Kind, facts: Mapping[str, Any]) -> Any:
-        """Does it as a whole; returns what applying it returns. Raises what that refuses, and `StorageError`."""
+        """Runs an operation; returns the result of applying it. Raises as the function that applies it, and
+        `StorageError`."""
         if not kind.only_mail:
-            self.workspace.authority.require()  # else it would be done some time later, although it was refused
+            self.workspace.authority.require()  # else it might be finished later, although it was refused
         intent = self.intents.write(kind.name, facts)
         try:
             result = self.kinds[kind.name](intent)
@@ -80,8 +81,8 @@ class Operations:
         return result
 
     def finish(self) -> int:
-        """Applies what killed processes left behind; returns how much of it. Never raises: what cannot be done
-        now waits for the next reader."""
+        """Applies the intents that killed processes left behind; returns their number. Never raises: an intent that
+        cannot be applied now waits for the next reader."""
         try:
             if not self.intents.left_behind():
                 return 0
@@ -101,10 +102,10 @@ class Operations:
         except StorageError as refusal:
             logger.warning("the intent %s could not be finished yet: %s", intent.id, refusal)
             return False
-        except (Unreadable, LookupError, TypeError, ValueError, AttributeError) as error:  # written by none of us
+        except (Unreadable, LookupError, TypeError, ValueError, AttributeError) as error:  # not written by this program
             logger.warning("the intent %s makes no sense: %r", intent.id, error)
             return False
-        except Refusal as refusal:  # what it was about has changed meanwhile
+        except Refusal as refusal:  # its subject has changed meanwhile
             logger.warning("the intent %s is not applied any more: %s", intent.id, refusal)
         self.intents.forget(intent)
         return True

@@ -1,4 +1,4 @@
-"""Validation of what a caller hands in: messages to be sent, texts, choices."""
+"""Validation of callers' input: messages to be sent, texts, choices."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NESTING_MAX = 32  # of metadata; the store reads back twice that
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """What a sender hands in. `receiver_id` None is a broadcast to everybody else. Without a `message_type` a broadcast
-    is a `broadcast`, any other message a `request`."""
+    """A message as given by its sender. `receiver_id` None means a broadcast to all other agents. The default of
+    `message_type` is `broadcast` for a broadcast, else `request`."""
 
     content: str
     receiver_id: str | None = None
@@ -32,7 +32,7 @@ class Draft:
         return self.message_type or ("broadcast" if self.receiver_id is None else "request")
 
     def require_sound(self, content_bytes: int) -> None:
-        """Raises `InvalidArguments` or `ContentTooLarge` for what could not be stored, or not be shown again."""
+        """Raises `InvalidArguments` or `ContentTooLarge` if the message could not be stored or shown."""
         for name in ("content", "subject", "idempotency_key"):
             require_text(name, getattr(self, name))
         metadata = as_json("metadata", self.metadata)
@@ -50,7 +50,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 def require_text(name: str, value: str | None) -> None:
-    """Raises `InvalidArguments` for text that no UTF-8 file can hold."""
+    """Raises `InvalidArguments` for text that cannot be encoded in UTF-8."""
     try:
         (value or "").encode()
     except UnicodeEncodeError as error:
@@ -58,19 +58,20 @@ def require_text(name: str, value: str | None) -> None:
 
 
 def words_or_none(name: str, value: str | None) -> str | None:
-    """The text; None for one that says nothing. Raises as `require_text`."""
+    """The text, or None if it is blank. Raises as `require_text`."""
     require_text(name, value)
     return value if value and value.strip() else None
 
 
 def require_words(name: str, value: str) -> None:
-    """Raises `InvalidArguments` for text that says nothing."""
+    """Raises `InvalidArguments` for blank text."""
     if not value.strip():
         raise InvalidArguments("no_words", name=name)
 
 
 def as_json(name: str, value: Any) -> str:
-    """The value as JSON text, as it will be shown; raises `InvalidArguments` for what JSON or UTF-8 cannot hold."""
+    """The value as JSON text, as it will be shown. Raises `InvalidArguments` if JSON or UTF-8 cannot represent it, or
+    if it is nested too deeply."""
     try:
         text = _JSON.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -91,6 +92,6 @@ def _parts(value: Any) -> list[Any]:
 
 
 def require_choice(name: str, value: str, allowed: Sequence[str]) -> None:
-    """Raises `InvalidArguments` naming what would have been allowed."""
+    """Raises `InvalidArguments`, with the allowed values, for any other value."""
     if value not in allowed:
         raise InvalidArguments("no_such_choice", name=name, value=f"{value!r:.60}", allowed=", ".join(allowed))

@@ -1,1 +1,1 @@
-"""The operating system: processes, file events, other programs' files. Knows nothing of a session."""
+"""Access to the operating system: processes, file events, other programs' files. Independent of sessions."""

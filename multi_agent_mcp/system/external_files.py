@@ -1,6 +1,6 @@
-"""Files that belong to other programs: read as they are, replaced whole, with a backup among our own files.
+"""Files of other programs: read as they are, and replaced atomically, with a backup among our own files.
 
-One that is there keeps its mode; a new one is private, like everything we make: its owner can open it.
+An existing file keeps its mode; a new one is private, like all our files.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.system.writing import make_directory, storage_errors, sync_directory, write_new
 
 NAME_CHARACTERS = 60
-"""So many of a path are in a backup's name: a file system takes 255 bytes, and one character has up to four."""
+"""The length of the path's end in a backup's name: names have at most 255 bytes, and a character up to four."""
 
 
 @dataclass(frozen=True)
 class FileChange:
-    """What a file is to hold. `before` None means that there is none yet."""
+    """A change of a file's content. `before` None means that the file does not exist yet."""
 
     path: Path
     before: bytes | None
@@ -34,8 +34,7 @@ class FileChange:
 
 
 def read_external(path: Path) -> bytes | None:
-    """The file's bytes, None when there is none. Raises `StorageError`, also for a pipe or a device, which is not
-    waited for."""
+    """Reads a file; None if it does not exist. Raises `StorageError`, also for a pipe or a device, without blocking."""
     with storage_errors(path, FileNotFoundError):
         try:
             with open(path, "rb", opener=_without_waiting) as file:
@@ -51,10 +50,10 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def apply_change(change: FileChange, backups: Path) -> Path | None:
-    """Replaces the file atomically, through a symbolic link and with its mode kept. Returns the backup in the directory
-    `backups`, if there was something to back up. Raises `StorageError`, also when the file is not what the change was
-    made from."""
-    path = Path(os.path.realpath(change.path))  # a link into somebody's dotfiles stays one
+    """Replaces the file atomically, following a symbolic link and keeping its mode. Returns the path of the backup in
+    the directory `backups`, or None for a new file. Raises `StorageError`, also if the file's content is no longer
+    `before`."""
+    path = Path(os.path.realpath(change.path))  # a link, as into a user's dotfiles, stays a link
     if read_external(path) != change.before:
         raise StorageError("changed_meanwhile", path=path.name)
     with storage_errors(path):
@@ -73,7 +72,7 @@ def apply_change(change: FileChange, backups: Path) -> Path | None:
 
 
 def _backed_up(path: Path, backups: Path) -> Path:
-    """A private copy named by the file's path; an earlier backup is never overwritten."""
+    """Makes a private copy, named by the file's path, without overwriting earlier backups. Returns its path."""
     make_directory(backups)
     name = str(path).strip("/").replace("/", "~")[-NAME_CHARACTERS:]
     number = 0

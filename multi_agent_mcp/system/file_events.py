@@ -1,5 +1,5 @@
-"""Who changed what: file events of a few directories, from watchdog (inotify, FSEvents, kqueue). Where the system has
-none left to give, their times are looked at once a second."""
+"""File events of a few directories, from watchdog (inotify, FSEvents, kqueue). Where the system provides none, the
+directories' modification times are polled once a second."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ logger = logging.getLogger(__name__)
 
 POLLING_SECONDS = 1.0
 LOOKS_AFTER_A_CHANGE = 3
-"""How often a changed directory is reported: a file that somebody is writing into it becomes whole without
-moving its time again."""
+"""How often a changed directory is reported: a file being written there is completed without changing the directory's
+time again."""
 INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 IGNORED = frozenset({".tmp", ".locks", ".share"})
 RELAY_STATE = Path(".share", "state.json")
-"""What is reported all the same: this machine's connection to the others."""
+"""The file below an ignored directory that is reported nevertheless: the connection to other machines."""
 
 
 class Watch:
-    """Calls `changed(directory)` from a thread of its own whenever a `*.md` file was put into, written in or taken
-    out of one of the directories. Use as a context manager. `degraded` says that only polling was available, which
-    costs a stat(2) a second for each directory and misses what is written into an old file.
+    """A context manager that calls `changed(directory)`, from a thread of its own, whenever a `*.md` file was created,
+    written or removed in one of the directories. `degraded` says why only polling is available, which costs a stat(2) a
+    second for each directory and misses writes into existing files.
 
-    Where the system tells less exactly than inotify what has happened, it is called for other files, too."""
+    Where the system reports less precisely than inotify, `changed` is called for other files, too."""
 
     recursive = False
 
@@ -50,7 +50,7 @@ class Watch:
     def __enter__(self) -> Watch:
         for directory in self._directories:
             make_directory(directory)
-            # FSEvents speaks of /private/tmp where /tmp was asked for.
+            # FSEvents reports /private/tmp for /tmp.
             self._by_path |= {str(directory): directory, os.path.realpath(directory): directory}
         try:
             self._observer = self._start()
@@ -68,11 +68,11 @@ class Watch:
                 self._observer.join(timeout=1.0)
 
     def _start(self) -> BaseObserver:
-        # Imported here: 40 ms that the server's first answer need not wait for.
+        # Imported here, because it takes 40 ms, which would delay the server's first answer.
         from watchdog import events
         from watchdog.observers import Observer
 
-        # It warns when an event arrives while its thread ends, which is no news to anybody who stops watching.
+        # watchdog warns when an event arrives while its thread ends, which is harmless.
         logging.getLogger("watchdog").setLevel(logging.ERROR)
         noticed = self._noticed
 
@@ -81,8 +81,8 @@ class Watch:
                 for path in filter(None, (event.src_path, event.dest_path)):
                     noticed(Path(str(path)))
 
-        # inotify says when a file is whole, and would tell of our own looking, too. The others know no such event, and
-        # FSEvents at times speaks of the directory only.
+        # inotify reports when a file is complete, but also our own reading. The others have no such event, and FSEvents
+        # sometimes reports only the directory.
         telling: list[type[events.FileSystemEvent]] | None = [
             events.FileCreatedEvent,
             events.FileMovedEvent,
@@ -101,7 +101,7 @@ class Watch:
         return self._directories
 
     def _changed_path(self, path: Path) -> None:
-        """A directory of those to poll has changed."""
+        """Called when polling finds that one of `_directories_to_poll` has changed."""
         self._changed(path)
 
     def _noticed(self, path: Path) -> None:
@@ -112,13 +112,13 @@ class Watch:
 
 
 class TreeWatch(Watch):
-    """Calls `changed(path)`, relative to the directory, for whatever changes anywhere below it: what looks at a whole
-    session. Locks and half-written files are passed over."""
+    """Calls `changed(path)`, with the path relative to the directory, for every change anywhere below it, for views of
+    a whole session. Locks and scratch files are ignored."""
 
     recursive = True
 
     def __init__(self, directory: Path, changed: Callable[[Path], None]) -> None:
-        self._directory = directory.resolve()  # FSEvents names what changed by its real path
+        self._directory = directory.resolve()  # FSEvents reports real paths
         super().__init__([self._directory], changed)
         self._last_changed: dict[Path, int] = {}
 
@@ -131,8 +131,8 @@ class TreeWatch(Watch):
                 self._look()
 
     def _look(self) -> None:
-        """Tells of the directories whose modification time has moved. FSEvents takes a file that was linked right after
-        its scratch file was made for one that was there before, and says nothing of it but where the scratch was."""
+        """Reports the directories whose modification time has changed. FSEvents takes a file that was linked right
+        after its scratch file was created for an old one, and reports only the scratch file."""
         for directory in self._directories_to_poll():
             with suppress(OSError):
                 changed = directory.stat().st_mtime_ns
@@ -141,7 +141,8 @@ class TreeWatch(Watch):
                 self._last_changed[directory] = changed
 
     def _directories_to_poll(self) -> list[Path]:
-        """Down to those of single agents and conversations, and the delivery logs, which grow in place."""
+        """The directories down to those of single agents and conversations, and the delivery logs, which are appended
+        to in place."""
         found = chain.from_iterable(map(self._directory.glob, ("*/", "*/*/", ".doorbell/*")))
         paths = [path for path in found if path.relative_to(self._directory).parts[0] not in IGNORED]
         return [*paths, self._directory / RELAY_STATE]
@@ -151,7 +152,7 @@ class TreeWatch(Watch):
 
 
 class _Polling(threading.Thread):
-    """Tells of the paths whose modification time has moved, within a second."""
+    """A thread that reports the paths whose modification time has changed, within a second."""
 
     def __init__(self, paths: Callable[[], Iterable[Path]], changed: Callable[[Path], None]) -> None:
         super().__init__(name="polling", daemon=True)
@@ -181,7 +182,7 @@ class _Polling(threading.Thread):
 
 
 def instances_max() -> int | None:
-    """How many processes of a user can have file events at once (inotify(7)); None where there is no such limit."""
+    """The number of processes of a user that can have file events at once (inotify(7)); None if there is no limit."""
     try:
         return int(INSTANCES.read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -193,7 +194,7 @@ def _has_inotify() -> bool:
 
 
 class Changes:
-    """Lets threads wait until something was changed: `seen = changes.count`, look, `changes.wait(seen, seconds)`.
+    """Lets threads wait for changes: read `seen = changes.count`, look, then call `changes.wait(seen, seconds)`.
 
     A change between the look and the wait is not missed.
     """
@@ -209,7 +210,7 @@ class Changes:
             self._condition.notify_all()
 
     def close(self) -> None:
-        """Ends all waiting, now and later."""
+        """Ends all waiting, and sets `closed`."""
         self.closed = True
         self.notify()
 

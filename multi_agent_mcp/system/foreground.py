@@ -1,4 +1,4 @@
-"""Which processes have a terminal in the foreground: what is typed there goes to one of them."""
+"""The foreground processes of a terminal: one of them reads what is typed there."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _PROC = Path("/proc")
 _VALUED = frozenset(
     ("-W", "-X", "-r", "-o", "+o", "-O", "+O", "--rcfile", "--init-file", "--require", "--import", "--loader")
 )
-"""Options of shells and interpreters whose value is a word of its own. Where one means something else to another
-interpreter (`python -O`), a script is taken for no script, and nothing is typed."""
+"""Options of shells and interpreters whose value is a separate word. If another interpreter uses one differently
+(`python -O`), its script is not recognised, and nothing is typed."""
 _TERMINAL = re.compile(
     r"/+dev/(tty[A-Za-z0-9]*|pts/[0-9]+|console|std(in|out|err)|fd/[012])|/+proc/[^/]+(/task/[^/]+)?/fd/[012]"
 )
-"""A script by one of these names is what is typed."""
+"""Names of a terminal: a script with one of these names is read from the terminal."""
 _LOADER = re.compile(r"ld([0-9]*|-.+)\.so[.0-9]*")
 _LOADER_VALUED = frozenset(("--library-path", "--inhibit-rpath", "--audit", "--preload", "--argv0"))
-"""Options of ld.so(8) whose value is a word of its own, beside `--glibc-hwcaps-…`."""
+"""Options of ld.so(8) whose value is a separate word, in addition to `--glibc-hwcaps-…`."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """One process: what it executes, and the arguments it shows. `executable` is "" where that must not be read: a
-    program of another user, as sudo(8) is. `renamed`: it has written a title of its own over its arguments."""
+    """One process: its executable's name and the arguments that it shows. `executable` is "" for a program of another
+    user, as sudo(8) is, which must not be read. `renamed`: it has written a title of its own over its arguments."""
 
     pid: int
     start: str
@@ -44,59 +44,59 @@ class Process:
 
     @property
     def name(self) -> str:
-        """What it calls itself; `exec -a` chooses that freely."""
+        """The name that the process gives itself, which `exec -a` can choose freely."""
         return Path(self.arguments[0].lstrip("-")).name if self.arguments else ""
 
     @cached_property
     def program(self) -> str | None:
-        """What an interpreter was given to run: a script's or a module's name, "" for a text (`sh -c`). None for
-        nothing: then it runs what it reads from its terminal."""
+        """The program that an interpreter runs: a script's or a module's name, "" for a text (`sh -c`). None if there
+        is none: then it executes what it reads from its terminal."""
         return _program(self.arguments[1:])
 
     @property
     def identity(self) -> str:
-        """The same for as long as it is this process and has not replaced itself by another program."""
+        """A text that stays the same while the process lives and does not replace itself by another program."""
         return f"{self.pid}/{self.start}/{self.executable}/{self.program or ''}"
 
 
 @dataclass(frozen=True)
 class Foreground:
-    """The foreground process group of a terminal: its leader, and whoever may read what is typed: in it (the leader,
-    too), or in another session, where nothing keeps a process in the background from reading."""
+    """The foreground process group of a terminal: its leader, and the processes that may read the terminal: in the
+    group (the leader, too), or in another session, where background processes may read it, too."""
 
     leader: Process
     readers: tuple[Process, ...]
 
     @property
     def identities(self) -> list[str]:
-        """To be compared later with who reads the terminal then."""
+        """The identities of the readers, for comparison with later ones."""
         return sorted(process.identity for process in self.readers)
 
 
 class ProcessTable(Protocol):
-    """Where an operating system says this."""
+    """An operating system's information about processes."""
 
     def group(self, session_leader: int) -> list[int]:
-        """The foreground process group of the session's terminal, its leader first whether it lives or not."""
+        """The process ids of the foreground group of the session's terminal, its leader first, even if it has ended."""
         ...
 
     def readers(self, pids: Sequence[int]) -> list[int]:
-        """Those that may read the terminal: their standard input is one, or they have opened one for themselves, as a
-        pager does behind a pipe. Output that was merely inherited does not count."""
+        """Those of the processes that may read a terminal: it is their standard input, or they have opened it, as a
+        pager does behind a pipe. Inherited standard output and error do not count."""
         ...
 
     def outsiders(self, session_leader: int) -> list[int]:
-        """Processes of other sessions (setsid(2)) whose standard input is the session's terminal: job control does not
-        stop them when they read it from the background."""
+        """The processes of other sessions (setsid(2)) whose standard input is the session's terminal: job control does
+        not stop them when they read it in the background."""
         ...
 
     def command(self, pid: int) -> tuple[str, tuple[str, ...], bool]:
-        """The executable's name, the arguments, and whether these are a title that the process has given itself."""
+        """The executable's name, the arguments, and whether these are a title that the process has set itself."""
         ...
 
 
 class Proc:
-    """Linux: proc(5)."""
+    """The process table of Linux, by proc(5)."""
 
     def group(self, session_leader: int) -> list[int]:
         leader = next(map(int, stat_fields(session_leader)[7:8]), None)
@@ -124,7 +124,7 @@ class Proc:
 
 
 class Ps:
-    """Elsewhere: ps(1) and lsof(8)."""
+    """The process table of other systems, by ps(1) and lsof(8)."""
 
     def group(self, session_leader: int) -> list[int]:
         rows = [line.split() for line in _lines("ps", "-A", "-o", "pid=,pgid=,tpgid=")]
@@ -161,8 +161,8 @@ SYSTEM: ProcessTable = Proc() if sys.platform == "linux" else Ps()
 
 
 def foreground(session_leader: int, table: ProcessTable = SYSTEM) -> Foreground | None:
-    """The foreground of the terminal that this process (a pane's first one) controls. None when that cannot be said:
-    the process is gone, or the group's leader is."""
+    """The foreground of the terminal controlled by this process, a pane's first one. None if it cannot be determined,
+    because the process or the group's leader has ended."""
     leader, *others = table.group(session_leader) or [0]
     readers = (*table.readers(others), *table.outsiders(session_leader))
     processes = [_process(pid, table) for pid in (leader, *readers)]
@@ -180,7 +180,7 @@ def _process(pid: int, table: ProcessTable) -> Process | None:
 
 
 def _loaded(executable: str, arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """What the dynamic loader runs where a program was started through it (`ld.so /bin/bash`)."""
+    """The executable and arguments, of the loaded program if it was started through ld.so(8) (`ld.so /bin/bash`)."""
     if not _LOADER.fullmatch(executable):
         return executable, arguments
     words = list(arguments[1:])
@@ -194,7 +194,7 @@ def _reads_terminal(pid: int) -> bool:
     try:
         descriptors = [path for path in (_PROC / str(pid) / "fd").iterdir() if path.name not in ("1", "2")]
     except PermissionError:
-        return True  # another user's: sudo(8) asks for a password
+        return True  # a process of another user, as sudo(8), which asks for a password
     except OSError:
         return False
     return any(_link(path).startswith(("/dev/pts/", "/dev/tty")) for path in descriptors)
@@ -205,7 +205,7 @@ def _pids() -> list[int]:
 
 
 def _group_of(pid: int) -> int | None:
-    """By a system call: reading every stat(5) file takes twenty times as long."""
+    """The process group, by a system call: reading the stat file of proc(5) takes twenty times as long."""
     try:
         return os.getpgid(pid)
     except OSError:
@@ -237,7 +237,7 @@ def _program(arguments: Sequence[str]) -> str | None:
             script = os.path.normpath(next(words, "") if word == "--" else word)
             return None if _TERMINAL.fullmatch(script) else Path(script).name or None
         elif word == "-" or _flags(word) & {"i", "s"}:
-            return None  # it reads its terminal, whatever else it was given
+            return None  # it reads its terminal, whatever its other arguments
         elif _flags(word) & {"c", "e", "m"}:
             given = next(words, None)
             return given if "m" in _flags(word) or given is None else ""
@@ -245,5 +245,6 @@ def _program(arguments: Sequence[str]) -> str | None:
 
 
 def _flags(word: str) -> set[str]:
-    """The letters of a cluster like `-lc`; none for a long option, or for one with its value behind it (`-Wignore`)."""
+    """The letters of combined options like `-lc`; none for a long option, or one with an attached value
+    (`-Wignore`)."""
     return set() if word.startswith(("--", "-W", "-X")) else set(word[1:])

@@ -1,10 +1,10 @@
-"""Which names in a directory have changed since the last query, from inotify(7), without waiting.
+"""Synchronous queries of inotify(7): the names in a directory that have changed since the last query.
 
-The kernel queues an event before the call that causes it returns, and a query reads the queue: so all that was
-done before the question is in the answer, which watchdog, whose thread reads the queue some time later, cannot promise.
-Where this is not available (another system, no instance left, a file system that others write to from elsewhere) nobody
-gets a watch, and looks at the files. What the kernel does not tell, in a directory, is a write through a hard link that
-lies outside, and one to a mapped file before that is closed.
+The kernel queues an event before the call that causes it returns, and a query reads the queue, so it reports everything
+done before it. watchdog cannot guarantee that, because its thread reads the queue some time later. Where inotify is not
+available (another system, no instance left, a file system that other machines write to), no watch is given, and callers
+examine the files. The kernel does not report writes through a hard link outside the directory, and those to a mapped
+file before it is closed.
 """
 
 from __future__ import annotations
@@ -24,18 +24,17 @@ MODIFY, ATTRIB, CLOSE_WRITE, MOVED, CREATE, DELETE = 0x2, 0x4, 0x8, 0xC0, 0x100,
 DELETE_SELF, MOVE_SELF, UNMOUNT, OVERFLOW, IGNORED = 0x400, 0x800, 0x2000, 0x4000, 0x8000
 TOLD = MODIFY | ATTRIB | CLOSE_WRITE | MOVED | CREATE | DELETE | DELETE_SELF | MOVE_SELF
 LOST = DELETE_SELF | MOVE_SELF | UNMOUNT | IGNORED
-"""After these a watch tells no more, or not of the directory that it was asked about."""
+"""Events after which a watch reports nothing more, or not about its directory."""
 HEADER = struct.Struct("iIII")
 BUFFER = 1 << 16
 NAMES_MAX = 10_000
-"""So many names are kept for somebody who does not ask; after that it is quicker to look at all files."""
+"""The most names that a watch collects between queries; beyond that, examining all files is faster."""
 LOCAL = frozenset({0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0xF2F52010, 0x2FC12FC1, 0xCA451A4E})
-"""ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, ZFS, bcachefs (statfs(2)): nothing changes in them but by calls of this
-kernel."""
+"""ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, ZFS, bcachefs (statfs(2)): file systems that only this kernel changes."""
 
 
 class Watch:
-    """One directory. Ask before looking at the files, and look at all of them when the answer is None."""
+    """A watch of one directory. Query it before examining files, and examine all of them if the result is None."""
 
     def __init__(self, inotify: Inotify, path: Path) -> None:
         self._inotify = inotify
@@ -45,8 +44,8 @@ class Watch:
         self.lost = False
 
     def changed(self) -> set[str] | None:
-        """The names to which something has happened since the last time; None when this watch is of no use any more,
-        because events were lost or the path leads elsewhere now."""
+        """The names that have changed since the last query; None if the watch cannot be used any more, because events
+        were lost or the path now leads elsewhere."""
         with self._inotify.mutex:
             try:
                 status = self._path.stat()
@@ -61,8 +60,8 @@ class Watch:
 
 
 class Inotify:
-    """One instance, made when it is first needed: a user has 128 of them, and processes that ring have one already.
-    `scratch` is a directory of ours to try it in."""
+    """One inotify instance, created when first needed: a user has only 128, and processes that ring already use one.
+    `scratch` is a directory of ours for testing that it works."""
 
     def __init__(self, scratch: Path) -> None:
         self.mutex = threading.RLock()
@@ -72,16 +71,16 @@ class Inotify:
         self._watches: defaultdict[int, WeakSet[Watch]] = defaultdict(WeakSet)
 
     def watch(self, path: Path) -> Watch | None:
-        """None where there is nothing to rely on."""
+        """Returns a watch of the directory; None where inotify is not reliable."""
         with self.mutex, suppress(OSError, AttributeError):  # a C library without these calls
             if self._is_ready() and _file_system(path) in LOCAL:
                 return Watch(self, path)
         return None
 
     def follow(self, watch: Watch, path: Path) -> tuple[tuple[int, int], int]:
-        """Which directory this is (device, inode), and its watch descriptor. Raises OSError."""
+        """Registers a watch; returns its directory's device and inode, and the watch descriptor. Raises `OSError`."""
         directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:  # by its descriptor: the path may lead elsewhere from one call to the next
+        try:  # by its descriptor, because the path may lead elsewhere in the next call
             status = os.fstat(directory)
             found = _call("inotify_add_watch", self._descriptor, b"/proc/self/fd/%d" % directory, TOLD)
         finally:
@@ -90,12 +89,12 @@ class Inotify:
         return (status.st_dev, status.st_ino), found
 
     def leave(self, watch: Watch, descriptor: int) -> None:
-        """Forgets a watch, in a child that was forked without a word to the kernel: the queue is its parent's."""
+        """Unregisters a watch; in a forked child without telling the kernel, because the queue is the parent's."""
         self._watches[descriptor].discard(watch)
         self._drop_if_unused(descriptor)
 
     def read(self) -> None:
-        """Hands out what is queued. Raises OSError, also in a child that was forked."""
+        """Distributes the queued events to the watches. Raises `OSError`, also in a forked child."""
         if self._descriptor is None or self._owner != os.getpid():
             raise ProcessLookupError
         with suppress(BlockingIOError):
@@ -112,13 +111,13 @@ class Inotify:
             self._drop_if_unused(one)
 
     def _drop_if_unused(self, descriptor: int) -> None:
-        """Nobody may be there any more to ask a watch."""
+        """Removes the watches that have lost events, and the kernel's watch if none is left."""
         for watch in [watch for watch in self._watches[descriptor] if watch.lost]:
             self._watches[descriptor].discard(watch)
         if not self._watches[descriptor]:
             del self._watches[descriptor]
             if self._owner == os.getpid():
-                with suppress(OSError):  # it has gone with its directory
+                with suppress(OSError):  # the kernel's watch ended with its directory
                     _call("inotify_rm_watch", self._descriptor, descriptor)
 
     def _is_ready(self) -> bool:
@@ -133,7 +132,7 @@ class Inotify:
         return self._descriptor is not None
 
     def _works(self) -> bool:
-        """Whether it tells of a file that we make."""
+        """Whether a file created here is reported."""
         try:
             watch, probe = Watch(self, self._scratch), self._scratch / f"{os.getpid()}.probe.tmp"
             probe.touch()
@@ -156,7 +155,7 @@ def _events(data: bytes) -> Iterator[tuple[int, int, str]]:
 
 
 def _call(name: str, *arguments: Any) -> int:
-    """A call of the C library. Raises OSError."""
+    """Calls a function of the C library. Raises `OSError`."""
     import ctypes  # here: most processes never watch anything
 
     result: int = getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments)
@@ -166,7 +165,7 @@ def _call(name: str, *arguments: Any) -> int:
 
 
 def _file_system(path: Path) -> int:
-    """The type of the file system: the first word of what statfs(2) fills."""
+    """The type of the file system: the first word of the result of statfs(2)."""
     import ctypes
 
     found = (ctypes.c_long * 64)()

@@ -1,4 +1,4 @@
-"""Recognises processes by id and start time, so that a reused id is not taken for the process that had it."""
+"""Identifies processes by id and start time, so that a reused id is not taken for the earlier process."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.domain.times import format_time, parse_time
 
 ROUNDING = timedelta(seconds=2)
-"""Some systems work the start out again from the time since boot whenever they are asked, and round it."""
+"""The tolerance for start times: some systems compute them from the time since boot at each call, with rounding."""
 QUARTER = timedelta(minutes=15)
 _LSTART = "%a %b %d %H:%M:%S %Y"
 _TIME_OF_DAY = re.compile(r":(?P<minutes>\d\d):(?P<seconds>\d\d)\b")
 
 
 def started_at(pid: int) -> str | None:
-    """The kernel's own start time of a process, an opaque text to compare; None when there is no such process.
+    """The start time of a process, an opaque text for comparison; None if there is no such process.
 
-    On Linux clock ticks since boot (proc(5), field 22 of `/proc/PID/stat`), which no clock change moves; elsewhere
-    what `ps -o lstart` prints, in UTC.
+    On Linux clock ticks since boot (proc(5), field 22 of `/proc/PID/stat`), independent of the clock; elsewhere the
+    output of `ps -o lstart`, in UTC.
     """
     if pid <= 0:
         return None
@@ -39,7 +39,7 @@ def started_at(pid: int) -> str | None:
 
 
 def stat_fields(pid: int | str) -> list[str]:
-    """`/proc/PID/stat` with its fields where proc(5) counts them, from 0 on; empty for a process that is gone."""
+    """The fields of `/proc/PID/stat` in the order of proc(5), from index 0; empty for a process that has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -49,14 +49,14 @@ def stat_fields(pid: int | str) -> list[str]:
 
 
 def is_alive(pid: int, start: str | None) -> bool:
-    """Whether the process with this id runs and is the same that had started at `start`."""
+    """Whether the process with this id runs and started at `start` (None: at any time)."""
     current = started_at(pid)
     return current is not None and (start is None or _is_same(current, start))
 
 
 def end_of(pid: int) -> int | None:
-    """A descriptor that becomes readable when the process ends: pidfd_open(2). None where there is none to be had: on
-    other systems, on Linux before 5.3 and in some sandboxes."""
+    """A descriptor that becomes readable when the process ends (pidfd_open(2)). None where not available: on other
+    systems, on Linux before 5.3 and in some sandboxes."""
     if sys.platform == "linux":
         with suppress(OSError):
             return os.pidfd_open(pid)
@@ -64,8 +64,8 @@ def end_of(pid: int) -> int | None:
 
 
 def _is_same(current: str, noted: str) -> bool:
-    """Whether both are the start of one process. Earlier versions noted it in the zone and the language of whoever
-    started the server; as zones are quarters of an hour apart, the place within a quarter is compared then."""
+    """Whether two start times are those of one process. Earlier versions recorded them in the time zone and language of
+    the server's environment; as zones differ by quarters of an hour, the time within a quarter is compared then."""
     if current == noted:
         return True
     now, then = parse_time(current), parse_time(noted)
@@ -84,9 +84,10 @@ def own_start() -> str | None:
 
 
 def start_detached(arguments: Sequence[str], log: Path) -> int:
-    """Starts a program that goes on when this process ends, in a session of its own, and returns its id. What it prints
-    is added to `log`, private to the user, as all that it makes. It is nobody's child, so nobody has to wait for it."""
-    import subprocess  # here and below: what every command imports needs it rarely
+    """Starts a program that outlives this process, in a session of its own, and returns its process id. Its output is
+    appended to `log`, which, like all files that it creates, is private to the user. It is not our child, so it need
+    not be waited for."""
+    import subprocess  # here and below: every command imports this module, few need it
 
     script = 'umask 077; log=$1; shift; "$@" </dev/null >>"$log" 2>&1 & echo $!'
     done = subprocess.run(
@@ -104,8 +105,8 @@ SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox"
 
 
 def host_of(pid: int) -> int:
-    """The nearest ancestor that is no shell: hosts start commands through one (`sh -c …`), and some shells replace
-    themselves by the command while others stay. 0 when there is none to be known."""
+    """The process id of the nearest ancestor that is no shell: hosts start commands through one (`sh -c …`), and only
+    some shells replace themselves by the command. 0 if it cannot be determined."""
     parent, _ = _parent_and_name(pid)
     while parent > 1:
         above, name = _parent_and_name(parent)
@@ -116,7 +117,7 @@ def host_of(pid: int) -> int:
 
 
 def _parent_and_name(pid: int) -> tuple[int, str]:
-    """From proc(5) or ps(1), as `started_at`."""
+    """The parent's id and the command name of a process, from proc(5) or ps(1)."""
     if sys.platform == "linux":
         fields = stat_fields(pid)
         return (int(fields[3]), fields[1]) if fields else (0, "")
@@ -125,7 +126,7 @@ def _parent_and_name(pid: int) -> tuple[int, str]:
 
 
 def _ps(wanted: str, pid: int) -> str:
-    """ps(1) prints times in the caller's zone and language, and two processes must read the same."""
+    """The output of ps(1), in UTC and the C locale: by default it depends on the caller's zone and language."""
     import subprocess
 
     done = subprocess.run(

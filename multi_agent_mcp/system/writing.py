@@ -1,4 +1,4 @@
-"""The steps of every write: private directories, complete writes, durable names, and refusals of the disk as errors."""
+"""The steps of every write: private directories, complete and durable writes, and `OSError` as `StorageError`."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ T = TypeVar("T")
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
 WITHOUT_FULL_SYNC = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY, errno.ENOSYS})
-"""How fcntl(2) says that this file system does not know F_FULLFSYNC."""
+"""The errors of fcntl(2) on a file system that does not support F_FULLFSYNC."""
 
 
 FLUSHED_AS_A_WHOLE = frozenset({"ext4", "xfs"})
-"""File systems whose syncfs(2) is as good as an fsync(2) of each file; for some others (FUSE) it is none at all."""
+"""File systems whose syncfs(2) is as good as an fsync(2) of each file; on some others (FUSE) it does nothing."""
 MANY = 16
-"""From so many files on syncfs(2) is worth what it also writes: all that others have changed on the file system."""
+"""The number of files from which syncfs(2) pays, although it also writes all other changes on the file system."""
 
 
 @contextmanager
 def storage_errors(path: Path | str, *answers: type[OSError]) -> Iterator[None]:
-    """Turns what the operating system refuses into a `StorageError`.
+    """Turns an `OSError` into a `StorageError`.
 
-    `FileExistsError` and whatever is named in `answers` pass through: to their callers they are answers.
+    `FileExistsError` and the classes in `answers` pass through, because callers handle them.
     """
     try:
         yield
@@ -44,19 +44,19 @@ def storage_errors(path: Path | str, *answers: type[OSError]) -> Iterator[None]:
 
 
 def spelled(name: str) -> str:
-    """A file's name as text that can be written down: a name need not be UTF-8."""
+    """A file's name as text that can be encoded: a name need not be UTF-8."""
     return name if name.isascii() else name.encode(errors="backslashreplace").decode()
 
 
 def make_private(descriptor: int) -> None:
-    """0600 whatever the umask was: it may have left too few rights, and an older file may have too many."""
+    """Sets the mode 0600: the umask may have left too few rights, and an older file may have too many."""
     if stat.S_IMODE(os.fstat(descriptor).st_mode) != FILE_MODE:
         os.fchmod(descriptor, FILE_MODE)
 
 
 def write_new(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Writes a file that is not there yet, private to the user. Raises `FileExistsError`. With `durable=False` a power
-    cut may leave it empty."""
+    """Writes a new file, private to the user. Raises `FileExistsError`. With `durable=False` a power cut may leave it
+    empty."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     try:
         make_private(descriptor)
@@ -68,14 +68,14 @@ def write_new(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """All of it: write(2) may write less than it is given."""
+    """Writes all of the data: a single write(2) may write less."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
 def in_directory(directory: Path, write: Callable[[], T]) -> T:
-    """What `write` returns. The directory is made if `write` does not find it, which is rare."""
+    """Calls `write` and returns its result; if the directory does not exist, which is rare, creates it first."""
     try:
         return write()
     except FileNotFoundError:
@@ -84,22 +84,24 @@ def in_directory(directory: Path, write: Callable[[], T]) -> T:
 
 
 def make_directory(path: Path) -> None:
-    """Makes a directory and its parents, private to the user, durably."""
+    """Creates a directory and its parents, private to the user, durably."""
     if path.is_dir():
         return
     if not path.parent.is_dir():
         make_directory(path.parent)
     with suppress(FileExistsError):
         path.mkdir(mode=DIRECTORY_MODE)
-        path.chmod(DIRECTORY_MODE)  # the umask may have taken even our own rights
+        path.chmod(DIRECTORY_MODE)  # the umask may have removed even our own rights
         sync_directory(path.parent)
-    if not path.is_dir():
-        raise NotADirectoryError(20, "Not a directory", str(path))
+    # A directory that somebody has removed again is no file in its place: stat(2) then raises `FileNotFoundError`.
+    is_directory = path.is_dir() if path.is_symlink() else stat.S_ISDIR(path.stat().st_mode)
+    if not is_directory:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
 
 
 def sync_file(descriptor: int) -> None:
-    """Returns when the file is on the disk itself. On macOS fsync(2) leaves it in the disk's own cache, and F_FULLFSYNC
-    is what its manual page names for that; where a file system does not know it, fsync(2) is all there is."""
+    """Waits until the file is on the disk. On macOS fsync(2) leaves it in the disk's cache, and its manual page names
+    F_FULLFSYNC for this; if the file system does not support that, uses fsync(2)."""
     full = getattr(fcntl, "F_FULLFSYNC", None)
     if full is not None:
         try:
@@ -113,8 +115,8 @@ def sync_file(descriptor: int) -> None:
 
 
 def sync_together(paths: Collection[Path]) -> None:
-    """Returns when all these files or directories, of one file system, are on the disk. Many of them are flushed by one
-    syncfs(2), where that is known to do for each what fsync(2) does: it takes a twentieth of the time."""
+    """Waits until all these files or directories, of one file system, are on the disk. Many of them are flushed by one
+    syncfs(2), in a twentieth of the time, where that is known to be as good as fsync(2) of each."""
     if len(paths) >= MANY and _has_flushed_all(next(iter(paths))):
         return
     for path in paths:
@@ -122,14 +124,14 @@ def sync_together(paths: Collection[Path]) -> None:
 
 
 def sync_file_system(path: Path) -> None:
-    """Returns when all that was written to the file system of `path` is on the disk, as far as the system can tell."""
+    """Waits until everything written to the file system of `path` is on the disk, as far as the system can tell."""
     if not _has_flushed_all(path):
         os.sync()
 
 
 def _has_flushed_all(path: Path) -> bool:
-    """Flushes the file system on which the path lies; False where only fsync(2) is known to do so. Before Linux 5.8
-    syncfs(2) kept a disk's errors to itself."""
+    """Flushes the file system of the path with syncfs(2); returns False where only fsync(2) is reliable. Before Linux
+    5.8 syncfs(2) did not report errors of the disk."""
     if sys.platform != "linux" or tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) < (5, 8):
         return False
     if _file_system(path.stat().st_dev) not in FLUSHED_AS_A_WHOLE:
@@ -146,7 +148,7 @@ def _has_flushed_all(path: Path) -> bool:
 
 
 def _file_system(device: int) -> str | None:
-    """The type of the file system on a device, by proc(5); None for one that is not listed."""
+    """The type of the file system on a device, by proc(5); None if it is not listed."""
     number = f"{os.major(device)}:{os.minor(device)}"
     mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     fields = next((fields for fields in map(str.split, mounts) if fields[2] == number), None)
@@ -154,7 +156,7 @@ def _file_system(device: int) -> str | None:
 
 
 def sync_directory(path: Path) -> None:
-    """`sync_file` of a directory: the names in it survive a power cut."""
+    """As `sync_file`, for a directory: the names in it survive a power cut."""
     _sync(path, os.O_RDONLY | os.O_DIRECTORY)
 
 

@@ -1,4 +1,4 @@
-"""The message catalogue: every text an agent or a human is shown, in Japanese and English."""
+"""The message catalogue: all texts for agents and people, in Japanese and English."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ LANGUAGES = ("ja", "en")
 DEFAULT_LANGUAGE = "ja"
 CONSOLE = "console"
 PEOPLE = "people"
-"""The parts of the catalogue that only the console needs, and only people: a server that must start fast does not read
-them."""
+"""The parts of the catalogue for the console and for people only; servers, which must start fast, do not load them."""
 
 
 class Texts:
-    """One language of the catalogue. `texts("doorbell.one", sender_id=…)` gives the filled text."""
+    """One language of the catalogue. `texts("doorbell.one", sender_id=…)` returns the filled text."""
 
     def __init__(self, language: str, entries: Mapping[str, str]) -> None:
         self.language = language
@@ -35,7 +34,7 @@ class Texts:
         return self._filled(key, values) if values else self._entries[key]
 
     def __or__(self, other: Texts) -> Texts:
-        """Both parts."""
+        """The union of two parts of the catalogue."""
         return Texts(self.language, {**self._entries, **other._entries})
 
     def __contains__(self, key: str) -> bool:
@@ -45,26 +44,26 @@ class Texts:
         return set(self._entries)
 
     def sentence(self, refusal: Refusal) -> str:
-        """The refusal in words."""
+        """The sentence for a refusal."""
         return self._filled(refusal.key, refusal.values)
 
     def reason(self, reason: Reason) -> str:
-        """The reason in words."""
+        """The text of a reason."""
         return self._filled(f"why.{reason.key}", reason.values)
 
     def refused_by_system(self, error: OSError) -> str:
-        """What the operating system refused. The C library says it in English, whatever we speak."""
+        """The text for an `OSError`, in this language if known, else with the C library's English words."""
         name = errno.errorcode.get(error.errno or 0, "")
         known = f"os.{name}"
         return self._entries[known] if known in self else self("os.other", name=name, words=error.strerror or error)
 
     def why_not_rung(self, reason: str) -> str:
-        """A doorbell's reason with its words; the reason itself where it says enough (a dialog's name)."""
+        """A doorbell's reason followed by its text; only the reason if it has no text (a dialog's topic)."""
         words = self.words_of(reason)
         return reason if words == reason else f"{reason}: {words}"
 
     def words_of(self, reason: str) -> str:
-        """The words alone, in the same cases."""
+        """The text of a doorbell's reason alone, else the reason."""
         kind, _, error = reason.partition("failed_")
         key = "reason.failed" if error and not kind else f"reason.{reason}"
         return self(key, error=error) if key in self else reason

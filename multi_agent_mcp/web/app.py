@@ -47,7 +47,7 @@ STATUS_OF_CODE = {
 
 @dataclass(frozen=True)
 class Console:
-    """Shared by all requests. `acting` is the agent in whose name changes are made (None: the Owner)."""
+    """The state shared by all requests. `acting` is the agent in whose name changes are made (None: the Owner)."""
 
     services: Services
     access: Auth
@@ -66,7 +66,7 @@ class Console:
 
 
 def create_app(console: Console) -> Starlette:
-    """The application; `console.live` runs as long as it does."""
+    """Creates the application; `console.live` runs as long as the application does."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -92,8 +92,8 @@ def create_app(console: Console) -> Starlette:
 
 
 async def enter(console: Console, request: Request) -> Response:
-    """The one-time link: a cookie for the browser that opens it first. HEAD, which link checkers send, does not use it
-    up."""
+    """Handles the one-time link: gives a cookie to the first browser that opens it. HEAD, which link checkers send,
+    does not use it up."""
     if request.method != "GET":
         raise HTTPException(405, headers={"Allow": "GET"})
     cookie = console.access.redeem(request.query_params.get("ticket", ""))
@@ -111,8 +111,8 @@ async def enter(console: Console, request: Request) -> Response:
 
 
 async def stream(console: Console, request: Request) -> Response:
-    """`/api/events`: changes as they happen (see `live.py`). A page connects with `since`, the event it was
-    rendered at, and its browser reconnects with `Last-Event-ID`, so that no change is missed."""
+    """Streams changes as they happen (`/api/events`; see `live.py`). A page connects with `since`, the event at which
+    it was rendered, and its browser reconnects with `Last-Event-ID`, so that no change is missed."""
     events = console.live.events(request.headers.get("last-event-id") or request.query_params.get("since"))
     return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
@@ -136,7 +136,7 @@ def _api_route(console: Console, method: str, path: str, endpoint: Endpoint) -> 
 
 
 async def _call(console: Console, request: Request, endpoint: Endpoint) -> dict[str, Any]:
-    """Runs an endpoint on a worker thread; a refusal becomes one sentence with its code."""
+    """Runs an endpoint on a worker thread and returns its answer; a refusal becomes its code and one sentence."""
     try:
         body: Mapping[str, Any] = parse_body(await read_body(request)) if request.method == "POST" else {}
         if request.method == "POST" and endpoint not in AT_THE_MACHINE:
@@ -149,7 +149,7 @@ async def _call(console: Console, request: Request, endpoint: Endpoint) -> dict[
 
 
 def _warm(services: Services) -> None:
-    """Fills the indexes while the user is still opening the link: 5 000 tasks take about a second."""
+    """Fills the indexes while the user opens the link: 5 000 tasks take about a second."""
     with suppress(Refusal):
         services.snapshots.take(messages=1)
 

@@ -1,7 +1,7 @@
-"""Access to the console: a one-time link gives a cookie; Host, Origin and a token are checked (docs/security.md).
+"""The console's tickets, cookies and CSRF tokens, and the tests of Host and Origin (docs/security.md).
 
-The server listens on loopback only. What remains to be kept out: other users of this machine, pages of other sites in
-the Owner's browser (cross-site requests, DNS rebinding), and a link found later in a shell's history.
+`security.py` applies them to every request. The server listens on loopback only, so these keep out: other users of this
+machine, other sites in the Owner's browser (cross-site requests, DNS rebinding), and old links in a shell's history.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ NAMES_OF_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 class Auth:
-    """The one-time link of a console and the cookies it has given out; lives in the server's event loop.
+    """The one-time link and the cookies of a console; used only in the server's event loop.
 
-    Cookies are signed, not stored, so a page stays open while the server is killed and started again. Whoever deletes
-    the session's key (`.console/key`) shuts every browser out. `path` tells this console's cookie from those of other
-    sessions: browsers share cookies between all ports of a host.
+    Cookies are signed, not stored, so pages stay open when the server is killed and started again. Deleting the
+    session's key (`.console/key`) invalidates all cookies. `path` makes the cookie's name specific to the session,
+    because browsers share cookies between all ports of a host.
     """
 
     def __init__(self, key: bytes, path: Path) -> None:
@@ -33,12 +33,12 @@ class Auth:
         self._ticket: str | None = None
 
     def issue_ticket(self) -> str:
-        """The secret of a new one-time link; an unused older link no longer works."""
+        """Returns the secret of a new one-time link; an older unused link becomes invalid."""
         self._ticket = secrets.token_urlsafe(24)
         return self._ticket
 
     def redeem(self, ticket: str) -> str | None:
-        """A cookie for the ticket; None when it is not the one issued last, or was used."""
+        """Returns a cookie for the ticket; None unless it is the ticket issued last and unused."""
         if self._ticket is None or not _same(ticket, self._ticket):
             return None
         self._ticket = None
@@ -46,16 +46,16 @@ class Auth:
         return f"{facts}.{self._signature('cookie', facts)}"
 
     def admits(self, cookie: str | None) -> bool:
-        """Whether a server of this session gave out this cookie and it has not expired."""
+        """Whether a server of this session issued the cookie and it has not expired."""
         facts, _, signature = (cookie or "").rpartition(".")
         if not facts or not _same(signature, self._signature("cookie", facts)):
             return False
         expires = facts.partition(".")[0]
-        # A clock that was set back a little costs nobody the cookie; one set back by years must not extend it.
+        # Setting the clock back a little must not invalidate the cookie; by years, it must not extend it.
         return expires.isdigit() and 0 < int(expires) - time.time() <= 2 * COOKIE_SECONDS
 
     def csrf_token(self, cookie: str) -> str:
-        """The token that a page must send with every change; other sites cannot read it."""
+        """The token that a page must send with every change, and that other sites cannot read."""
         return self._signature("csrf", cookie)
 
     def is_own_change(self, cookie: str, token: str | None) -> bool:
@@ -66,12 +66,12 @@ class Auth:
 
 
 def is_own_host(host: str | None, port: int) -> bool:
-    """Whether `Host` is a name of loopback: DNS rebinding would bring another name."""
+    """Whether the header `Host` names loopback; with DNS rebinding it has another name."""
     return host in {f"{name}:{port}" for name in NAMES_OF_LOOPBACK}
 
 
 def is_own_origin(headers: Mapping[str, str], *, change: bool) -> bool:
-    """Whether one of our pages sent it. Browsers send `Origin` with changes and `Sec-Fetch-Site` with all requests."""
+    """Whether one of our pages sent the request. Browsers send `Origin` with changes, `Sec-Fetch-Site` always."""
     site = headers.get("sec-fetch-site")
     if site not in (None, "same-origin", "none"):
         return False

@@ -1,9 +1,9 @@
-"""Connections to the console, limited so that other programs cannot exhaust them.
+"""Limits the connections to the console, so that other programs cannot exhaust them.
 
 Any program on this machine can connect. uvicorn has no deadline for a request that never ends (Kludex/uvicorn issue
-157), and at its limit it refuses new ones; hypercorn and granian have a deadline, but no limit that makes
-room. So the limit is held here: a connection without a request that carried the Owner's cookie is a stranger's; it ends
-after a few seconds whatever it does, and gives way earlier where room is needed.
+157), and at its limit it refuses new connections; hypercorn and granian have a deadline, but no limit that drops old
+connections. So this module does both: a connection is a stranger's until a request on it carries the Owner's cookie. A
+stranger's connection is dropped after `STRANGER_SECONDS`, and earlier when the limit is reached.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 STRANGER_SECONDS = 5.0
-CONNECTIONS = 100  # a browser opens six of them
+CONNECTIONS = 100  # a browser opens six
 ADMIT = "admit"
 """The key in a request's `state` (ASGI, lifespan state) of the function that marks its connection as the Owner's."""
 
 
 def connection_limit() -> int:
-    """How many connections there may be: a quarter of the file descriptors at most, since the services need some too
-    and as many again may wait to be accepted or closed."""
+    """The limit of connections: at most a quarter of the file descriptors, because the services need some, too, and as
+    many connections again may wait to be accepted or closed."""
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return CONNECTIONS if descriptors == resource.RLIM_INFINITY else min(CONNECTIONS, descriptors // 4)
 
 
 class Connection(H11Protocol):
-    """uvicorn's connection, a stranger's until `admit` is called. Needs `limit_concurrency` in the configuration."""
+    """A connection of uvicorn, a stranger's until `admit` is called. Needs `limit_concurrency` in the configuration."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Connection(H11Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def admit(self) -> None:
-        """A request on this connection carried the Owner's cookie."""
+        """Marks the connection as the Owner's: it is not dropped any more."""
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -59,7 +59,7 @@ class Connection(H11Protocol):
         self.admit()
 
     def _oldest_stranger(self) -> Connection:
-        """This one, when all others are the Owner's."""
+        """The oldest stranger's connection, which is this one if all others are the Owner's."""
         strangers = {
             other: other._deadline.when()
             for other in self.connections
@@ -68,7 +68,7 @@ class Connection(H11Protocol):
         return min(strangers, key=strangers.__getitem__)
 
     def _drop(self) -> None:
-        """Ends it at once: what could not be written yet may never be read."""
-        self.connections.discard(self)  # the transport says only later that it is lost
+        """Ends the connection at once, without writing pending data, which its client may never read."""
+        self.connections.discard(self)  # `connection_lost` is called only later
         self.admit()
         self.transport.abort()

@@ -1,8 +1,8 @@
-"""Changes for open pages: file events become numbered topics, sent as server-sent events (WHATWG HTML, 9.2).
+"""Change notifications for open pages: numbered events with topics, as server-sent events (WHATWG HTML, 9.2).
 
-An event only names topics that changed, and the page fetches them again. So a lost event costs nothing: on
-reconnecting the page gives the last number it saw and gets every topic that changed since, or all topics when another
-server has been started meanwhile.
+An event only names topics whose files changed, and the page fetches them again. Lost events do no harm: a reconnecting
+page passes the last number that it saw and gets every topic that changed since, or all topics if another server has
+been started meanwhile.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ TOPIC_OF_DIRECTORY = {
 }
 TOPICS = tuple(sorted(set(TOPIC_OF_DIRECTORY.values())))
 GATHER_SECONDS = 0.04  # a send touches several files and is one event
-HEARTBEAT_SECONDS = 15.0  # so that a dead page's connection is noticed
+HEARTBEAT_SECONDS = 15.0  # detects the connections of dead pages
 RETRY_MILLISECONDS = 500
 _NUMBER = re.compile("[0-9]{1,18}")
 
 
 class Live:
-    """The changes of one session directory, for any number of pages. Lives in the server's event loop."""
+    """The changes of one session directory, for any number of pages. Used only in the server's event loop."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -63,22 +63,22 @@ class Live:
 
     @property
     def degraded(self) -> str | None:
-        """Why changes are only polled for; None when file events work."""
+        """The reason why changes are polled for; None when file events work."""
         return self._watch.degraded
 
     @property
     def position(self) -> str:
-        """The id of the newest event: a page that is rendered now asks for what comes after it."""
+        """The id of the newest event; a page that is rendered now asks for later ones."""
         return self._id(self._count)
 
     async def close(self) -> None:
-        """Ends every open stream, because the server is about to stop."""
+        """Ends every open stream; called before the server stops."""
         async with self._news:
             self._closed = True
             self._news.notify_all()
 
     async def events(self, last_event_id: str | None) -> AsyncIterator[str]:
-        """The stream of one page, from the event it saw last (None: from now on)."""
+        """The stream of one page, from the event that it saw last (None: from now on)."""
         seen = self._count if last_event_id is None else self._seen(last_event_id)
         yield f"retry: {RETRY_MILLISECONDS}\n\n"
         topics = self._since(seen)
@@ -96,7 +96,7 @@ class Live:
                 yield self._event(seen, topics)
 
     def _noticed(self, path: Path) -> None:
-        """From the watching thread: a file below the session directory has changed."""
+        """Called in the watching thread when a file below the session directory has changed."""
         topic = TOPIC_OF_DIRECTORY.get(path.parts[0])
         if topic is not None and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._gather, topic)
@@ -125,7 +125,7 @@ class Live:
         return f"{self.boot}-{number}"
 
     def _seen(self, event_id: str) -> int:
-        """The number in an event id; -1, before everything, when another server gave it."""
+        """The number in an event id; -1, before all events, if another server issued it."""
         boot, _, number = event_id.partition("-")
         return int(number) if boot == self.boot and _NUMBER.fullmatch(number) else -1
 

@@ -1,4 +1,4 @@
-"""Agents' Markdown as sanitized HTML."""
+"""Renders agents' Markdown as sanitized HTML."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from markdown_it.token import Token
 from multi_agent_mcp.domain.sanitize import sanitize
 
 CHARACTERS_SHOWN = 20_000
-"""Longer texts are cut: a page must stay usable whatever an agent writes."""
+"""The limit from which texts are cut: a page must stay usable whatever an agent writes."""
 HTML_MAX = 100_000
 CELLS_MAX = 2_000
 _WORD = re.compile(r"[^\W_]+")
@@ -43,9 +43,9 @@ def _renderer() -> MarkdownIt:
 
 
 def as_html(text: str) -> str | None:
-    """The text rendered and sanitized, from at most `CHARACTERS_SHOWN` of it, with a mark for every control or
-    invisible character (see `sanitize`). Links send no referrer. None when it would be too large for a browser, or
-    would not show every word."""
+    """Renders the first `CHARACTERS_SHOWN` characters of a text as sanitized HTML, with a mark for every control or
+    invisible character (see `sanitize`). Links send no referrer. Returns None if the HTML would be too large for a
+    browser, or would not show every word."""
     source = _source(text)
     if _table_cells(source) > CELLS_MAX:
         return None
@@ -68,8 +68,8 @@ def _words(text: str) -> Counter[str]:
 
 
 def _seen(tokens: Sequence[Token]) -> Iterator[str]:
-    """What of a text is before the reader's eyes: not the words after a fence's language, the titles of links, the
-    cells a row has too many, what is nested too deeply. Where a link leads the browser shows, if it has any text."""
+    """The visible parts of a text: not words after a fence's language, titles of links, surplus cells of a row, or
+    blocks nested too deeply. A link's target counts if the link has text: the browser shows it."""
     for token, following in zip_longest(tokens, tokens[1:]):
         yield from _seen(token.children or ())
         if token.type == "link_open" and following is not None and following.type != "link_close":
@@ -84,7 +84,7 @@ def _seen(tokens: Sequence[Token]) -> Iterator[str]:
 
 
 def _literal(code: str) -> str:
-    """Code shows a character reference as it is written."""
+    """The visible text of code, which shows character references literally: with the characters they mean, too."""
     meant = unescape(code)
     return code if meant == code else f"{code} {meant}"
 
@@ -97,7 +97,7 @@ def _address(href: str) -> str:
 
 
 def as_written(text: str) -> str:
-    """The same characters as plain text in a `<pre>`."""
+    """Renders the same characters as plain text in a `<pre>`."""
     return f"<pre>{escape(_source(text))}</pre>"
 
 
@@ -106,13 +106,13 @@ def _source(text: str) -> str:
 
 
 def _table_cells(source: str) -> int:
-    """An upper estimate of the number of table cells. A row of one character is filled up to the
-    columns of its table, so that 20 000 characters can make a million cells."""
+    """An upper bound of the number of table cells. Rows are filled up to the columns of their table, so 20 000
+    characters can make a million cells."""
     cells = columns = 0
     for line in source.split("\n"):
         if not line.strip(" \t"):
             columns = 0
         elif _DELIMITER_ROW.fullmatch(line):
-            columns = max(columns, line.count("|"))  # rows may look like it
+            columns = max(columns, line.count("|"))  # ordinary rows may match, too
         cells += columns
     return cells

@@ -1,4 +1,4 @@
-"""The pages: one template each, texts from the catalogue; their data comes from the API."""
+"""The pages: one template each, with texts of the catalogue; their data comes from the API."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ ICONS = (
     ("icon-maskable-192.png", 192, "maskable"),
     ("icon-maskable-512.png", 512, "maskable"),
 )
-"""File, size in pixels and purpose of the icons that `scripts/icons` draws."""
+"""The file, size in pixels and purpose of each icon that `scripts/icons` draws."""
 MANIFEST = "application/manifest+json"
 SHARED = ("reason.", "attention.kind.", "up.dialog:")
-"""Of these families of people's texts the page shows some, by data."""
+"""Prefixes of the people's texts that pages choose from by data."""
 
 
 def routes(services: Services, access: Auth, now: Callable[[], dict[str, Any]]) -> list[Route]:
-    """`/` is the board; every other page has its name for a path. `now` gives the current event and agent. Machines are
-    a page where there are several."""
+    """The routes: `/` is the board, every other page has its name as path. `now` returns the current event and agent.
+    The page of machines exists only in shared sessions."""
     manifest = Route("/manifest.webmanifest", lambda _: JSONResponse(_manifest(services), media_type=MANIFEST))
     return [
         manifest,
@@ -62,7 +62,7 @@ def _pages(services: Services) -> list[str]:
 
 
 def _manifest(services: Services) -> dict[str, Any]:
-    """What makes the console an application of its own in the browser (W3C Web Application Manifest)."""
+    """The manifest with which browsers install the console as an application (W3C Web Application Manifest)."""
     return {
         "id": "/",
         "name": f"{services.session} · multi-agent-mcp",
@@ -121,6 +121,6 @@ def _environment() -> Environment:
 
 
 def _embedded(facts: dict[str, Any]) -> str:
-    """JSON that can stand inside a `<script>` element: nothing in it can end the element (HTML 4.12.1.3)."""
+    """JSON for use inside a `<script>` element, escaped so that nothing can end the element (HTML 4.12.1.3)."""
     text = json.dumps(facts, ensure_ascii=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -1,4 +1,4 @@
-"""Requests to the API: path, query and JSON body as typed values."""
+"""Requests to the API: typed access to path, query and JSON body."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import ContentTooLarge, InvalidArguments, Reason
 
-BODY_BYTES = 4 << 20  # a message of a megabyte, every character of it escaped
+BODY_BYTES = 4 << 20  # room for a message of a megabyte with every character escaped
 BODY_SECONDS = 30.0
 PAGE = 50
 PAGE_MAX = 200
@@ -25,7 +25,7 @@ _NUMBER_MAX = 10**9
 
 @dataclass(frozen=True)
 class ApiRequest:
-    """One request of the console. Every reader raises `InvalidArguments`."""
+    """One request of the console. Every method raises `InvalidArguments` for a bad value."""
 
     services: Services
     me: Agent
@@ -34,7 +34,7 @@ class ApiRequest:
     body: Mapping[str, Any] = field(default_factory=dict)
 
     def text(self, name: str) -> str:
-        """A text of the body that must be there."""
+        """A required string of the body."""
         value = self.optional_text(name)
         if value is None:
             raise InvalidArguments(reason=Reason("argument.missing", name=name))
@@ -47,18 +47,18 @@ class ApiRequest:
         return value
 
     def flag(self, name: str) -> bool:
-        """A yes or no of the body that must be there."""
+        """A required boolean of the body."""
         value = self.body.get(name)
         if not isinstance(value, bool):
             raise InvalidArguments(reason=Reason("argument.bool", name=name))
         return value
 
     def parameter(self, name: str) -> str | None:
-        """A parameter of the query; an empty one counts as left out."""
+        """A parameter of the query; None if it is missing or empty."""
         return self.query.get(name) or None
 
     def number(self, name: str, default: int, *, most: int = _NUMBER_MAX) -> int:
-        """A whole number of the query, from 0 to `most`; a larger one is taken for `most`."""
+        """A whole number of the query, at least 0, capped at `most`."""
         given = self.parameter(name)
         if given is None:
             return default
@@ -68,7 +68,7 @@ class ApiRequest:
 
     @property
     def zone(self) -> tzinfo:
-        """The time zone `?zone=` by its IANA name; none, or an unknown one, counts as UTC."""
+        """The time zone with the IANA name in `?zone=`; UTC if it is missing or unknown."""
         try:
             return ZoneInfo(self.parameter("zone") or "UTC")
         except (ValueError, OSError, KeyError):
@@ -76,13 +76,13 @@ class ApiRequest:
 
     @property
     def limit(self) -> int:
-        """How many items a page is to hold."""
+        """The number of items per page, from 1 to `PAGE_MAX`."""
         return max(self.number("limit", PAGE, most=PAGE_MAX), 1)
 
 
 async def read_body(request: Request) -> bytes:
-    """The body of a change, refused while it comes in. Raises `ContentTooLarge`; `InvalidArguments` when it does not
-    end in `BODY_SECONDS`."""
+    """Reads the body of a change. Raises `ContentTooLarge` as soon as it exceeds `BODY_BYTES`, `InvalidArguments` when
+    it does not end within `BODY_SECONDS`."""
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -96,7 +96,7 @@ async def read_body(request: Request) -> bytes:
 
 
 def parse_body(data: bytes) -> Mapping[str, Any]:
-    """The JSON object of a change. Raises `InvalidArguments`."""
+    """Parses the JSON object in the body of a change. Raises `InvalidArguments`."""
     if not data:
         return {}
     try:

@@ -1,4 +1,5 @@
-"""Checks before every request (host, origin, cookie, token) and security headers on every answer."""
+"""The middleware that checks every request by the rules of `auth.py` (host, origin, cookie, token), and adds security
+headers to every answer."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ POLICY = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
-        # The timeline brings its own style, so that a saved picture stands alone.
+        # The timeline contains its style, so that a saved picture is complete.
         " ".join(["style-src 'self'", *(_source_of(stylesheet(dark)) for dark in (None, False, True))]),
         "img-src 'self' data:",
         "connect-src 'self'",
@@ -47,7 +48,7 @@ HEADERS = {
 
 
 class SecurityMiddleware:
-    """ASGI middleware around the whole application. A request refused here reaches no service."""
+    """ASGI middleware around the whole application. Requests refused here reach no service."""
 
     def __init__(self, app: ASGIApp, *, access: Auth, port: int, texts: Texts) -> None:
         self.app = app
@@ -72,7 +73,7 @@ class SecurityMiddleware:
         await answer(scope, receive, guarded)
 
     def _refused(self, request: HTTPConnection, method: str) -> Response | None:
-        """The refusal of this request; None when it is admitted. A valid cookie makes the connection the Owner's."""
+        """The refusal of a request, or None if it is admitted. A valid cookie makes the connection the Owner's."""
         path: str = request.scope["path"]  # `request.url` trusts the Host header
         cookie = request.cookies.get(self.access.cookie_name)
         admitted = cookie if self.access.admits(cookie) else None

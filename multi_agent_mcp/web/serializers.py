@@ -1,4 +1,4 @@
-"""Entities as JSON-ready values for the pages, with no more of a text than is shown."""
+"""Serializes entities as JSON-ready values for the pages, with texts cut to the part that is shown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def moment(value: datetime | None) -> str | None:
 
 
 def task_card(task: Task, subtasks: Mapping[str, int] | None = None) -> dict[str, Any]:
-    """A task as the board shows it. `subtasks`: of each status how many."""
+    """A task's fields for the board. `subtasks` are the numbers of its subtasks by status."""
     children = subtasks or {}
     shown = ("title", "status", "priority", "assignee_id", "created_by", "requester_id", "parent_task_id", "progress")
     dated = ("approval_status", "completion_result", "created_at", "updated_at")
@@ -44,7 +44,7 @@ def task_card(task: Task, subtasks: Mapping[str, int] | None = None) -> dict[str
 
 
 def task_whole(task: Task, subtasks: Iterable[Task]) -> dict[str, Any]:
-    """A task as its own panel shows it."""
+    """A task's fields for its own panel."""
     children = list(subtasks)
     shown = ("dependencies", "blocked_reason", "completion_summary", "next_steps", "history")
     return {
@@ -57,7 +57,7 @@ def task_whole(task: Task, subtasks: Iterable[Task]) -> dict[str, Any]:
 
 
 def message_head(message: Message) -> dict[str, Any]:
-    """A message as a list shows it."""
+    """A message's fields for a list."""
     return {
         **fields_of(message, "id", "sender_id", "receiver_id", "message_type", "priority", "created_at", "read_at"),
         "subject": message.subject[:SUBJECT_CHARACTERS],
@@ -67,13 +67,13 @@ def message_head(message: Message) -> dict[str, Any]:
 
 
 def message_whole(message: Message) -> dict[str, Any]:
-    """A message with its content."""
+    """A message's fields with its content."""
     return {**message_head(message), "subject": message.subject, "content": shown_text(message.content)}
 
 
 def messages_whole(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Messages with their content, up to `PAGE_HTML_CHARACTERS` in all: beyond it `content` is None, in the oldest ones
-    first."""
+    """Messages with their content, up to `PAGE_HTML_CHARACTERS` in total: beyond that the `content` of older messages
+    is None."""
     room = PAGE_HTML_CHARACTERS
     found = []
     for message in reversed(messages):
@@ -84,8 +84,8 @@ def messages_whole(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def shown_text(text: str) -> dict[str, Any]:
-    """An agent's text as safe HTML, and how long it really is. `as_written`: as Markdown it would be too large, or hide
-    a word."""
+    """An agent's text as safe HTML, with its full length. `as_written`: it is shown as plain text, because rendered
+    Markdown would be too large or hide a word."""
     html = as_html(text)
     return {
         "html": as_written(text) if html is None else html,

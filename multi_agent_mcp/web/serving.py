@@ -23,15 +23,15 @@ logger = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 PORT_MAX = 65_535
-WAITING_CONNECTIONS = 1024  # clients beyond them retry only after a second
+WAITING_CONNECTIONS = 1024  # clients beyond this backlog retry only after a second
 REPORT_SECONDS = 60.0
 
 
 def serve(services: Services, port: int | None, acting: str | None, ready: Callable[[str], None]) -> None:
-    """Serves on loopback: on this port (0: any free one), or without one on that of the last time, if it is free.
-    `ready` gets the one-time link once connections are accepted.
+    """Serves on loopback, on the given port (0: any free one; None: the last one used, if free). Calls `ready` with the
+    one-time link once connections are accepted.
 
-    Raises `StorageError` when the port is taken, and what an unknown `acting` raises.
+    Raises `StorageError` if the port is taken, and as `Agents.get` for an unknown `acting`.
     """
     with _listening(services, port) as listening:
         port = listening.getsockname()[1]
@@ -39,13 +39,13 @@ def serve(services: Services, port: int | None, acting: str | None, ready: Calla
         access = Auth(services.console_key, services.path / ".console")
         console = Console(services, access, Live(services.path), port, acting)
         assert console.me  # noqa: S101 - raises for an unknown agent before anything is served
-        with services.people_doorbells(), suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
+        with services.people_doorbells(), suppress(KeyboardInterrupt):  # Ctrl-C is the regular end
             asyncio.run(_serve(console, listening, lambda: ready(link(console))))
 
 
 def _listening(services: Services, port: int | None) -> socket.socket:
     last = services.console_port.read() if port is None else None
-    if type(last) is int and 0 < last <= PORT_MAX:  # `true` is no port
+    if type(last) is int and 0 < last <= PORT_MAX:  # excludes `true`
         with suppress(StorageError):
             return _bound(last)
     return _bound(port or 0)
@@ -65,7 +65,7 @@ def _bound(port: int) -> socket.socket:
 
 
 def link(console: Console) -> str:
-    """A link that opens the console in one browser, once."""
+    """Returns a new link that opens the console once, in one browser."""
     return f"http://{LOOPBACK}:{console.port}/open?ticket={console.access.issue_ticket()}"
 
 
@@ -75,7 +75,7 @@ async def _serve(console: Console, listening: socket.socket, ready: Callable[[],
         create_app(console),
         http=Connection,
         limit_concurrency=limit,
-        backlog=max(limit // 8, 1),  # how many are accepted at once: a request is read before others can crowd it out
+        backlog=max(limit // 8, 1),  # few are accepted at once, so that requests are read before others push them out
         log_level="error",  # a warning for every malformed request would let strangers fill the disk
         access_log=False,
         server_header=False,
@@ -88,7 +88,7 @@ async def _serve(console: Console, listening: socket.socket, ready: Callable[[],
 
 
 class _Server(uvicorn.Server):
-    """uvicorn that reports when it is ready, and ends open streams before it waits for connections to close."""
+    """A uvicorn server that reports when it is ready, and ends open streams before waiting for connections to close."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None], live: Live) -> None:
         super().__init__(config)
@@ -113,7 +113,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """asyncio's exception handler, called many times a second when file descriptors run out; logs once a minute."""
+        """Handles asyncio's exceptions: when file descriptors run out, many a second, logs only once a minute."""
         error = context.get("exception")
         if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
             loop.default_exception_handler(context)

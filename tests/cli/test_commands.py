@@ -61,7 +61,7 @@ def test_mail_that_is_printed_and_cannot_be_marked_is_said_to_be_unread(
     assert read.stdout.splitlines()[-1] == "messages: 2; still unread: 2"
     assert "storage_error" in read.stderr
     assert json.loads(as_json.stdout)["count"] == 2
-    assert "messages: 2; still unread: 2" in as_json.stderr
+    assert "storage_error" in as_json.stderr
     assert ask("unread", "admin")["unread_count"] == 2
     assert run("read", "admin").stdout.splitlines()[-1] == "messages: 2; still unread: 0"
 

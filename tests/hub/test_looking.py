@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,12 +15,13 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import HubUnreachable
+from multi_agent_mcp.hub.sharing import join
 from multi_agent_mcp.services.attention import Item, Panes
 from multi_agent_mcp.services.overview.machines import MachineRow, TeamOfMachines
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.validation import Draft
 from tests.end_to_end.support import Team
-from tests.hub.support import DESK, LAPTOP, SESSION, Machine, eventually
+from tests.hub.support import DESK, LAPTOP, SESSION, Machine, eventually, machines
 from tests.hub.test_machines import replica, send, task_for
 from tests.web.support import Guest
 
@@ -268,10 +270,22 @@ def test_what_waits_for_the_owner_is_listed_elsewhere_with_the_owners_machine(de
     eventually(lambda: laptop.has("owner", "let us talk") and laptop.services.workspace.tasks.find(request.id))
     for machine, home in ((desk, None), (laptop, DESK)):
         found = machine.services.attention.of(machine.services.agents.owner(), panes=Panes())
-        assert {item.kind: item.machine for item in found} == {"mail": home, "conversation": home, "request": home}
+        places = {(item.kind, item.machine) for item in found if item.kind in ("mail", "conversation", "request")}
+        assert places == {("mail", home), ("conversation", home), ("request", home)}
     assert "on desk: multi-agent-mcp read" in command(laptop, "attention").stdout
     assert "on desk: look at this" in command(laptop, "watch", "--once").stdout
     assert "on desk" not in command(desk, "attention").stdout + command(desk, "watch", "--once").stdout
+
+
+def test_mail_that_its_own_machine_announces_does_not_wait_for_the_owner_here(
+    desk: Machine, laptop: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("multi_agent_mcp.services.attention.UNDELIVERED_AFTER", timedelta(0))
+    message_id = sent(desk, "admin", "worker-a", "not rung from here")
+    eventually(lambda: laptop.has("worker-a", "not rung from here") and trace(desk, message_id).get("reason"))
+    assert trace(desk, message_id)["reason"] == "other_machine"
+    found = desk.services.attention.of(desk.services.agents.owner(), panes=Panes())
+    assert [item for item in found if item.kind == "undelivered" and item.agent_id == "worker-a"] == []
 
 
 def test_doctor_finds_nothing_wrong_with_a_shared_session_as_such(desk: Machine, laptop: Machine) -> None:
@@ -324,3 +338,33 @@ def test_a_console_elsewhere_than_its_persons_home_shows_everything_and_changes_
     line = {"text": "hello"}  # whoever sits at this machine may type into its panes: only that there is none
     assert visitor.act("/agents/worker-a/line", line)["reason"] == "no_pane"
     assert visitor.refused("/agents/admin/line", line) == (403, "unauthorized")
+
+
+def test_a_machine_without_agents_is_shown_until_it_leaves(tmp_path: Path) -> None:
+    with machines(tmp_path, LAPTOP) as two:
+        desk, laptop = two[DESK], two[LAPTOP]
+        shed = Machine("shed", tmp_path / "shed")
+        join(two.token(), shed.root, "shed", adopt=False)
+        shed.start()
+        try:
+            eventually(lambda: states(laptop).get("shed") == "up")
+        finally:
+            shed.sharing.stop_relay()
+        for machine in (desk, laptop):
+            eventually(lambda machine=machine: states(machine).get("shed") == "away")  # type: ignore[misc]
+        desk.sharing.leave("shed")
+        for machine in (desk, laptop):
+            eventually(lambda machine=machine: "shed" not in states(machine))  # type: ignore[misc]
+
+
+def test_a_machine_that_was_shut_out_has_left_and_its_agents_are_named(tmp_path: Path) -> None:
+    with machines(tmp_path, LAPTOP) as two:
+        desk, laptop = two[DESK], two[LAPTOP]
+        laptop.sharing.stop_relay()
+        eventually(lambda: states(desk)[LAPTOP] == "away")
+        desk.sharing.leave(LAPTOP)
+        eventually(lambda: states(desk)[LAPTOP] == "left")
+        assert "has left" in command(desk, "machines").stdout
+        found = command(desk, "doctor").stdout
+        assert "agent move" in found
+        assert "worker-a" in found

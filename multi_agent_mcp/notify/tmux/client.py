@@ -49,8 +49,7 @@ _MISSING, _TIMEOUT = 127, 124
 class Tmux:
     """A tmux server. Every call ends after two seconds (Bounded calls), and none raises.
 
-    `inside` is the pane to whose clients `#{client_activity}` refers: tmux takes the pane that a call comes from from
-    the environment.
+    `inside` is the pane to whose clients `#{client_activity}` refers: tmux reads the calling pane from the environment.
     """
 
     socket_path: str

@@ -26,8 +26,7 @@ _LINES = " ─╌━│╭╮╰╯├┤"
 @dataclass(frozen=True)
 class ShownDialog:
     """A dialog and the screen rows that it occupies, `first` to `last`, counted from 0. `keys` maps a choice's key to
-    the key names for `send-keys` that pick it, where its own key does not: they move the mark, a coloured background.
-    """
+    the key names for `send-keys` that pick it, where its own key does not: they move the coloured mark."""
 
     dialog: Dialog
     first: int

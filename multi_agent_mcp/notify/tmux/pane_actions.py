@@ -91,7 +91,7 @@ class Panes:
     def type_line(self, agent: Agent, text: str, by: Agent) -> Delivery:
         """Types a person's line, under the doorbell's own conditions and lock: `submitted`; `rung` with the reason why
         it was typed but not entered; or `stored` with the reason why nothing was typed. Raises `InvalidArguments` for
-        an empty, too long or unprintable line."""
+        a line that is empty, too long, or has `#`, control or combining characters."""
         line = unicodedata.normalize("NFC", text).strip()
         if not _LINE.fullmatch(line) or sanitize(line) != line or _JOINING.search(line):
             raise InvalidArguments("bad_line", most=LINE_CHARACTERS)

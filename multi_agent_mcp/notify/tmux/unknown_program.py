@@ -18,7 +18,7 @@ from multi_agent_mcp.system.foreground import Foreground, foreground
 
 @dataclass(frozen=True)
 class UnknownProgram:
-    """A program without a profile. `name` is the name for a profile's `commands`, `directory` that of the profile."""
+    """A program without a profile. `name` is its name for a profile's `commands`; `directory` is where profiles go."""
 
     agent: Agent
     name: str

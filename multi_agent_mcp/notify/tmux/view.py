@@ -51,8 +51,7 @@ class Look:
 @dataclass(frozen=True)
 class PaneView:
     """The content of a pane. `rows` are lists of pieces {text, wide?, fg?, bg?, bold? …}; the letters of a `wide` piece
-    take two cells each. `cursor` is (column, row), None while hidden. `history` is the number of rows above the screen.
-    """
+    take two cells each. `cursor` is (column, row), None while hidden. `history` counts the rows above the screen."""
 
     width: int
     height: int

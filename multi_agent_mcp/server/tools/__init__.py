@@ -1,4 +1,4 @@
-"""The tools, by subject. A tool's docstring is for the model: what it does, at most five lines."""
+"""The tools, by subject. A tool's docstring is its description for models, at most five lines."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ UNBOUND: tuple[Tool, ...] = (TOOLS["authenticate"],)
 
 
 def tools_for(role: str, purpose: str) -> list[Tool]:
-    """Exactly what an agent with this role may call in a session of this purpose."""
+    """The tools that an agent with this role may call in a session of this purpose."""
     return [tool for tool in TOOLS.values() if role in tool.roles and purpose in tool.purposes]

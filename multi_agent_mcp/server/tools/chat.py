@@ -1,4 +1,4 @@
-"""An agent's task session and chat session: delegation, conversations, task operations from a chat
+"""Tools for delegation, conversations, and task operations from a chat session
 (docs/protocol.md, Delegation, Conversations, Chat-session operations)."""
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _conversation(call: Call, conversation: Conversation) -> dict[str, Any]:
 
 
 def _waiting(delegation: Delegation) -> dict[str, Any]:
-    """A delegation that no chat session has carried out yet."""
+    """The entry of a delegation without a conversation in `get_task_conversations`."""
     return {
         "conversation_id": None,
         "status": "pending",

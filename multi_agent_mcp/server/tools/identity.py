@@ -1,4 +1,4 @@
-"""Identity, and the list of agents."""
+"""Tools for authentication and the list of agents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def authenticate(binding: Binding, agent_id: str, passkey: str) -> Answer:
 
 def logout(call: Call) -> Answer:
     """End this agent session."""
-    # Calls before it get their answers; a host that reads none does not read this one either.
+    # Earlier calls get their answers first; a host that reads none does not read this one either.
     call.receipt.wait_for_earlier(CALLS_SECONDS)
     call.session.refuse_leases()
     call.receipt.wait_for_answers()

@@ -1,4 +1,4 @@
-"""Messages between agents, and notifications (docs/protocol.md, Sending, Reading, Notifications)."""
+"""Tools for messages and notifications (docs/protocol.md, Sending, Reading, Notifications)."""
 
 from __future__ import annotations
 

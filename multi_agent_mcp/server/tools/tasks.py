@@ -1,5 +1,5 @@
-"""Tasks: handing them over, reporting on them, what to do next, and the board (docs/protocol.md, Tasks, Requests,
-Reports, Next action)."""
+"""Tools for tasks: handing over, reporting, the next action, and the board (docs/protocol.md, Tasks, Requests, Reports,
+Next action)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from multi_agent_mcp.services.tasks.board import summary_of
 from multi_agent_mcp.services.tasks.creation import NewTask
 
 AnyPriority = Literal["low", "normal", "medium", "high", "urgent"]
-"""A task's priorities and the messages' word for the middle one: models mix them up."""
+"""The priorities of tasks, and `normal`, the messages' word for `medium`: models mix them up."""
 
 
 class ChecklistItem(BaseModel):
@@ -59,7 +59,7 @@ def report_task_completion(
 def get_dashboard(call: Call) -> Answer:
     """Counts, agents and tasks of this session."""
     dashboard = call.services.dashboard.data()
-    del dashboard["tasks_left_out"]  # the list is cut here, by its size
+    del dashboard["tasks_left_out"]  # the list is cut to its size below
     tasks = dashboard.pop("tasks")
     fitted = call.fitting(dashboard, "tasks", tasks)
     truncated: Answer = {key: fitted.pop(key) for key in ("truncated", "how_to_continue") if key in fitted}
@@ -67,7 +67,7 @@ def get_dashboard(call: Call) -> Answer:
 
 
 LOOK_AGAIN_SECONDS = 2.0
-"""File events wake a waiting call, but a dependency that another agent finishes is in a directory not watched."""
+"""The interval of polling in a waiting call: file events wake it, but not those of dependencies of other agents."""
 
 
 def get_next_action(call: Call, timeout_seconds: Annotated[float, Field(ge=0, le=600)] = 0) -> Answer:

@@ -1,4 +1,4 @@
-"""What an agent may see of its own work: tasks, executions, logs (docs/protocol.md, Executions)."""
+"""Tools for an agent's own work: tasks, executions, logs (docs/protocol.md, Executions)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def get_execution_log(
     """The log of one of your executions: the last lines (tail, 100), or those from line offset on."""
     execution = call.services.executions.get(call.me.id, execution_id)
     page = call.services.executions.read_log(execution, tail=tail, offset=offset)
-    newest_count = offset is None  # what does not fit is left out at the far end of what was asked for
+    newest_count = offset is None  # the part farthest from the requested end is left out if not all fits
     wanted = page.lines[::-1] if newest_count else page.lines
     fitting = call.fitting({}, "log_content", wanted)["log_content"]
     lines = fitting[::-1] if newest_count else fitting

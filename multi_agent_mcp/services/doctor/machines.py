@@ -15,6 +15,7 @@ from multi_agent_mcp.services.overview.machines import (
     CONNECTED,
     CUT_OFF,
     HERE,
+    LEFT,
     REPLACED,
     SHUT_OUT,
     WITHOUT_RELAY,
@@ -59,6 +60,8 @@ def _machine(row: MachineRow, found: Callable[..., Finding]) -> Iterator[Finding
             yield found(PROBLEM, row.name, f"machine_{trouble}", machine=row.name, count=row.behind)
     if row.state == AWAY:
         yield found(NOTE, row.name, "machine_away" if row.since else "machine_unheard", since=_moment(row.since))
+    if row.state == LEFT:
+        yield found(NOTE, row.name, "machine_left", agents=", ".join(row.agents))
     if abs(row.clock_offset or 0) > CLOCK_SECONDS:
         yield found(NOTE, row.name, "clock", seconds=row.clock_offset)
     if (row.behind or 0) > BEHIND:

@@ -1,4 +1,4 @@
-"""`prune`: deletes what is over and old. Nothing else in the program deletes what could still be read."""
+"""The command `prune`: deletes old files of finished things. Nothing else deletes files that could still be read."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _SAYS_SO = {
     "sessions": re.compile(rb"\nended_at:[ \t]*['\"]?\d"),
     "executions": re.compile(rb"\ncompleted_at:[ \t]*['\"]?\d"),
 }
-"""How a file's own header says that it is over, whatever directory somebody has put it into."""
+"""Patterns in the header of files that are over (read, finished, ended), whatever directory they are in."""
 LOCK_AGE = timedelta(days=30)
-"""Lock files are small and soon made again: only those of agents that have long gone are worth it."""
+"""The least age of lock files to delete: they are small and recreated on use, so deleting recent ones is pointless."""
 
 _MAY_BE_OVER = re.compile(
     r"""
@@ -44,11 +44,11 @@ _MAY_BE_OVER = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
-"""Kind → the paths, in the session directory, of files that may be over."""
+"""The paths, in the session directory, of files that may be deleted, by kind (the group's name)."""
 
 
 class Prunable(NamedTuple):
-    """A file that may go: its path in the session directory; `size` in bytes."""
+    """A file that may be deleted: its path in the session directory, its kind, its size in bytes."""
 
     name: str
     kind: str
@@ -56,23 +56,23 @@ class Prunable(NamedTuple):
 
 
 class Pruning:
-    """Finds and deletes what is over and older than an age: never unread mail, or what is unfinished or needed for
-    it."""
+    """Finds and deletes files that are over and older than an age: never unread mail, unfinished things, or files that
+    those need."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
 
     def prunable(self, now: datetime, age: timedelta) -> Iterator[Prunable]:
-        """Archived mail, notifications and tasks, ended sessions, executions with their logs, ended conversations with
-        their delegations, released wait-locks, the audit log, idempotency keys. Lock files that nobody holds and
-        scratch files of killed processes have an age of their own. A file may be deleted as soon as it was found.
+        """Yields archived mail, notifications and tasks, ended sessions, executions with their logs, ended
+        conversations with their delegations, released wait-locks, the audit log, idempotency keys; lock files and
+        scratch files of killed processes by ages of their own. A file may be deleted as soon as it is yielded.
 
-        The order matters where one file refers to another: a delegation goes before its conversation, or it would seem
-        never to have been carried out. Raises `StorageError`."""
+        Files that refer to others come first: a delegation without its conversation would seem never to have been
+        carried out. Raises `StorageError`."""
         return _Search(self.workspace, now, age).found()
 
     def delete(self, item: Prunable) -> None:
-        """Raises `StorageError`."""
+        """Deletes a file, and after a conversation's own file also its directory. Raises `StorageError`."""
         path = self.workspace.path / item.name
         if item.kind == "locks":
             self.workspace.locks.remove(path.stem)
@@ -83,7 +83,7 @@ class Pruning:
 
 
 class _Search:
-    """One look for what is older than an age."""
+    """One search for files older than an age."""
 
     def __init__(self, workspace: Workspace, now: datetime, age: timedelta) -> None:
         self.workspace = workspace
@@ -92,11 +92,11 @@ class _Search:
         open_tasks = workspace.tasks.open()
         self.needed = {name for task in open_tasks for name in (task.parent_task_id, *task.dependencies)}
         self.talked_of = {
-            str(message.metadata.get("conversation_id"))  # written by hand, it may be anything
+            str(message.metadata.get("conversation_id"))  # a hand-written value may be anything
             for agent_id in workspace.registry.all()
             for _, message in workspace.mailbox(agent_id).unread()
         }
-        """Conversations that unread mail belongs to."""
+        """The ids of the conversations of unread mail."""
         self.conditions: dict[str, Callable[[Node], bool]] = {
             "ipc": lambda node: self._says_so("ipc", node),
             "notifications": lambda node: self._says_so("ipc", node),
@@ -109,12 +109,12 @@ class _Search:
             "conversations": lambda node: self._has_ended(_owner(node)),
             "locks": lambda node: node.status.st_mtime < self.oldest_lock,
         }
-        """Kind → whether such a file, which is old, is over; those of other kinds are."""
+        """By kind, the test whether an old file may be deleted; old files of other kinds always may."""
         self._has_ended = lru_cache(maxsize=64)(self._ended_long_ago)
 
     def found(self) -> Iterator[Prunable]:
-        """The file that says that a conversation has ended comes after all others of it: so a deletion that was cut
-        short goes on the next time."""
+        """Yields the files; a conversation's own file, which says that it has ended, after all its others, so that an
+        interrupted deletion continues the next time."""
         last: list[Prunable] = []
         for node in walk(self.workspace.path):
             match = None if node.is_directory else _MAY_BE_OVER.fullmatch(node.name)
@@ -131,7 +131,7 @@ class _Search:
         yield from last
 
     def _history_of(self, task_id: str) -> Iterator[Prunable]:
-        """The earlier lines of a task's history, which go after it."""
+        """The file with the older lines of a task's history, to be deleted after the task's."""
         path = self.workspace.tasks.history_path(task_id)
         if path.is_file():
             yield Prunable(str(path.relative_to(self.workspace.path)), "histories", path.stat().st_size)
@@ -145,7 +145,7 @@ class _Search:
         return condition is None or condition(node)
 
     def _says_so(self, kind: str, node: Node) -> bool:
-        """Whether the file's header says that it is over. What cannot be read stays: nobody has seen what it says."""
+        """Whether the file's header says that it is over. Files that cannot be read stay."""
         data = header(node.last, node.place) if node.is_file else b""
         return _SAYS_SO[kind].search(data, 0, max(data.find(b"\n---"), 0) or len(data)) is not None
 
@@ -167,5 +167,5 @@ class _Search:
 
 
 def _owner(node: Node) -> str:
-    """The directory right below that of the kind: an agent's, a conversation's."""
+    """The name of the directory below that of the kind: an agent's or conversation's id."""
     return node.name.split("/")[1]

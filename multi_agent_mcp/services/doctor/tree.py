@@ -130,6 +130,6 @@ def _close_all(base: Path, wanted: int) -> None:
 
 
 def _chmod(path: Path, mode: int) -> None:
-    """Changes the mode, but never through a symbolic link that may have replaced the file."""
+    """Changes the mode by chmod(2), but never through a symbolic link that may have replaced the file."""
     if not path.is_symlink():
         path.chmod(mode)

@@ -51,8 +51,8 @@ class Dashboard:
         }
 
     def update(self) -> bool:
-        """Rewrites `dashboard.md` after a change; returns whether that succeeded. Never raises: the file is derived,
-        and the next change rewrites it."""
+        """Rewrites `dashboard.md` after a change; returns whether that succeeded. Failures to write it are only logged:
+        the file is derived, and the next change rewrites it."""
         try:
             self.write()
         except StorageError as refusal:

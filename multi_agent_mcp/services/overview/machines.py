@@ -12,7 +12,7 @@ from multi_agent_mcp.domain.times import from_timestamp, json_values, parse_time
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.store.workspace import Workspace
 
-HERE, UP, AWAY, UNKNOWN = "here", "up", "away", "unknown"
+HERE, UP, AWAY, UNKNOWN, LEFT = "here", "up", "away", "unknown", "left"
 CONNECTED, CUT_OFF, SHUT_OUT = "connected", "cut_off", "shut_out"
 REPLACED, NO_RELAY, RELAY_HANGS = "replaced", "no_relay", "relay_hangs"
 WITHOUT_RELAY = (NO_RELAY, RELAY_HANGS)
@@ -20,12 +20,13 @@ WITHOUT_RELAY = (NO_RELAY, RELAY_HANGS)
 
 @dataclass(frozen=True, kw_only=True)
 class MachineRow:
-    """One machine. `state` is `here`, `up`, `away`, or `unknown` while this machine is cut off or has only begun to
-    listen. `since` is when it came up, or was last heard from if it is away. `behind` is the number of changes that it
-    lacks, `queued` of messages that wait there for the hub, `conflicts` of edits set aside there; `clock_offset` is its
-    clock's difference in seconds; None where unknown. `troubles` are what it reports to be wrong: `disk` (it refuses
-    what other machines write), `double` (another relay says that it is this machine). `agents` are those at home there;
-    `asking` those of them that wait for a human in a pane, while it is `up`."""
+    """One machine. `state` is `here`, `up`, `away`, `unknown` while this machine is cut off or has only begun to
+    listen, or `left` for one that takes part no more although agents are at home there. `since` is when it came up, or
+    was last heard from if it is away. `behind` is the number of changes that it lacks, `queued` of messages that wait
+    there for the hub, `conflicts` of edits set aside there; `clock_offset` is its clock's difference in seconds; None
+    where unknown. `troubles` are what it reports to be wrong: `disk` (it refuses what other machines write), `double`
+    (another relay says that it is this machine). `agents` are those at home there; `asking` those of them that wait for
+    a human in a pane, while it is `up`."""
 
     name: str
     state: str
@@ -133,11 +134,13 @@ class Machines:
     def _rows(
         self, here: str, exchange: str, state: Mapping[str, Any], queued: int | None, edits: int
     ) -> list[MachineRow]:
-        homes, known = self.agents.by_machine(), state.get("machines", {})
+        homes, known, members = self.agents.by_machine(), state.get("machines", {}), state.get("members", ())
         rows = []
-        for name in sorted({here, *homes, *known}, key=lambda name: (name != here, name)):
+        for name in sorted({here, *homes, *known, *members}, key=lambda name: (name != here, name)):
             facts = known.get(name, {})
             stands = HERE if name == here else _state(facts, exchange, is_listening=not state.get("listened"))
+            if members and name not in members and stands in (AWAY, UNKNOWN):
+                stands = LEFT
             asking = map(Asked.parse, facts.get("asking", ()) if stands == UP else ())
             row = MachineRow(
                 name=name,
@@ -151,7 +154,7 @@ class Machines:
                 agents=tuple(homes.get(name, ())),
                 asking=tuple(item for item in asking if item.agent_id in homes.get(name, ())),
             )
-            if row.agents or row.state in (HERE, UP):  # machines that have left are not shown
+            if row.agents or name in members or row.state in (HERE, UP):
                 rows.append(row)
         return rows
 

@@ -1,5 +1,5 @@
-"""What agents' panes show, looked at by the supervisor and remembered for those that cannot look (`watch`, the
-console, a supervisor that is restarted)."""
+"""The record of the supervisor's looks at agents' panes, for processes that do not look themselves (`watch`, the
+console) and for a restarted supervisor."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from multi_agent_mcp.store.workspace import Workspace
 LOOK_EVERY = timedelta(seconds=30)
 GOOD_FOR = timedelta(seconds=180)
 ASKED_FOR = timedelta(seconds=75)
-"""After two looks that did not happen nobody looks any more, and a question may have been answered in its pane."""
+"""How long a recorded question is valid: after two missed looks no supervisor runs, and it may have been answered."""
 
 LookAtPane = Callable[[Agent], tuple[str, str] | None]
-"""The described host in an agent's pane and the state of its screen; None: there is none, or nobody can look."""
+"""Returns the host in an agent's pane, if it has a profile, and the state of its screen; else None."""
 
 
 @dataclass(eq=False)
 class PaneLooks:
-    """The record `.supervisor/panes.json`; derived, may be deleted."""
+    """The record `.supervisor/panes.json`, which is derived and may be deleted."""
 
     workspace: Workspace
     sessions: Sessions
     clock: Callable[[], datetime]
 
     def recorded(self) -> dict[str, PaneLook]:
-        """What was seen last, by agent, unless that was long ago."""
+        """The recorded looks by agent id, none if they are older than `GOOD_FOR`."""
         return self._last() if self._is_newer_than(GOOD_FOR) else {}
 
     def now(self, look_at: LookAtPane) -> dict[str, PaneLook]:
-        """What the panes of agents that are no people show at this moment. Writes nothing."""
+        """Looks at the panes of all agents that are not people. Writes nothing."""
         before = self._last()
         looks: dict[str, PaneLook] = {}
         for agent in self.workspace.registry.active().values():
@@ -48,7 +48,7 @@ class PaneLooks:
         return looks
 
     def refresh(self, look_at: LookAtPane, dialog: Callable[[Agent], Dialog | None] = lambda _: None) -> None:
-        """Looks again, if the last look was not a moment ago; `dialog` reads what is asked in a pane."""
+        """Looks again and writes the record, unless it is newer than `LOOK_EVERY`; `dialog` reads a pane's dialog."""
         if not self._is_newer_than(LOOK_EVERY):
             looks = self.now(look_at)
             panes = {agent_id: asdict(look, dict_factory=json_values) for agent_id, look in looks.items()}
@@ -57,15 +57,15 @@ class PaneLooks:
             self.workspace.pane_looks.write(record, durable=False)
 
     def asked(self) -> tuple[Asked, ...]:
-        """Who was seen last to wait for a human, unless that was long ago."""
+        """The agents last seen waiting for a human, none if the record is older than `ASKED_FOR`."""
         return tuple(self._last_asked()) if self._is_newer_than(ASKED_FOR) else ()
 
     def forget(self) -> None:
-        """The panes are closed. Raises `StorageError`."""
+        """Removes the record, because the panes are closed. Raises `StorageError`."""
         self.workspace.pane_looks.remove()
 
     def _asking(self, looks: Mapping[str, PaneLook], dialog: Callable[[Agent], Dialog | None]) -> Iterator[Asked]:
-        """One that is asked the same as before goes on from then."""
+        """The agents whose panes wait for a human. A question seen before keeps its time."""
         last = self._last_asked() if self._is_newer_than(GOOD_FOR) else ()
         before = {(item.agent_id, item.topic): item for item in last}
         agents = self.workspace.registry.active()
@@ -78,11 +78,11 @@ class PaneLooks:
     def _last_asked(self) -> Iterator[Asked]:
         found = self._read().get("asked")
         for facts in found if isinstance(found, list) else ():
-            with suppress(ValueError, LookupError, TypeError, AttributeError):  # a damaged one
+            with suppress(ValueError, LookupError, TypeError, AttributeError):  # a damaged record
                 yield Asked.parse(facts)
 
     def _continued(self, agent_id: str, host: str, state: str, before: PaneLook | None) -> PaneLook:
-        """A look goes on from the one before while neither the host nor what counts about it has changed."""
+        """The new look, which keeps the time of the one before if it is like it."""
         look = PaneLook(host, state, self.sessions.alive(agent_id), self.clock())
         return replace(look, since=before.since) if before is not None and look.is_like(before) else look
 
@@ -101,7 +101,7 @@ class PaneLooks:
 
 
 def _look(record: Any) -> PaneLook | None:
-    """None for a damaged one."""
+    """Parses a recorded look; None if it is damaged."""
     if not isinstance(record, dict) or (since := parse_time(record.get("since"))) is None:
         return None
     return PaneLook(str(record.get("host")), str(record.get("state")), record.get("served") is True, since)

@@ -1,6 +1,7 @@
 """Reading mail: chooses messages for an answer, applies their reports and marks them read (docs/protocol.md, Reading).
 
-`services/sessions/receipts.py` tracks whether such an answer arrives, and makes its messages unread again if not.
+`services/sessions/receipts.py` tracks whether such an answer arrives, and makes its messages unread again if not
+(docs/protocol.md, Confirmation).
 """
 
 from __future__ import annotations

@@ -144,7 +144,8 @@ class Files:
         `StorageError`."""
         with storage_errors(path):
             self.containment.require(path.parent)
-            path.unlink(missing_ok=True)
+            with self.locks.writing():
+                path.unlink(missing_ok=True)
             if sync:
                 self._sync(path.parent)
 
@@ -185,8 +186,9 @@ class Files:
             placed = [self._link_beside(source, target) for source, target in moves]
             for directory in {target.parent for target in placed}:
                 self._sync(directory)
-            for source, _ in moves:
-                source.unlink(missing_ok=True)
+            with self.locks.writing():
+                for source, _ in moves:
+                    source.unlink(missing_ok=True)
             for directory in {source.parent for source, _ in moves}:
                 self._sync(directory)
         return placed
@@ -303,4 +305,5 @@ class Files:
                 return candidate
 
     def _rename(self, source: Path, target: Path) -> None:
-        in_directory(target.parent, lambda: source.replace(target))
+        with self.locks.writing():
+            in_directory(target.parent, lambda: source.replace(target))

@@ -2,6 +2,12 @@
 
 A thread that holds a lock may take only locks further down in `ORDER`, so no two can wait for each other. The tests
 switch on `ORDER_CHECK`, which fails a thread that takes one out of order, or one that the table does not name.
+
+A lock whose file somebody removes while it is held protects nothing any more: the next process makes a new file and
+locks that. So a change is put in place only while the files of the locks it is made under are where they were, and a
+lock's file is made only while nobody puts a change in place: both under a flock(2) on the session's directory, shared
+by those who write, exclusive for those who make. Who gets the new lock sees everything that was written under the
+old one, and who held the old one writes nothing more.
 """
 
 from __future__ import annotations
@@ -24,13 +30,10 @@ from filelock import FileLock, Timeout, lock_descriptor, unlock_descriptor
 
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.files.containment import Containment
-from multi_agent_mcp.system.writing import FILE_MODE, make_directory, storage_errors
+from multi_agent_mcp.system.writing import FILE_MODE, make_directory, make_private, storage_errors
 
 LOCK_SECONDS = 10.0
 LOCK_POLL_SECONDS = 0.002
-NOT_BY_FLOCK = frozenset({errno.ENOENT, errno.ENOSYS})
-"""The lock's file is to be made, or its file system knows no flock(2): a `FileLock` does what there is to do."""
-
 WINDOWS = "windows"
 """What a team has open in tmux: `up`, `down` and the supervisor look and act under it. Taken before any other lock."""
 
@@ -148,6 +151,28 @@ class Mutex:
             ORDER_CHECK.drop(self._name)
 
 
+class Hold(NamedTuple):
+    """A lock that a thread holds: its file, as it was locked."""
+
+    name: str
+    path: str
+    descriptor: int
+    identity: tuple[int, int]
+
+    def is_in_place(self) -> bool:
+        """Whether whoever wants this lock finds the same file."""
+        try:
+            found = os.lstat(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return (found.st_dev, found.st_ino) == self.identity
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.holds: list[Hold] = []
+
+
 class Locks:
     """The locks of one session directory: flock(2) on `.locks/{name}.lock`. The kernel takes them back from the
     dead."""
@@ -156,6 +181,7 @@ class Locks:
         self.path = path
         self.containment = containment
         self._queues: dict[str, threading.Lock] = {}
+        self._thread = _Thread()
 
     @contextmanager
     def held(self, name: str) -> Iterator[None]:
@@ -180,15 +206,31 @@ class Locks:
         finally:
             ORDER_CHECK.drop(name)
 
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Puts a change in place. Raises `StorageError` when a lock that this thread holds has lost its file: somebody
+        else may have taken it, and read what this change would overwrite."""
+        holds = self._thread.holds
+        if not holds:
+            yield
+            return
+        with self._directory(fcntl.LOCK_SH, holds[-1].name, time.monotonic() + LOCK_SECONDS):
+            for hold in holds:
+                if not hold.is_in_place():
+                    raise StorageError("lock_removed", name=hold.name)
+            yield
+
     def _acquired(self, name: str, deadline: float) -> Callable[[], None]:
         """Takes the lock; returns what gives it back."""
         with storage_errors(self.path / name):
-            self.containment.require(self.path)
             try:
-                return partial(_give_back, self._flocked(name, deadline))
+                hold = self._flocked(name, deadline)
             except OSError as error:
-                if error.errno not in NOT_BY_FLOCK:
+                if error.errno != errno.ENOSYS:  # else the file system knows no flock(2)
                     raise
+            else:
+                self._thread.holds.append(hold)
+                return partial(_give_back, hold, self._thread.holds)
             lock = self.lock(name)
             try:
                 lock.acquire(timeout=max(deadline - time.monotonic(), 0.0))
@@ -196,22 +238,61 @@ class Locks:
                 raise StorageError("lock_timeout", name=name) from error
             return lock.release
 
-    def _flocked(self, name: str, deadline: float) -> int:
-        """The descriptor of the lock's file, locked. A `FileLock` of the same file keeps this out, and is kept out by
-        it; what it does beyond flock(2), for those who fork or take a lock twice, takes twenty times as long."""
+    def _flocked(self, name: str, deadline: float) -> Hold:
+        """The lock, taken. A `FileLock` of the same file keeps this out, and is kept out by it; what it does beyond
+        flock(2), for those who fork or take a lock twice, takes twenty times as long."""
+        path = self._file(name)
         while True:
-            descriptor = os.open(self._file(name), os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
-            locked = False
+            self.containment.require(self.path)
             try:
-                locked = lock_descriptor(descriptor, blocking=False) and os.fstat(descriptor).st_nlink > 0
-            finally:
-                if not locked:
-                    os.close(descriptor)
-            if locked:
-                return descriptor
+                hold = self._locked(name, path)
+            except FileNotFoundError:
+                self._make(name, deadline)
+            else:
+                if hold is not None:
+                    return hold
+                time.sleep(LOCK_POLL_SECONDS)
             if time.monotonic() >= deadline:
                 raise StorageError("lock_timeout", name=name)
-            time.sleep(LOCK_POLL_SECONDS)
+
+    @staticmethod
+    def _locked(name: str, path: str) -> Hold | None:
+        """The lock, if nobody holds it and its file is still there."""
+        descriptor, hold = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK), None
+        try:
+            if lock_descriptor(descriptor, blocking=False):
+                status = os.fstat(descriptor)
+                taken = Hold(name, path, descriptor, (status.st_dev, status.st_ino))
+                hold = taken if taken.is_in_place() else None
+        finally:
+            if hold is None:
+                os.close(descriptor)
+        return hold
+
+    def _make(self, name: str, deadline: float) -> None:
+        """Makes a lock's file, unless its directory is removed meanwhile."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        with suppress(FileNotFoundError):
+            make_directory(self.path)
+            with self._directory(fcntl.LOCK_EX, name, deadline):
+                descriptor = os.open(self._file(name), flags, FILE_MODE)
+                try:
+                    make_private(descriptor)
+                finally:
+                    os.close(descriptor)
+
+    @contextmanager
+    def _directory(self, operation: int, name: str, deadline: float) -> Iterator[None]:
+        """Holds the flock(2) on the session's directory, for a moment."""
+        descriptor = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            while not _try_flock(descriptor, operation):
+                if time.monotonic() >= deadline:
+                    raise StorageError("lock_timeout", name=name)
+                time.sleep(LOCK_POLL_SECONDS)
+            yield
+        finally:
+            _unlock(descriptor)
 
     def lock(self, name: str) -> FileLock:
         """The lock itself, for those who hold it beyond a `with`. Use it once."""
@@ -229,13 +310,14 @@ class Locks:
     def remove(self, name: str) -> None:
         """Removes the file of a lock, unless somebody holds it. Who has just opened it notices that it is gone, and
         recreates it."""
-        lock = self.lock(name)
-        with suppress(Timeout, OSError):
-            lock.acquire(timeout=0)
-            try:
-                Path(self._file(name)).unlink(missing_ok=True)
-            finally:
-                lock.release()
+        path = self._file(name)
+        with suppress(OSError):
+            hold = self._locked(name, path)
+            if hold is not None:
+                try:
+                    Path(path).unlink()
+                finally:
+                    _unlock(hold.descriptor)
 
     def is_held(self, name: str) -> bool:
         """Whether the lock `name` is held. Asking keeps no process from taking it; several may ask at once."""
@@ -261,10 +343,30 @@ class Locks:
         return f"{self.path}/{name}.lock"
 
 
-def _give_back(descriptor: int) -> None:
-    """A child that was forked meanwhile may have the descriptor, too: closing it would not give the lock back."""
+def _try_flock(descriptor: int, operation: int) -> bool:
+    """False when somebody holds it otherwise. A file system that locks no directory (NFS) keeps nobody waiting; one
+    that knows no flock(2) raises OSError."""
     try:
-        unlock_descriptor(descriptor)
+        fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno == errno.ENOSYS:
+            raise
+    return True
+
+
+def _give_back(hold: Hold, holds: list[Hold]) -> None:
+    holds.remove(hold)
+    _unlock(hold.descriptor)
+
+
+def _unlock(descriptor: int) -> None:
+    """Closes it. A child that was forked meanwhile may have the descriptor, too: closing it would not give the lock
+    back."""
+    try:
+        with suppress(OSError):
+            unlock_descriptor(descriptor)
     finally:
         os.close(descriptor)
 

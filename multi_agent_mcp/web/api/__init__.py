@@ -62,5 +62,5 @@ ENDPOINTS: tuple[tuple[str, str, Endpoint], ...] = (
 )
 """Method, path below `/api`, handler. `/api/events` is a stream and handled in `app.py`."""
 AT_THE_MACHINE = frozenset({panes.answer, panes.line})
-"""What anybody may do who sits at this machine. Everything else that changes something is done in an agent's name, and
-so at its home."""
+"""The changes that anybody at this machine may make. All other changes are made in an agent's name, and so only on its
+home machine."""

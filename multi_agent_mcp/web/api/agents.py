@@ -1,4 +1,4 @@
-"""The agents as a tree with their sessions, tasks and waits; interrupting them."""
+"""The agents as a tree with their sessions, tasks and waits; interrupting and resuming them."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def interrupt(call: ApiRequest) -> dict[str, Any]:
 
 
 def resume(call: ApiRequest) -> dict[str, Any]:
-    """Lets a paused agent go on."""
+    """Resumes a paused agent."""
     return _sent(call, call.services.interrupting.resume(call.me, call.path["agent_id"]))
 
 
 def release(call: ApiRequest) -> dict[str, Any]:
-    """Takes away an Owner's wait-lock."""
+    """Releases an Owner's wait-lock."""
     owner = call.services.agents.get(call.path["agent_id"])
     return call.services.owner_waits.unlock(call.me, owner, call.optional_text("reason"))
 
 
 def _sent(call: ApiRequest, notice: Notification) -> dict[str, Any]:
-    """`queued`: why it waits here, for an agent of another machine."""
+    """The answer about a notification. `queued` is why one for another machine's agent still waits here."""
     waits = call.services.tracking.waits(notice)
     queued = {"queued": waits} if waits is not None else {}
     return {"notification_id": notice.id, "action": notice.action, "task_id": notice.task_id, **queued}
@@ -69,7 +69,7 @@ def _agent(call: ApiRequest, row: AgentRow) -> dict[str, Any]:
 
 
 def _waiting(call: ApiRequest, agent_id: str) -> list[dict[str, Any]]:
-    """The agent's unread notifications, newest first, and how far each one got."""
+    """The agent's unread notifications, newest first, with their delivery states."""
     waiting = call.services.notifications.waiting(agent_id)[: -NOTIFICATIONS_MAX - 1 : -1]
     return [
         {

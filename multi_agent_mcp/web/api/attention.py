@@ -1,4 +1,4 @@
-"""What waits for the acting agent (docs/protocol.md, Attention)."""
+"""The items that wait for the acting agent (docs/protocol.md, Attention)."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from multi_agent_mcp.web.request import ApiRequest
 
 
 def show(call: ApiRequest) -> dict[str, Any]:
-    """Everything, the worst first. Panes are looked at as somebody asks, at most every two seconds."""
+    """All items, most serious first. Requests cause looks at the panes, at most every two seconds."""
     return {"items": [item.as_answer() for item in call.services.recent_attention.of(call.me)]}

@@ -1,4 +1,4 @@
-"""Conversations, with the delegation and the task they belong to; the Owner takes part in their own."""
+"""Conversations with their delegations and tasks, and the Owner's part in conversations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from multi_agent_mcp.web.serializers import (
 
 
 def page(call: ApiRequest) -> dict[str, Any]:
-    """The conversations, newest first, and the delegations that have none yet."""
+    """The conversations, newest first, and the delegations that have no conversation yet."""
     services = call.services
     found, total = services.conversations.page(offset=call.number("offset", 0), limit=call.limit)
     shown = ("agent_id", "target_agent_id", "purpose", "task_id", "created_at")
@@ -31,8 +31,8 @@ def page(call: ApiRequest) -> dict[str, Any]:
 
 
 def show(call: ApiRequest) -> dict[str, Any]:
-    """One conversation with its newest messages, oldest first, which of them the Owner has not read, its delegation and
-    its task. Marks nothing read."""
+    """One conversation with its newest messages, oldest first, the ids of those that the Owner has not read, its
+    delegation's context and its task. Marks nothing read."""
     services = call.services
     conversation = services.conversations.get(call.path["conversation_id"])
     shown, total = services.conversations.newest(conversation.id, call.limit)
@@ -61,13 +61,13 @@ def start(call: ApiRequest) -> dict[str, Any]:
 
 
 def say(call: ApiRequest) -> dict[str, Any]:
-    """Says something in a conversation of the Owner's."""
+    """Sends a message in a conversation of the Owner."""
     draft = Draft(content=call.text("content"), idempotency_key=call.optional_text("idempotency_key"))
     return call.services.conversations.say(call.me, call.path["conversation_id"], draft).as_answer()
 
 
 def end(call: ApiRequest) -> dict[str, Any]:
-    """Ends a conversation of the Owner's; the other side is told."""
+    """Ends a conversation of the Owner; the other participant gets mail."""
     conversation_id, words = call.path["conversation_id"], call.optional_text("final_message")
     return {"conversation": conversation_head(call.services.conversations.end(call.me, conversation_id, words))}
 

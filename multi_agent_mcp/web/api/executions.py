@@ -12,7 +12,7 @@ LOG_LINES = 500
 
 
 def page(call: ApiRequest) -> dict[str, Any]:
-    """The executions, running ones first, then the newest; `?agent=` asks for one agent's."""
+    """The executions, running ones first, then newest first; `?agent=` selects one agent's."""
     found, total = call.services.executions.page(
         call.parameter("agent"), offset=call.number("offset", 0), limit=call.limit
     )
@@ -20,7 +20,7 @@ def page(call: ApiRequest) -> dict[str, Any]:
 
 
 def log(call: ApiRequest) -> dict[str, Any]:
-    """Lines of a log from line `?offset=` on; without it the last ones. At most 500; `next_offset` follows the log."""
+    """At most 500 lines of a log, from line `?offset=` on, else the last ones; `next_offset` continues."""
     services = call.services
     execution = services.executions.get(None, call.path["execution_id"])
     follows = call.parameter("offset") is not None
@@ -38,6 +38,6 @@ def log(call: ApiRequest) -> dict[str, Any]:
 
 
 def _row(call: ApiRequest, execution: Execution) -> dict[str, Any]:
-    """An execution with its task's title; null when the task is gone."""
+    """An execution with its task's title, null if the task is gone."""
     tasks = call.services.board.existing([execution.task_id])
     return execution_row(execution) | {"task_title": tasks[0].title if tasks else None}

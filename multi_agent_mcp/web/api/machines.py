@@ -1,4 +1,4 @@
-"""The machines of the team; there are none to be seen while the session is on one alone."""
+"""The machines of the team, for shared sessions only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from multi_agent_mcp.web.request import ApiRequest
 
 
 def show(call: ApiRequest) -> dict[str, Any]:
-    """How this one stands with the hub, every machine, and the edits that are set aside here."""
+    """This machine's exchange with the hub, every machine, and the edits set aside here. Raises `InvalidArguments`
+    unless the session is shared."""
     seen = call.services.machines.look()
     if seen is None:
         raise InvalidArguments("not_shared")

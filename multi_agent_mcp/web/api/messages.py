@@ -1,4 +1,4 @@
-"""Mail: the Owner may see all of it, and reads and answers their own."""
+"""Mail: the Owner may see all messages, and reads and answers their own."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ BOXES = ("inbox", "sent", "all")
 
 
 def page(call: ApiRequest) -> dict[str, Any]:
-    """Messages, newest first: `?box=inbox|sent|all`, `?between=A,B` for a thread, `?agent=` for one agent's mail,
-    `?before=` a message id for the next page. Marks nothing read."""
+    """Messages, newest first: `?box=inbox|sent|all`, `?between=A,B` for a thread, `?agent=` for one agent's mail, and
+    `?before=` with a message id for the next page. Marks nothing read."""
     found = call.services.mail_search.page(**_filters(call), before=call.parameter("before"), limit=call.limit)
     progress = call.services.tracking.progress(found.messages)
     return {
@@ -31,7 +31,7 @@ def page(call: ApiRequest) -> dict[str, Any]:
 
 def show(call: ApiRequest) -> dict[str, Any]:
     """One message with its content, the verdict on its signature, the delivery steps of each copy, and the conversation
-    that an answer to it goes into. Marks nothing read."""
+    that an answer would belong to. Marks nothing read."""
     message = call.services.mail_search.get(call.path["message_id"])
     verdict = call.services.signatures.verdict(message)
     conversation = call.services.conversations.of_mail(call.me.id, message)
@@ -43,7 +43,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
 
 
 def send(call: ApiRequest) -> dict[str, Any]:
-    """Sends as the Owner; `receiver_id` null is a broadcast."""
+    """Sends a message as the Owner, to all agents if `receiver_id` is null."""
     draft = Draft(
         content=call.text("content"),
         receiver_id=call.optional_text("receiver_id"),
@@ -64,7 +64,7 @@ def reply(call: ApiRequest) -> dict[str, Any]:
 
 
 def mark_read(call: ApiRequest) -> dict[str, Any]:
-    """The Owner has read a message of their own; reading an awaited answer ends the wait."""
+    """Marks a message to the Owner read; reading an awaited answer ends the wait."""
     message_id = call.path["message_id"]
     _require_mine(call, call.services.mail_search.get(message_id))
     query = Query(message_id=message_id, whole=True, polling=False)

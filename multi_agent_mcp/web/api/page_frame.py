@@ -1,4 +1,4 @@
-"""The session: what every page shows in its frame, and the findings of `doctor`."""
+"""The data of every page's frame, and the findings of `doctor`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from multi_agent_mcp.web.request import ApiRequest
 
 
 def show(call: ApiRequest) -> dict[str, Any]:
-    """Session, the acting agent, its unread mail, and its wait-lock."""
+    """The session, the acting agent, its number of unread messages, and its wait-lock."""
     services = call.services
     wait = services.owner_waits.of(call.me.id)
     return {
@@ -25,14 +25,14 @@ def show(call: ApiRequest) -> dict[str, Any]:
 
 
 def homes(services: Services) -> dict[str, Any]:
-    """Where every agent is at home and how its machine is; nothing while there is one alone."""
+    """Every agent's home machine and its state; empty unless the session is shared."""
     if services.machine is None:
         return {}
     return {"homes": {name: vars(home) for name, home in services.machines.homes().items()}}
 
 
 def health(call: ApiRequest) -> dict[str, Any]:
-    """The findings, problems first; quarantined files are among them with their reason."""
+    """The findings of `doctor`, problems first; they include quarantined files with their reason."""
     findings = call.services.doctor().examine()
     call.services.recent_attention.found(findings)
     return {

@@ -1,4 +1,4 @@
-"""Agents' panes: what they show, what their hosts ask, and a line for an empty composer."""
+"""Agents' panes: their screens, their hosts' dialogs, and typing a line into an empty composer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from multi_agent_mcp.web.request import ApiRequest
 
 
 def show(call: ApiRequest) -> dict[str, Any]:
-    """The screen of an agent's pane, and the question that waits there. `?seen=` is the `state` that the page has:
-    where nothing has changed the answer holds nothing else. Of an agent of another machine it says only which."""
+    """The screen of an agent's pane and its dialog. `?seen=` is the `state` that the page already has: if nothing has
+    changed, the answer holds only `state`. For an agent of another machine it names only the machine."""
     agent, services = call.services.agents.get(call.path["agent_id"]), call.services
     if (home := services.agents.elsewhere(agent)) is not None:
         return {"state": home, "elsewhere": home, "dialog": None, "attach": None}
@@ -28,13 +28,13 @@ def show(call: ApiRequest) -> dict[str, Any]:
 
 
 def scrollback(call: ApiRequest) -> dict[str, Any]:
-    """The newest rows above the screen, and the screen."""
+    """The screen and the newest rows above it."""
     view, _ = call.services.panes.look(_agent(call), scrollback=True)
     return {"reason": view} if isinstance(view, str) else {"screen": vars(view)}
 
 
 def answer(call: ApiRequest) -> dict[str, Any]:
-    """Presses the key of a choice, if exactly this dialog is still shown."""
+    """Presses the key of a choice, if exactly this dialog is still shown. Raises `NotAnswered`."""
     agent = _typeable(call)
     came = call.services.panes.answer(agent, call.text("dialog_id"), call.text("choice"), call.me)
     call.services.recent_attention.look_again()
@@ -44,7 +44,7 @@ def answer(call: ApiRequest) -> dict[str, Any]:
 
 
 def line(call: ApiRequest) -> dict[str, Any]:
-    """Types a line into an empty composer, as the doorbell does, and enters it; else says why nothing was typed."""
+    """Types a line into an empty composer and enters it, as the doorbell does; else returns why nothing was typed."""
     return call.services.panes.type_line(_typeable(call), call.text("text"), call.me).as_answer()
 
 

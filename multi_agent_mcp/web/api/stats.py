@@ -1,4 +1,4 @@
-"""The figures of the last days (docs/protocol.md, Statistics)."""
+"""The statistics of the last days (docs/protocol.md, Statistics)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DAYS_MAX = 366
 
 
 def show(call: ApiRequest) -> dict[str, Any]:
-    """The last `?days=` (default: 7, at most 366), today included; a day begins at midnight in `?zone=` (default:
-    UTC)."""
+    """The statistics of the last `?days=` (default: 7, at most 366), today included; days begin at midnight in `?zone=`
+    (default: UTC)."""
     days = max(call.number("days", DAYS, most=DAYS_MAX), 1)
     return call.services.statistics.last_days(days, call.zone).as_answer()

@@ -14,9 +14,9 @@ MESSAGES_SHOWN = 30
 
 
 def board(call: ApiRequest) -> dict[str, Any]:
-    """The columns: of each status how many tasks there are and a page of them, those in work most urgent first, the
-    finished ones most recent first. `?status=` asks for one column, `?assignee=` for one agent's tasks, `?offset=`
-    and `?limit=` for more."""
+    """The columns of the board: for each status the number of tasks and a page of them, open tasks in the order of
+    work, finished ones newest first. `?status=` selects one column, `?assignee=` one agent's tasks, `?offset=` and
+    `?limit=` the page."""
     status, services = call.parameter("status"), call.services
     columns = services.board.columns(
         status, call.parameter("assignee"), offset=call.number("offset", 0), limit=call.limit
@@ -34,7 +34,7 @@ def board(call: ApiRequest) -> dict[str, Any]:
 
 
 def show(call: ApiRequest) -> dict[str, Any]:
-    """One task with everything that belongs to it."""
+    """One task with its subtasks, dependencies, conversations, messages and executions."""
     services = call.services
     task = services.task_changes.get(call.path["task_id"])
     parents = services.board.existing([task.parent_task_id])
@@ -49,7 +49,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
 
 
 def create(call: ApiRequest) -> dict[str, Any]:
-    """A new task: `todo` with an assignee, else `backlog`."""
+    """Creates a task: in `todo` with an assignee, else in `backlog`."""
     new = NewTask(
         title=call.text("title"),
         description=call.optional_text("description") or "",
@@ -73,7 +73,7 @@ def set_status(call: ApiRequest) -> dict[str, Any]:
 
 
 def assign(call: ApiRequest) -> dict[str, Any]:
-    """Hands a task to another agent; `assignee_id` null takes it from everybody."""
+    """Assigns a task to another agent; `assignee_id` null unassigns it."""
     task, previous = call.services.task_changes.assign(call.me, call.path["task_id"], call.optional_text("assignee_id"))
     return {"task": _with_targets(call, task, task_card(task)), "previous_assignee_id": previous}
 
@@ -87,7 +87,7 @@ def decide(call: ApiRequest) -> dict[str, Any]:
 
 
 def _with_targets(call: ApiRequest, task: Task, record: dict[str, Any]) -> dict[str, Any]:
-    """The record with `targets`: status → null, or why the task cannot be moved there."""
+    """The record with `targets`, which maps each other status to null, or to why the task cannot be moved there."""
     sentence = call.services.texts.sentence
     refusals = call.services.task_changes.targets(call.me, task)
     return record | {"targets": {status: refusal and sentence(refusal) for status, refusal in refusals.items()}}

@@ -1,4 +1,4 @@
-"""The timeline of a period, drawn."""
+"""The timeline of a period as a drawing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ WIDTH_MAX = 8_000
 
 
 def show(call: ApiRequest) -> dict[str, Any]:
-    """The period `?from=` to `?to=` (default: the whole session) as an SVG `?width=` pixels wide, its clock in `?zone=`
-    (default: UTC), in the colours of `?theme=light|dark` (default: the reader's system)."""
+    """The period `?from=` to `?to=` (default: the whole session) as an SVG, `?width=` pixels wide, with times in
+    `?zone=` (default: UTC) and the colours of `?theme=light|dark` (default: as the reader's system)."""
     start, end = (asked_time(name, call.parameter(name)) for name in ("from", "to"))
     timeline = call.services.timeline.of(start, end)
     width = call.number("width", WIDTH, most=WIDTH_MAX)

@@ -1,6 +1,6 @@
-"""The drawing: lanes from the top of the hierarchy down, time from left to right.
+"""The drawing of a timeline: lanes from the top of the hierarchy down, time from left to right.
 
-This module decides what is drawn where; `templates/timeline.svg` has the markup, `timeline.css` the colours.
+This module decides the elements and their places; `templates/timeline.svg` has the markup, `timeline.css` the colours.
 """
 
 from __future__ import annotations
@@ -48,21 +48,22 @@ FAMILIES: Mapping[str, str] = {
     "conversation": "talk",
     "broadcast": "broadcast",
 }
-"""Message type → family, which has a colour; all other types belong to `other`."""
+"""The families of message types, each with a colour; all other types belong to `other`."""
 
 NARROWEST = 480.0
 LEFT, HEADING_SIZE, NAME_SIZE, INDENT = 14.0, 14.0, 13.0, 12.0
 LEGEND_GAP, LEGEND_LINE, SWATCH = 22.0, 20.0, 26.0
-DENSE_PIXELS = 9.0  # arrows closer together than that, on an average, are drawn thinner
-NARROWEST_BAR, CROWDED_BAR = 3.0, 5.0  # the height of a bar that found no row of its own
+DENSE_PIXELS = 9.0  # arrows closer together than this, on average, are drawn thinner
+NARROWEST_BAR, CROWDED_BAR = 3.0, 5.0  # the width of the shortest bar; the height of a bar without a row of its own
 HEAD, GAP, SIGN = 6.0, 4.0, 7.0  # an arrow's head, its distance from the line it points to, the radius of a sign or key
 
 Item = dict[str, Any]
 
 
 def draw(timeline: Timeline, *, texts: Texts, width: float = 1200, dark: bool | None = None, zone: tzinfo = UTC) -> str:
-    """An SVG document, `width` pixels wide (at least 480) and as high as it needs. `dark` None follows the reader's
-    system. Everything an agent wrote is text in it; `data-kind` and `data-id` of an element say what it stands for."""
+    """Draws a timeline as an SVG document, `width` pixels wide (at least 480) and as high as needed. `dark` None
+    follows the reader's system. Text by agents is escaped; `data-kind` and `data-id` of an element tell what it
+    represents."""
     width = max(width, NARROWEST)
     scale = Scale(timeline.start, timeline.end, *plot(width), zone)
     layout = lay_out(timeline, scale)
@@ -96,15 +97,15 @@ def draw(timeline: Timeline, *, texts: Texts, width: float = 1200, dark: bool | 
 
 
 def plot(width: float) -> tuple[float, float]:
-    """The left and right end of the time axis in a drawing of this width, in pixels."""
+    """The left and right ends of the time axis in a drawing of this width, in pixels."""
     width = max(width, NARROWEST)
     return min(GUTTER, width * GUTTER_SHARE), width - MARGIN
 
 
 @cache
 def stylesheet(dark: bool | None = None) -> str:
-    """The rules of the drawing: light, dark, or (None) as the reader's system prefers. Every class begins with `tl-`,
-    so that the drawing can stand in a page."""
+    """The style sheet of the drawing: light, dark, or (None) as the reader's system prefers. Every class begins with
+    `tl-`, so that the drawing can be embedded in a page."""
     return _templates().get_template("timeline.css").render(dark=dark)
 
 
@@ -122,7 +123,7 @@ def _templates() -> Environment:
 
 
 def _heading(timeline: Timeline, scale: Scale, texts: Texts) -> tuple[str, str]:
-    """The period, and how many messages, tasks and interrupts are shown."""
+    """The period, and the numbers of messages, tasks and interrupts shown."""
     start = timeline.start.astimezone(scale.zone)
     length = format_duration(timeline.end - timeline.start)
     counts = texts(
@@ -172,7 +173,7 @@ def _extent(start: datetime, end: datetime | None, scale: Scale, least: float = 
 
 
 def _message(arrow: Arrow, layout: Layout) -> Iterator[Item]:
-    """From its sending to its arrival, and on until it was read; nothing for agents without a lane."""
+    """A message, from sending to arrival, and on until it was read; nothing for agents without a lane."""
     sender, receiver = layout.band(arrow.sender_id), layout.band(arrow.receiver_id)
     if sender is None or receiver is None:
         return
@@ -194,7 +195,7 @@ def _message(arrow: Arrow, layout: Layout) -> Iterator[Item]:
 
 
 def _told(event: Arrow | Mark, since: datetime) -> str:
-    """How long after it was stored it took each step."""
+    """The times of the event's delivery steps after `since`, as text."""
     steps = {"rung": event.rung_at, "submitted": event.submitted_at, "read": event.read_at}
     if isinstance(event, Arrow):
         steps = {"on hub": event.on_hub_at, "arrived": event.came_at, **steps}
@@ -202,7 +203,7 @@ def _told(event: Arrow | Mark, since: datetime) -> str:
 
 
 def _interrupt(mark: Mark, layout: Layout) -> Iterator[Item]:
-    """A stop sign on the agent's lane, with an arrow from the agent that gave it."""
+    """A stop sign on the agent's lane, with an arrow from the agent that interrupted it."""
     band, by = layout.band(mark.agent_id), layout.band(mark.by) if mark.by else None
     if band is None:
         return
@@ -276,7 +277,7 @@ def _bar_title(bar: Bar, scale: Scale) -> Iterator[str]:
 
 
 def _label(bar: Bar, left: float, right: float, scale: Scale) -> Item | None:
-    """The title: inside the bar if it fits, else beside it, else as much of it as fits inside."""
+    """The bar's title: inside the bar if it fits, else beside it if there is more room, cut if necessary."""
     inside = right - left - (14 if bar.outcome else 8)
     beside = min(scale.right + MARGIN - right - 14, LABEL_PIXELS)
     is_inside = text_width(bar.title, LABEL_SIZE) <= inside or inside >= beside
@@ -302,7 +303,7 @@ def _shaft(start: tuple[float, float], end: tuple[float, float], head: float = H
 
 
 def _legend(timeline: Timeline, texts: Texts, right: float, top: float) -> tuple[list[Item], float]:
-    """The legend, wrapped, of the colours that occur; and the y at which it ends."""
+    """The wrapped legend of the colours that occur, and the y at which it ends."""
     entries: list[Item] = []
     x, y = LEFT, top
     for kind, name, label in _legend_entries(timeline, texts):

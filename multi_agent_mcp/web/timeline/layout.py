@@ -1,4 +1,4 @@
-"""Layout: lanes from top to bottom, and each lane's task bars in as few rows as possible."""
+"""The layout of a timeline: lanes from top to bottom, and each lane's task bars in few rows."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ LINE_ABOVE, LINE_BELOW = 20.0, 20.0  # room around the line that arrows begin an
 ROW, BAR = 20.0, 15.0
 ROWS_MAX = 6
 LABEL_SIZE, LABEL_PIXELS = 11.0, 150.0
-NARROW, WIDE = 0.56, 1.0  # columns in font sizes; rather too wide than too narrow
+NARROW, WIDE = 0.56, 1.0  # estimated widths of letters in font sizes, rather too wide than too narrow
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A bar and its row; None: below the last row, without a label."""
+    """A bar and its row; None means below the last row, without a label."""
 
     bar: Bar
     row: int | None
@@ -28,7 +28,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Band:
-    """A lane's place: `line` is the height its arrows begin and end at."""
+    """The place of a lane; `line` is the y at which its arrows begin and end."""
 
     lane: Lane
     top: float
@@ -58,12 +58,12 @@ class Layout:
         return self.bands[-1].bottom if self.bands else TOP
 
     def band(self, agent_id: str) -> Band | None:
-        """The agent's band, or that of the others."""
+        """The agent's band, else that of the others, else None."""
         return self._by_agent.get(agent_id, self._by_agent.get(OTHERS))
 
 
 def lay_out(timeline: Timeline, scale: Scale) -> Layout:
-    """Lanes in their order; bars of one lane that would overlap lie in different rows."""
+    """Lays out the lanes in their order; overlapping bars of a lane get different rows."""
     bands: list[Band] = []
     top = TOP
     for lane in timeline.lanes:
@@ -77,12 +77,12 @@ def lay_out(timeline: Timeline, scale: Scale) -> Layout:
 
 
 def label_room(bar: Bar) -> float:
-    """How wide the bar's title is, as far as it is shown."""
+    """The width of the shown part of the bar's title, in pixels."""
     return min(text_width(" ".join(bar.title.split()), LABEL_SIZE), LABEL_PIXELS)
 
 
 def _pack(bars: Iterable[Bar], scale: Scale) -> Iterable[Placed]:
-    """First fit; the title of a short bar stands at its right and needs room, too."""
+    """Assigns rows to bars, first fit; the title of a short bar stands to its right and needs room, too."""
     ends: list[float] = []
     for bar in bars:
         left, right = scale.x(bar.start), scale.x(bar.end)
@@ -98,12 +98,12 @@ def _pack(bars: Iterable[Bar], scale: Scale) -> Iterable[Placed]:
 
 
 def text_width(text: str, size: float) -> float:
-    """About how many pixels a text of this font size takes."""
+    """The approximate width of a text in this font size, in pixels."""
     return size * sum(WIDE if east_asian_width(character) in "WF" else NARROW for character in text)
 
 
 def fitted(text: str, pixels: float, size: float) -> str:
-    """As much of the text as fits, with an ellipsis if something is left out; empty if next to nothing fits."""
+    """The text cut to the width, with an ellipsis if something is left out; empty if hardly anything fits."""
     text = " ".join(text.split())[: int(pixels) + 1]
     if text_width(text, size) <= pixels:
         return text

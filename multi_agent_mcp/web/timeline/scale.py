@@ -1,4 +1,4 @@
-"""The time axis: moments to pixels, and the ticks."""
+"""The time axis of a timeline: pixels of moments, and ticks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHORTEST = timedelta(milliseconds=20)  # a period without length can still be dr
 
 @dataclass(frozen=True)
 class Scale:
-    """`start` lies at the pixel `left`, `end` at `right`; what lies outside is drawn at the border."""
+    """A time axis: `start` is at the pixel `left`, `end` at `right`; moments outside are drawn at the border."""
 
     start: datetime
     end: datetime
@@ -33,14 +33,14 @@ class Scale:
         return max(self.end - self.start, SHORTEST)
 
     def x(self, moment: datetime | None) -> float:
-        """The pixel of a moment; None is still going on."""
+        """The pixel of a moment; None, for something that still lasts, is the right end."""
         if moment is None:
             return self.right
         share = (moment - self.start) / self.length
         return self.left + min(max(share, 0.0), 1.0) * (self.right - self.left)
 
     def ticks(self) -> Iterator[tuple[float, str]]:
-        """Pixel and label of each tick: round times, not closer than `TICK_PIXELS`, the day where it changes."""
+        """The pixel and label of each tick: round times at least `TICK_PIXELS` apart, with the day where it changes."""
         seconds = self.length.total_seconds()
         room = max((self.right - self.left) / TICK_PIXELS, 1.0)
         step = next((step for step in STEPS if seconds / step <= room), STEPS[-1])
@@ -55,7 +55,7 @@ class Scale:
                 day = local.date()
 
     def clock(self, moment: datetime) -> str:
-        """Day and time to the millisecond."""
+        """The day and time of a moment, to the millisecond."""
         local = moment.astimezone(self.zone)
         return f"{local:%Y-%m-%d %H:%M:%S}.{local.microsecond // 1000:03d}"
 

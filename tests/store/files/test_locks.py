@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,75 @@ def test_a_lock_whose_file_is_removed_while_others_wait_still_holds(files: Files
         (files.locks.path / "agents.lock").unlink()
     thread.join()
     assert gone == [True]
+
+
+def _add_one(files: Files, before_it_is_written: Callable[[], object] = bool) -> bool:
+    """Whether the counter was counted up: refused is only what has lost its lock."""
+    try:
+        with files.locks.held("agents"):
+            number = int((files.base / "counter").read_text())
+            before_it_is_written()
+            files.replace(files.base / "counter", str(number + 1).encode(), durable=False)
+    except StorageError as refusal:
+        if refusal.key != "error.lock_removed":
+            raise
+        return False
+    return True
+
+
+def test_who_holds_a_lock_whose_file_is_removed_writes_nothing_over_the_next_holder(files: Files) -> None:
+    put(files.base / "counter", "0")
+
+    def taken_over() -> None:
+        shutil.rmtree(files.locks.path)
+        in_processes(_count_up, (files.base, 1))
+
+    assert _add_one(files, taken_over) is False
+    assert (files.base / "counter").read_text() == "1"
+    assert _add_one(files)
+
+
+def test_a_lock_whose_file_was_removed_is_not_to_be_had_while_a_change_is_put_in_place(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Files(files.base)
+    put(files.base / "counter", "0")
+    monkeypatch.setattr(locks_module, "LOCK_SECONDS", 0.02)
+    monkeypatch.setattr(locks_module.ORDER_CHECK, "violated", None)  # one thread acts for two processes
+    with files.locks.held("agents"), files.locks.writing():
+        shutil.rmtree(files.locks.path)
+        with pytest.raises(StorageError) as refusal, other.locks.held("agents"):
+            pytest.fail("two held the lock")
+    assert refusal.value.key == "error.lock_timeout"
+    assert _add_one(other)
+
+
+def _count_what_is_acknowledged(base: Path, name: str, times: int) -> None:
+    files = Files(base)
+    acknowledged = 0
+    try:
+        for _ in range(times):
+            acknowledged += _add_one(files)
+    finally:
+        put(base / f"acknowledged-{name}", str(acknowledged))
+
+
+def _remove_locks(base: Path, names: str) -> None:
+    """Until everybody else is done."""
+    while not all((base / f"acknowledged-{name}").exists() for name in names):
+        shutil.rmtree(base / ".locks", ignore_errors=True)
+
+
+def test_nothing_acknowledged_is_lost_while_the_locks_are_removed_again_and_again(files: Files) -> None:
+    put(files.base / "counter", "0")
+    counting = [partial(_count_what_is_acknowledged, files.base, name, 100) for name in "abc"]
+    in_processes(_run, *((what,) for what in (*counting, partial(_remove_locks, files.base, "abc"))))
+    acknowledged = sum(int(path.read_text()) for path in files.base.glob("acknowledged-*"))
+    assert int((files.base / "counter").read_text()) == acknowledged
+
+
+def _run(what: Callable[[], object]) -> None:
+    what()
 
 
 def test_a_lock_keeps_others_out_where_the_file_system_knows_no_flock(
