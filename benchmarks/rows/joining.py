@@ -102,7 +102,7 @@ def measure(laptop: Machine, brought: int) -> Finding:
     before = os.getloadavg()[0]
     began = time.monotonic()
     laptop.sharing.start_relay()
-    assert laptop.sharing.wait_until_complete(lambda _: None, SECONDS)
+    laptop.sharing.wait_until_complete(lambda _: None, SECONDS)
     took, status = time.monotonic() - began, laptop.sharing.status()
     assert status["position"] >= brought
     processor = processor_seconds(laptop.relay_pid)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from importlib.util import find_spec
 from operator import attrgetter
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from multi_agent_mcp.cli.context import JSON, ROOT, SessionContext, people_texts, refuse, session_command
-from multi_agent_mcp.cli.output import column_table, print_answer, print_line
+from multi_agent_mcp.cli.output import column_table, print_answer, print_error, print_line
 from multi_agent_mcp.config import find_root, read_environment
 from multi_agent_mcp.domain.ids import session_name
 from multi_agent_mcp.domain.sanitize import one_line
@@ -23,10 +24,12 @@ from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Refusal
 from multi_agent_mcp.services.overview.machines import AWAY, CONNECTED, MachineRow, TeamOfMachines
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.hub.sharing import Sharing
+    from multi_agent_mcp.hub.sharing import Sharing, Status
     from multi_agent_mcp.texts import Texts
 
 LISTEN = "0.0.0.0:4222"
+QUIET_SECONDS = 2.0
+AGAIN_SECONDS = 5.0
 NAME = click.option(
     "--name", metavar="MACHINE", help="This machine's name in the team (default: what it was before, else the host's)."
 )
@@ -69,7 +72,7 @@ def share(
         sharing.reseed()
     sharing.start_relay()
     if user is None:  # else nothing comes before the hub knows this machine
-        sharing.wait_until_complete(lambda _: None)
+        sharing.wait_until_complete(Arrival(context.texts).told)
     token = str(sharing.invite(replaces=again))
     context.answer(
         {"machine": sharing.membership.machine, "token": token, "user": user},
@@ -123,13 +126,47 @@ def join(token: str, name: str | None, adopt: bool, root: str | None, as_json: b
         sharing.start_relay()
         user = None if parsed.seed else sharing.user_line
         if user is None:  # else nothing comes before the hub knows this machine
-            sharing.wait_until_complete(lambda _: None)
+            sharing.wait_until_complete(Arrival(texts).told)
     except Refusal as refusal:
         refuse(refusal, texts, as_json=as_json)
     facts = {"session": parsed.session, "path": str(sharing.path)}
     done = texts("join.done", machine=sharing.membership.machine, **facts)
     given = [texts("share.user", line=user)] if user is not None else []
     print_answer({**facts, "user": user}, [done, *given, texts("join.next")], as_json=as_json)
+
+
+class Arrival:
+    """Says on standard error how far a machine is that is getting what the hub has, and what it waits for: nothing in
+    the first moments, then at most every five seconds."""
+
+    def __init__(self, texts: Texts) -> None:
+        self._texts = texts
+        self._kind = self._line = ""
+        self._since = self._said_at = time.monotonic()
+
+    def told(self, state: Status | None) -> None:
+        """This is what the relay says; None: it does not answer."""
+        kind, values = _waits_for(state)
+        line, now = self._texts(f"join.{kind}", **values), time.monotonic()
+        if kind != self._kind:
+            self._kind, self._since, self._said_at = kind, now, float("-inf")
+        if line != self._line and now - self._since > QUIET_SECONDS and now - self._said_at > AGAIN_SECONDS:
+            self._line, self._said_at = line, now
+            print_error(line)
+            sys.stderr.flush()
+
+
+def _waits_for(state: Status | None) -> tuple[str, Mapping[str, object]]:
+    if state is None:
+        return "no_answer", {}
+    if state["unwritten"] is not None:
+        return "disk", state["unwritten"]
+    if not state["connected"]:
+        return "shut_out" if state["shut_out"] else "no_hub", {}
+    if state["synchronised"]:
+        return "sending", {"count": state["pending"]}
+    until = state["restore_until"]
+    return "receiving", {"percent": 100 * min(state["position"], until) // until if until else 0}
 
 
 @click.command()

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import re
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.shared_settings import accept_settings
 from multi_agent_mcp.hub.stream import MACHINE, OFFSET, TIME, WAS, Stored
 from multi_agent_mcp.hub.subjects import Names, Own
+from multi_agent_mcp.hub.taken_names import make_way
 from multi_agent_mcp.store.authority import revision_of
 from multi_agent_mcp.store.codec.frontmatter import codec
 from multi_agent_mcp.store.inbox import Inbox, file_name
@@ -74,8 +76,8 @@ class Applying:
     names: Names
     machine: str
     consequences: Consequences
-    on_written: Callable[[Signature], object] | None
-    """Told of each file that is written here."""
+    on_written: Callable[[int, int], object]
+    """Told of each file that is written here, by the hash of its signature, and when (nanoseconds since the epoch)."""
     _marks: dict[tuple[str, str, str], datetime | None] = field(default_factory=dict)
     _merged: set[tuple[str, str, str]] = field(default_factory=set)
 
@@ -102,8 +104,7 @@ class Applying:
     def _each(self, batch: Sequence[Stored], apply: Callable[[Stored], list[Then]]) -> list[Then]:
         then: list[Then] = []
         files = self.workspace.files
-        noting = nullcontext() if self.on_written is None else files.noting(self.on_written)
-        with noting, files.in_bulk() if len(batch) > BULK else nullcontext():
+        with files.noting(self._note), files.in_bulk() if len(batch) > BULK else nullcontext():
             for stored in batch:
                 try:
                     then += apply(stored)
@@ -112,6 +113,9 @@ class Applying:
                         raise refusal from error
                     logger.warning("%s (revision %d) is passed over: %.300r", stored.subject, stored.sequence, error)
         return then
+
+    def _note(self, written: Signature) -> None:
+        self.on_written(hash(written), time.time_ns())
 
     def _apply_log(self, stored: Stored, *, restoring: bool) -> list[Then]:
         machine, kind, name = stored.subject.removeprefix(f"{self.names.root}.log.").split(".")
@@ -187,6 +191,8 @@ class Applying:
         is_mail, name = what.kind == subjects.MESSAGE, _file(what.name)
         inbox: Inbox[Any] = (self.workspace.mailbox if is_mail else self.workspace.notices)(what.owner)
         mark = (subjects.MARKS[what.kind], what.owner, what.name)
+        if is_mail:
+            make_way(inbox, name, stored.data)
         entity = inbox.accept(name, stored.data, _time(stored), self._marks.get(mark))
         if entity is None:
             return []

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 HAND_MADE = frozenset({"ipc", "tasks", "delegations", "conversations", "agents.json", "session.yaml"})
 """What people write by hand, too."""
@@ -21,9 +22,16 @@ def travels(path: Path) -> bool:
     return len(path.parts) == 1 or path.suffix in (".md", *logs)
 
 
-def changed_since(base: Path, since: float) -> Iterator[tuple[float, Path]]:
-    """The files below that travel and were changed since then, and when (seconds since the epoch; by `st_ctime`, which
-    nobody can set back)."""
+class Changed(NamedTuple):
+    """`at` in seconds since the epoch; by `st_ctime`, which nobody can set back."""
+
+    at: float
+    path: Path
+    status: os.stat_result
+
+
+def changed_since(base: Path, since: float) -> Iterator[Changed]:
+    """The files below that travel and were changed since then."""
     pending = [str(base)]
     while pending:
         with suppress(FileNotFoundError), os.scandir(pending.pop()) as directory:  # it has been removed meanwhile
@@ -33,14 +41,14 @@ def changed_since(base: Path, since: float) -> Iterator[tuple[float, Path]]:
                     if path.parts[0] in TRAVELLING and item.name not in _ASIDE:
                         pending.append(item.path)
                 elif travels(path) and item.is_file(follow_symlinks=False):
-                    changed_at = _changed_at(item)
-                    if changed_at is not None and changed_at >= since:
-                        yield changed_at, path
+                    status = _status(item)
+                    if status is not None and status.st_ctime >= since:
+                        yield Changed(status.st_ctime, path, status)
 
 
-def _changed_at(item: os.DirEntry[str]) -> float | None:
+def _status(item: os.DirEntry[str]) -> os.stat_result | None:
     """None for a file that was removed or archived meanwhile."""
     try:
-        return item.stat(follow_symlinks=False).st_ctime
+        return item.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None

@@ -12,12 +12,12 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, StorageError
 from multi_agent_mcp.hub.applying import Applying
-from multi_agent_mcp.hub.noticing import MARGIN_SECONDS, Noticing
+from multi_agent_mcp.hub.disk import Disk
+from multi_agent_mcp.hub.noticing import Noticing
 from multi_agent_mcp.hub.progress import Progress
-from multi_agent_mcp.hub.restoring import running
+from multi_agent_mcp.hub.restoring import Written, running
 from multi_agent_mcp.hub.stream import OP, Hub, Stored, StreamState
 from multi_agent_mcp.hub.subjects import MESSAGE, NOTIFICATION, REFERRED, Own
 
@@ -33,30 +33,38 @@ ROUND = 4096
 """About so many values are written together by several processes."""
 AHEAD = 2
 """So many such rounds are handed over ahead, so that no process idles."""
+APPLYING = "what other machines wrote"
 T = TypeVar("T")
 
 
 class Following:
     """Runs in the relay's event loop; files are written in one thread, agents rung in another. `on_news` is called
-    whenever something has changed that others want to know. `replaced`: the hub is older than what was had of it.
-    `unwritten`: what the disk has not taken (`path`, `reason`), and `since` when it takes nothing more."""
+    whenever something has changed that others want to know. `replaced`: the hub is older than what was had of it."""
 
     def __init__(
-        self, hub: Hub, applying: Applying, noticing: Noticing, progress: Progress, on_news: Callable[[], None]
+        self,
+        hub: Hub,
+        applying: Applying,
+        noticing: Noticing,
+        progress: Progress,
+        disk: Disk,
+        on_news: Callable[[], None],
     ) -> None:
         self.hub = hub
         self.applying = applying
         self.publishing = noticing.publishing
         self.noticing = noticing
         self.progress = progress
+        self.disk = disk
         self.replaced = False
         self.synchronised = False
-        self.unwritten: dict[str, str] | None = None
         self._on_news = on_news
         self._claimed = 0
         self._referred_until = 0
         self._doubted_at: float | None = None
         self._restored = False
+        self._begun: str | None = None
+        """The identity of the hub to which everything was brought from the beginning on."""
         self._wake = asyncio.Event()
         self._applier = ThreadPoolExecutor(1, "apply")
         self._ringer = ThreadPoolExecutor(1, "ring")
@@ -96,20 +104,15 @@ class Following:
             try:
                 if self.hub.connected and (not self.replaced or await self._is_made_anew()):
                     await self._follow()
-                    self._disk_is(None)
+                    self.disk.took(APPLYING)
             except HubUnreachable as refusal:
                 logger.info("the hub does not answer: %s", refusal)
-            except StorageError as refusal:
-                logger.warning("what other machines wrote cannot be applied yet: %s", refusal)
-                self._disk_is(refusal)
+            except (StorageError, OSError) as refusal:
+                self.disk.refused(APPLYING, refusal)
+                self._on_news()
                 await asyncio.sleep(RETRY_SECONDS)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), LOOK_SECONDS)
-
-    def _disk_is(self, refusal: StorageError | None) -> None:
-        if (refusal is None) != (self.unwritten is None):
-            self.unwritten = None if refusal is None else unwritten_by(refusal)
-            self._on_news()
 
     async def look_at_files(self) -> None:
         """Notices from now on what changes here, and once what has changed since it last did."""
@@ -130,20 +133,17 @@ class Following:
             return
         self.hub.recognised = True
         self._doubted_at = None
-        if not self.progress.scanned:
+        if not self.progress.scanned and self._begun != state.identity:
             self._claimed = 0
             self.publishing.begin_anew(state.first)
-        is_new = self.progress.is_new
-        if is_new:
+            self._begun = state.identity
+        if self.progress.is_new:
             logs = await self.hub.state(self.hub.names.log_stream)
             self.progress.begin(state.last_sequence, logs.last_sequence)
             await self.noticing.note_changed(0.0)  # before all that comes
         await self._catch_up()
-        if is_new and state.last_sequence and not self.progress.adopts:
-            self.progress.scanned = time.time() + MARGIN_SECONDS  # all that lies here came from the hub just now
-            # At once: a relay that began anew would take what was written here meanwhile for the hub's, too.
-            await self._in_applier(self.progress.note)
-        await self.look_at_files()
+        await self.look_at_files()  # where nothing was noticed yet: all that this relay has not written
+        await self._in_applier(self.publishing.keep_newest)
         self.synchronised = True
         self._do_soon(self.applying.at_home())
         self._on_news()
@@ -187,7 +187,7 @@ class Following:
         await self._get_referred()
         values: list[Stored] = []
         sequence = self.progress.sequence
-        work: deque[tuple[asyncio.Task[None], list[Stored]]] = deque()
+        work: deque[tuple[asyncio.Task[Written], list[Stored]]] = deque()
         async with running(self.applying.workspace.path, self.hub.names, self.applying.machine) as restoring:
             try:
                 while batch := await self.hub.after(sequence):
@@ -203,10 +203,10 @@ class Following:
             finally:
                 await asyncio.gather(*(task for task, _ in work), return_exceptions=True)
 
-    async def _restored_first(self, work: deque[tuple[asyncio.Task[None], list[Stored]]]) -> None:
+    async def _restored_first(self, work: deque[tuple[asyncio.Task[Written], list[Stored]]]) -> None:
         """Waits for the first of these. What comes after one that failed does not count: it is applied again."""
         task, values = work.popleft()
-        await task
+        await self._in_applier(partial(self.publishing.wrote_all, await task))
         self._applied(values)
 
     async def _get_referred(self) -> None:
@@ -242,9 +242,3 @@ class Following:
 
     async def _in_applier(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._applier, work)
-
-
-def unwritten_by(refusal: StorageError) -> dict[str, str]:
-    """What the disk does not take from now on, and why."""
-    path, reason = (str(refusal.values.get(name, "-")) for name in ("path", "reason"))
-    return {"path": path, "reason": reason, "since": format_time(now())}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from multi_agent_mcp.errors import HubUnreachable, Refusal
-from multi_agent_mcp.hub.changed_files import HAND_MADE, changed_since, travels
+from multi_agent_mcp.hub.changed_files import HAND_MADE, Changed, changed_since, travels
 from multi_agent_mcp.hub.due_files import DueFiles
 from multi_agent_mcp.hub.publishing import MAIL, Publishing
 from multi_agent_mcp.hub.stream import Hub
@@ -81,11 +81,15 @@ class Noticing:
         await self.note_changed(since - MARGIN_SECONDS)
 
     async def note_changed(self, since: float) -> None:
-        """Notices what was changed after `since`."""
-        found = await asyncio.to_thread(lambda: sorted(changed_since(self.path, since)))
-        for changed_at, path in found:  # the oldest first: a relay that is killed meanwhile goes on from there
-            self.due.add(path, changed_at)
+        """Notices what was changed after `since`, unless this relay has done it."""
+        found = await asyncio.to_thread(self._changed_since, since)
+        for changed in found:  # the oldest first: a relay that is killed meanwhile goes on from there
+            self.due.add(changed.path, changed.at)
         self._asked.set()
+
+    def _changed_since(self, since: float) -> list[Changed]:
+        found = changed_since(self.path, since)
+        return sorted(changed for changed in found if not self.publishing.is_own_file(changed.path, changed.status))
 
     async def run(self) -> None:
         """Publishes what is due, for ever."""

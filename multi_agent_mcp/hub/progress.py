@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.hub.stream import OP, Hub, StreamState
 from multi_agent_mcp.store.json_file import Record
 
@@ -10,10 +11,9 @@ class Progress:
     """As `.share/position.json` has it. A power cut may leave an earlier one: then some values are applied twice.
 
     `identity`: of the hub's stream. `sequence`, `log_sequence`: up to where its values and its logs are in the files.
-    `scanned`: when all that had changed here was known to be there (seconds since the epoch). `adopts`: the files that
-    were here before are to be brought to it. `witness`: the newest revision that it is known to have had, and which
-    operation it was. `restore_until`, `restore_logs_until`: up to there a machine whose files are new takes over its
-    own, too.
+    `scanned`: when all that had changed here was known to be there (seconds since the epoch). `witness`: the newest
+    revision that it is known to have had, and which operation it was. `restore_until`, `restore_logs_until`: up to
+    there a machine whose files are new takes over its own, too.
     """
 
     def __init__(self, record: Record) -> None:
@@ -23,7 +23,6 @@ class Progress:
         self.sequence = int(noted.get("sequence", 0))
         self.log_sequence = int(noted.get("log_sequence", 0))
         self.scanned = float(noted.get("scanned", 0))
-        self.adopts = bool(noted.get("adopts", False))
         revision, operation = noted.get("witness", (0, ""))
         self.witness = (int(revision), str(operation))
         self.restore_until = int(noted.get("restore_until", 0))
@@ -57,9 +56,14 @@ class Progress:
 
     def begin(self, last: int, last_log: int) -> None:
         """Everything up to there comes now, and the machine's own, too. Written down at once: what is made here in the
-        meantime must not count as come from the hub, should the relay die."""
+        meantime must not count as come from the hub, should the relay die. Raises `StorageError`: then it has not
+        begun."""
         self.restore_until, self.restore_logs_until = last, last_log
-        self.note()
+        try:
+            self.note()
+        except StorageError:
+            self.restore_until = self.restore_logs_until = 0
+            raise
 
     @property
     def is_restoring(self) -> bool:

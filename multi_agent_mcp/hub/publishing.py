@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.entity import Readable
-from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import HubUnreachable, Refusal
 from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.shared_settings import shared_settings
 from multi_agent_mcp.hub.stream import OFFSET, TIME, Hub, Stored
 from multi_agent_mcp.hub.subjects import Names
+from multi_agent_mcp.hub.taken_names import content_of, is_by_hand, name_of_its_own
 from multi_agent_mcp.store.authority import TOO_LARGE, Superseded, digest8
 from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.file_status import RACY_NS, Signature, signature
+from multi_agent_mcp.system.file_status import RACY_NS, signature
 
 CHUNK_BYTES = 256 << 10
 KNOWN_MAX = 20_000
-STEM_LENGTH = 40
 SETTLE_SECONDS = 1.0
 """So long a hand may be in the midst of writing."""
 MAIL = ("ipc", "notifications")
+LETTER = ("ipc", "owner", "name")
 
 
 @dataclass(eq=False)
@@ -45,33 +47,47 @@ class Publishing:
     on_sent: Callable[[int, str], None]
     """Called with the revision and the operation of what was stored."""
     _known: dict[str, str] = field(default_factory=dict)
-    _own: dict[Signature, int] = field(default_factory=dict)
-    """Files that this relay has written, as the hub has them, and when (nanoseconds since the epoch)."""
+    _own: dict[int, int] = field(default_factory=dict)
+    """Files that this relay has written, as the hub has them, and when (nanoseconds since the epoch): by the hashes of
+    their signatures, because there may be hundreds of thousands of them while a machine joins."""
+    _own_max: float = KNOWN_MAX
     _first: int = 1
 
     def begin_anew(self, first: int) -> None:
-        """The hub has nothing of this machine, and what is said to have a revision before `first` is not there."""
+        """The hub has nothing of this machine, and what is said to have a revision before `first` is not there. Until
+        `keep_newest` all that is written here is remembered."""
         self._known.clear()
         self._own.clear()
+        self._own_max = inf
         self._first = first
 
-    def wrote(self, written: Signature) -> None:
+    def keep_newest(self) -> None:
+        """From now on only the newest of what is written here is remembered."""
+        self._own_max = KNOWN_MAX
+        self._own = dict([*self._own.items()][-KNOWN_MAX:])
+
+    def wrote(self, signature_hash: int, at: int) -> None:
         """This relay writes a file that came from the hub, and need not bring it there. From one thread at a time."""
-        self._own[written] = time.time_ns()
-        if len(self._own) > KNOWN_MAX:
+        self._own[signature_hash] = at
+        if len(self._own) > self._own_max:
             del self._own[next(iter(self._own))]
 
+    def wrote_all(self, written: Iterable[tuple[int, int]]) -> None:
+        for signature_hash, at in written:
+            self.wrote(signature_hash, at)
+
     def is_own(self, path: Path) -> bool:
-        """Whether nobody has changed a file since this relay wrote it; by `st_ctime`, too, which whoever keeps the size
-        and the modification time cannot keep. What holds several values (agents.json, session.yaml) is looked at in
-        any case: there may be an edit of another one in it."""
-        if len(path.parts) == 1:
-            return False
+        """Whether nobody has changed a file since this relay wrote it. What holds several values (agents.json,
+        session.yaml) is looked at in any case: there may be an edit of another one in it."""
         try:
-            status = (self.workspace.path / path).lstat()
+            return self.is_own_file(path, (self.workspace.path / path).lstat())
         except OSError:
             return False
-        written_at = self._own.get(signature(status))
+
+    def is_own_file(self, path: Path, status: os.stat_result) -> bool:
+        """The same of a file with this status; by `st_ctime`, too, which whoever keeps the size and the modification
+        time cannot keep."""
+        written_at = self._own.get(hash(signature(status))) if len(path.parts) > 1 else None
         return written_at is not None and abs(status.st_ctime_ns - written_at) < RACY_NS
 
     async def publish(self, path: Path) -> None:
@@ -104,14 +120,14 @@ class Publishing:
         entity: Readable = inbox.hot.decode(data, path.stem, modified / 1e9)
         key = _mail_key(path)
         kind = subjects.MESSAGE if path.parts[0] == "ipc" else subjects.NOTIFICATION
-        by_hand = not is_new and self._is_letter_by_hand(path, entity)
+        by_hand = not is_new and len(path.parts) == len(LETTER) and is_by_hand(name, entity)
         known = None
         if not is_new and (by_hand or key not in self._known):
             known = await self.hub.last(self.names.own("*", kind, owner, name))
-        if by_hand and known is not None and _content(inbox, known.data, path) != _content(inbox, data, path):
+        if by_hand and known is not None and content_of(inbox, known.data, name) != content_of(inbox, data, name):
             await asyncio.sleep(SETTLE_SECONDS)
-            if _read(self.workspace, path) == found:  # else it is noticed again
-                await self._give_way(inbox, path, data, known)
+            its_mark = await self.hub.last(self.names.own("*", subjects.READ, owner, name))
+            await asyncio.to_thread(self._give_way, inbox, path, found, known, its_mark)
             return
         if key not in self._known:
             unread = data if entity.read_at is None else inbox.hot.codec.encode(entity.mark_read(None))
@@ -129,22 +145,21 @@ class Publishing:
             await self._put(subject, json.dumps({"read_at": mark or None}).encode(), modified)
             self._remember(key, mark)
 
-    def _is_letter_by_hand(self, path: Path, entity: Readable) -> bool:
-        """One that nobody has read, for an agent of another machine: here nobody would see it."""
-        is_new = isinstance(entity, Message) and entity.signature is None and entity.read_at is None
-        return is_new and len(path.parts) == len(("ipc", "owner", "name")) and not self._is_home(path.parts[1])
-
-    async def _give_way(self, inbox: Inbox[Any], path: Path, data: bytes, known: Stored) -> None:
+    def _give_way(
+        self, inbox: Inbox[Any], path: Path, found: tuple[bytes, int], known: Stored, mark: Stored | None
+    ) -> None:
         """A hand has given a letter the name of another one: it gets a name of its own, by which it is noticed. The
-        other one is put back as it was."""
+        other one is put in its place, read if it was. Nothing is done if the file has changed since it was `found`:
+        then it is noticed again."""
         files, whole = self.workspace.files, self.workspace.path / path
-        own = whole.with_name(f"{path.stem[:STEM_LENGTH]}_{digest8(data)}.md")
-        with suppress(FileExistsError):
-            await asyncio.to_thread(files.create, own, data)
-        await asyncio.to_thread(files.replace, whole, known.data, modified=int(known.headers[TIME]))
-        mark = await self.hub.last(self.names.own("*", subjects.READ, path.parts[1], path.name))
+        with files.locks.held(inbox.lock):
+            if _read(self.workspace, path) != found:
+                return
+            with suppress(FileExistsError):
+                files.create(whole.with_name(name_of_its_own(path.name, found[0])), found[0])
+            files.replace(whole, known.data, modified=int(known.headers[TIME]))
         if mark is not None:
-            await asyncio.to_thread(inbox.accept_read, path.name, parse_time(json.loads(mark.data)["read_at"]))
+            inbox.accept_read(path.name, parse_time(json.loads(mark.data)["read_at"]))
 
     async def _publish_first(
         self, kind: str, owner: str, name: str, data: bytes, modified: int, known: Stored | None
@@ -260,11 +275,6 @@ class Publishing:
         self._known[key] = value
         while len(self._known) > KNOWN_MAX:
             del self._known[next(iter(self._known))]
-
-
-def _content(inbox: Inbox[Any], data: bytes, path: Path) -> str:
-    """What a letter says, apart from its header."""
-    return str(inbox.hot.decode(data, path.stem, 0.0).content)
 
 
 def _mail_key(path: Path) -> str:

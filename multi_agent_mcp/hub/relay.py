@@ -18,9 +18,10 @@ from filelock import Timeout
 
 from multi_agent_mcp.domain.dialog import Asked
 from multi_agent_mcp.domain.times import format_time, from_timestamp, now
-from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, StorageError
+from multi_agent_mcp.errors import AlreadyExists, HubUnreachable
 from multi_agent_mcp.hub.applying import Applying, Consequences
-from multi_agent_mcp.hub.following import Following, unwritten_by
+from multi_agent_mcp.hub.disk import Disk
+from multi_agent_mcp.hub.following import Following
 from multi_agent_mcp.hub.heartbeats import BEAT_SECONDS, DISK, DOUBLE, TROUBLES, Beat, Heartbeats
 from multi_agent_mcp.hub.joining import Reception
 from multi_agent_mcp.hub.noticing import Noticing
@@ -82,15 +83,15 @@ class Relay:
         self.machine = membership.machine
         self.server = Server(share, self.names) if membership.serves else None
         self.hub = Hub(self.names, self.machine, self._connection_changed)
+        self.disk = Disk()
         self.progress = Progress(share.record("position"))
         self.publishing = Publishing(workspace, self.names, self.machine, self.hub, self._sent)
         applying = Applying(workspace, self.names, self.machine, home, self.publishing.wrote)
         self.noticing = Noticing(workspace.path, self.hub, self.publishing)
-        self.following = Following(self.hub, applying, self.noticing, self.progress, self._has_news)
+        self.following = Following(self.hub, applying, self.noticing, self.progress, self.disk, self._has_news)
         self.heartbeats = Heartbeats(self.hub, self._beat, self._heard, self._has_news)
         self._last_sent = 0
         self._asking: tuple[Asked, ...] = ()
-        self._unnoted: dict[str, str] | None = None
         self._since = format_time(now())
         self._news = asyncio.Event()
         noted = workspace.relay_state.read()
@@ -165,7 +166,7 @@ class Relay:
             server.close()
             await _end(tasks)
             self.noticing.close()
-            with suppress(StorageError):
+            with self.disk.tried("position"):
                 self.progress.note()
             await self.heartbeats.end()
             with suppress(Exception):
@@ -181,20 +182,28 @@ class Relay:
         ended_at = float("-inf")
         while True:
             try:
-                if time.monotonic() - ended_at > REFUSED_SECONDS and await asyncio.to_thread(self.server.has_given_up):
-                    logger.warning("the hub is started again: the disk has refused it, and has room now")
-                    await asyncio.to_thread(self.server.stop)
-                    ended_at = time.monotonic()
-                await asyncio.to_thread(self.server.launch)
-                if not reception.is_open:
-                    await reception.open()
+                with self.disk.tried("hub"):
+                    if time.monotonic() - ended_at > REFUSED_SECONDS and await self._has_ended(self.server):
+                        ended_at = time.monotonic()
+                    await asyncio.to_thread(self.server.launch)
+                    if not reception.is_open:
+                        await reception.open()
             except HubUnreachable as refusal:
                 logger.warning("the hub does not run: %s", refusal)
             await asyncio.sleep(HUB_SECONDS)
 
+    async def _has_ended(self, server: Server) -> bool:
+        """Ends the hub if it stores nothing although its disk has room; returns whether it did."""
+        if not await asyncio.to_thread(server.has_given_up):
+            return False
+        logger.warning("the hub is started again: the disk has refused it, and has room now")
+        await asyncio.to_thread(server.stop)
+        return True
+
     async def _connect(self) -> None:
         if self.progress.sequence:  # else everything comes from the hub first
-            await self.following.look_at_files()
+            with self.disk.tried("files"):  # when it has found the hub it looks again
+                await self.following.look_at_files()
         while True:
             await self.hub.connect(self.membership.urls, self.share.seed(), self.share.certificate())
             await self.hub.hear(self.names.heartbeats, self.heartbeats.heard)
@@ -227,12 +236,8 @@ class Relay:
             members=self._members if self.server is not None else (),
         )
 
-    @property
-    def _unwritten(self) -> dict[str, str] | None:
-        return self.following.unwritten or self._unnoted
-
     def _troubles(self) -> tuple[str, ...]:
-        has = {DISK: self._unwritten is not None, DOUBLE: self.heartbeats.has_double}
+        has = {DISK: self.disk.unwritten is not None, DOUBLE: self.heartbeats.has_double}
         return tuple(trouble for trouble in TROUBLES if has[trouble])
 
     def _heard(self, beat: Beat) -> None:
@@ -268,19 +273,15 @@ class Relay:
         looked_at = time.monotonic()
         while True:
             self._news.clear()
-            if self.following.synchronised and self.hub.connected:
-                if time.monotonic() - looked_at > STALL_SECONDS:
-                    await self.following.look_at_files()  # it was held up: the kernel may have dropped file events
-                self.progress.scanned = self.noticing.due.changed_before(time.time())
-            looked_at = time.monotonic()
-            try:
+            with self.disk.tried("state"):
+                if self.following.synchronised and self.hub.connected:
+                    if time.monotonic() - looked_at > STALL_SECONDS:  # the kernel may have dropped file events
+                        await self.following.look_at_files()
+                    self.progress.scanned = self.noticing.due.changed_before(time.time())
+                looked_at = time.monotonic()
                 self.workspace.relay_state.note(self.status())
+            with self.disk.tried("position"):
                 await asyncio.to_thread(self.progress.note)
-            except StorageError as refusal:  # the other machines hear of it, and there may be room later
-                self._unnoted = self._unnoted or unwritten_by(refusal)
-                self.workspace.relay_state.touch()
-            else:
-                self._unnoted = None
             await asyncio.sleep(NOTE_SECONDS)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), NOTE_SECONDS)
@@ -301,13 +302,14 @@ class Relay:
             "since": self._since,
             "replaced": self.following.replaced,
             "position": position,
+            "restore_until": self.progress.restore_until,
             "queued": self.noticing.queued,
             "pending": len(self.noticing.due),
             "conflicts": len(self.workspace.conflicts.standing()),
             "version": self.hub.version if self.hub.connected else None,
             "urls": list(self.membership.urls),
             "serves": self.membership.serves,
-            "unwritten": self._unwritten,
+            "unwritten": self.disk.unwritten,
             "listened": self.heartbeats.listened,
             "members": list(self._members),
             "machines": machines,

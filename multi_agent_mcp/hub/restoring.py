@@ -2,7 +2,7 @@
 3 000 values a second, and the hub delivers ten times as many.
 
 `python -m multi_agent_mcp.hub.restoring DIRECTORY UUID MACHINE` is one of them: for every pickled batch on standard
-input it says in a line why the disk refuses, nothing if it does not, and it ends with its relay.
+input it answers with a `Done`, pickled after its length, and it ends with its relay.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.hub.applying import Applying
+from multi_agent_mcp.hub.disk import refusal_words
 from multi_agent_mcp.hub.relay_client import relay_client_of
 from multi_agent_mcp.hub.stream import Stored
 from multi_agent_mcp.hub.subjects import MARKS, Names, Own
@@ -34,6 +35,11 @@ from multi_agent_mcp.store.workspace import Workspace
 
 PROCESSES = 4 if (os.cpu_count() or 1) >= 4 else 2
 """A divisor of the number of lock stripes: no two processes take the same one."""
+LENGTH_BYTES = 8
+Written = list[tuple[int, int]]
+"""As `Applying.on_written` is told."""
+Done = tuple[str, Written]
+"""What became of a batch: why the disk refuses, nothing if it does not; what was written."""
 
 
 class Restoring:
@@ -43,11 +49,12 @@ class Restoring:
         self._names = names
         self._pipes = pipes
 
-    async def apply(self, values: Sequence[Stored]) -> None:
+    async def apply(self, values: Sequence[Stored]) -> Written:
         """As `Applying.apply`, restoring, but for what follows from them; what is handed in meanwhile is applied after
-        them. Durable when it returns. Raises `StorageError`."""
+        them. Durable when it returns. Returns what was written, as in `Done`. Raises `StorageError`."""
         parts = parted(values, self._names, len(self._pipes))
-        await asyncio.gather(*(_handed(part, *pipe) for part, pipe in zip(parts, self._pipes, strict=True)))
+        done = await asyncio.gather(*(_handed(part, *pipe) for part, pipe in zip(parts, self._pipes, strict=True)))
+        return [each for written in done for each in written]
 
 
 @asynccontextmanager
@@ -82,33 +89,39 @@ def parted(values: Sequence[Stored], names: Names, count: int) -> list[list[Stor
     return parts
 
 
-async def _handed(part: Sequence[Stored], writer: StreamWriter, reader: StreamReader, turn: asyncio.Lock) -> None:
+async def _handed(part: Sequence[Stored], writer: StreamWriter, reader: StreamReader, turn: asyncio.Lock) -> Written:
     """To a process, which has written it when this returns. It answers in order."""
     try:
         writer.write(pickle.dumps(part))
         async with turn:
             await writer.drain()
-            answer = await reader.readline()
-    except OSError:
-        answer = b""
-    if answer != b"\n":
-        raise StorageError(path="-", reason=answer.decode().strip() or "the process that was to write it has ended")
+            length = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
+            done: Done = pickle.loads(await reader.readexactly(length))  # noqa: S301 - from a process of ours
+    except (OSError, asyncio.IncompleteReadError):
+        done = ("the process that was to write it has ended", [])
+    refused, written = done
+    if refused:
+        raise StorageError(path="-", reason=refused)
+    return written
 
 
 def main() -> None:
     path, uuid, machine = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     workspace = Workspace(path.parent, path.name, relay_client_of(path) or ALONE)  # type: ignore[arg-type]
-    applying = Applying(workspace, Names(uuid), machine, _Nothing(), None)
+    written: Written = []
+    applying = Applying(workspace, Names(uuid), machine, _Nothing(), lambda *file: written.append(file))
     with suppress(EOFError, pickle.UnpicklingError):  # the relay has ended, perhaps in the midst of a batch
         while True:
             part = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our relay
+            written.clear()
             try:
                 applying.apply(part, restoring=True)
                 refused = ""
             except StorageError as error:
-                refused = " ".join(str(error).split())
-            sys.stdout.write(f"{refused}\n")
-            sys.stdout.flush()
+                refused = "{1} ({0})".format(*refusal_words(error))
+            done = pickle.dumps((refused, written))
+            sys.stdout.buffer.write(len(done).to_bytes(LENGTH_BYTES, "big") + done)
+            sys.stdout.buffer.flush()
 
 
 class _Nothing:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.errors import HubUnreachable, InvalidArguments
+from multi_agent_mcp.errors import HubUnreachable, InvalidArguments, StorageError
 from multi_agent_mcp.hub.addresses import hub_url, is_any, is_loopback, own_addresses, parse_address
 from multi_agent_mcp.hub.certificate import new_certificate
 from multi_agent_mcp.hub.nkey import new_seed, public_of
@@ -114,13 +114,18 @@ class Server:
 
     def launch(self) -> bool:
         """The same, without waiting; returns whether it had to be started. Raises `InvalidArguments` without the
-        program."""
+        program, and `StorageError`."""
         if self.pid() is not None:
             return False
         program = find_program()
         self._configure()
         pid = start_detached([program, "-c", str(self.path / "server.conf")], self.path / "server.log")
-        self._write("process", {"pid": pid, "started_at": started_at(pid)})
+        try:
+            self._write("process", {"pid": pid, "started_at": started_at(pid)})
+        except StorageError:  # nobody would know of it
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            raise
         return True
 
     def stop(self) -> None:

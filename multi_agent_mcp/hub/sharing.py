@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ from multi_agent_mcp.system.process import is_alive, start_detached
 START_SECONDS = 15.0
 LINGER_SECONDS = 2.0
 POLL_SECONDS = 0.05
+Status = Mapping[str, Any]
+"""How things stand, as the relay says; see `Relay.status`."""
 
 
 class Sharing:
@@ -136,17 +138,27 @@ class Sharing:
             time.sleep(POLL_SECONDS)
         return self.share.relay_runs
 
-    def wait_until_complete(self, report: Callable[[int], None], seconds: float = 3600.0) -> bool:
-        """Waits until this machine has what the hub has; `report` is told how far it is. False: not in this time."""
-        relay, deadline = RelayClient(self.share, self.membership), time.monotonic() + seconds
+    def wait_until_complete(self, report: Callable[[Status | None], None], seconds: float = 3600.0) -> None:
+        """Waits until this machine has what the hub has. `report` is told again and again what the relay says; None
+        while it does not answer. Raises `HubUnreachable` when the relay has ended, and when nothing has come for so
+        many seconds."""
+        relay, position = RelayClient(self.share, self.membership), -1
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            with suppress(HubUnreachable):
+            try:
                 state = relay.ask(op="status")
-                report(state["position"])
+            except HubUnreachable as refusal:
+                if not self.share.relay_runs:
+                    raise HubUnreachable("relay_gone", path=f"{self.share.path.name}/relay.log") from refusal
+                report(None)
+            else:
                 if state["synchronised"] and not state["pending"]:
-                    return True
+                    return
+                report(state)
+                if state["position"] != position:
+                    position, deadline = state["position"], time.monotonic() + seconds
             time.sleep(POLL_SECONDS)
-        return False
+        raise HubUnreachable("not_complete")
 
     def stop_relay(self) -> bool:
         """Ends the relay, by force if it hangs, and the hub if it runs here. Returns whether there was anything to end.
@@ -241,7 +253,7 @@ def join(token: Token, root: Path, machine: str, *, adopt: bool) -> Sharing:
         text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
         workspace.files.create(workspace.settings_path, text.encode())
     workspace.keep_out_of_git()
-    sharing.share.record("position").write({"sequence": 0, "adopts": adopt})
+    sharing.share.record("position").write({"sequence": 0})
     sharing.share.join(Membership(token.uuid, machine, token.urls, own_hub=not token.seed), seed, token.certificate)
     return sharing
 

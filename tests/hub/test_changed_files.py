@@ -31,4 +31,4 @@ def test_what_vanishes_during_the_look_is_passed_over(tmp_path: Path, monkeypatc
         yield items
 
     monkeypatch.setattr(os, "scandir", scanned)
-    assert [path for _, path in changed_since(tmp_path, 0.0)] == [Path("ipc/admin/kept.md")]
+    assert [changed.path for changed in changed_since(tmp_path, 0.0)] == [Path("ipc/admin/kept.md")]

@@ -133,12 +133,13 @@ def test_letters_by_hand_may_have_one_name(desk: Machine, laptop: Machine) -> No
     eventually(lambda: laptop.has("admin", "from the desk"))
     by_hand(laptop, "from the laptop", "memo.md")
     eventually(lambda: desk.has("admin", "from the laptop"))
+    by_hand(desk, "again from the desk", "memo.md")  # where its receiver is at home
     for machine in (desk, laptop):
         eventually(lambda machine=machine: all(map(partial(machine.has, "admin"), BY_HAND)))  # type: ignore[misc]
     eventually(lambda: _admins_mail(desk) == _admins_mail(laptop))
 
 
-BY_HAND = ("today", "tomorrow", "from the desk", "from the laptop")
+BY_HAND = ("today", "tomorrow", "from the desk", "from the laptop", "again from the desk")
 
 
 def _admins_mail(machine: Machine) -> dict[str, str]:

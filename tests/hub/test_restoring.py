@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,60 @@ def test_a_joining_machine_gets_everything_from_several_processes_also_when_they
     for process in (again, shed):
         process.terminate()
         assert process.wait(30) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_what_a_hand_writes_while_a_machine_joins_travels_and_hides_no_letter(desk_and_joined: Machines) -> None:
+    desk, attic = desk_and_joined[DESK], desk_and_joined.joined("attic")
+    made = Machines(desk_and_joined.base, desk_and_joined.port, members={DESK: desk, "attic": attic})
+    *_, taken, copied, source = sorted(desk.path.glob("ipc/admin/*.md"), key=is_unread)
+    with held_back(attic) as relay:
+        inbox = attic.path / "ipc" / "admin"
+        inbox.mkdir(parents=True, exist_ok=True)
+        for name, content in (("note.md", "a note"), (taken.name, "under a name that is taken")):
+            moved_in(inbox / name, f"---\nsender_id: owner\n---\n\n{content}")
+        task = attic.path / "tasks" / "admin" / "tsk_aaaaaaaaaaaa.md"
+        moved_in(task, "---\nid: tsk_aaaaaaaaaaaa\ntitle: By hand\nassignee_id: admin\ncreated_by: owner\n---\n")
+        moved_in(inbox / copied.name, source.read_text().replace("letter ", "a copy of letter "))
+    eventually(lambda: desk.has("admin", "a note"))
+    eventually(lambda: desk.services.workspace.tasks.find("tsk_aaaaaaaaaaaa"))
+    eventually(lambda: desk.has("admin", "under a name that is taken"))
+    wait_until_settled(made)
+    assert differing(made) == []
+    letters = {f"letter {number}" for number in range(LETTERS)}
+    for machine in (desk, attic):
+        contents = [message.content for message in machine.services.workspace.mailbox("admin").history()]
+        assert letters < set(contents)
+        assert contents.count("under a name that is taken") == 1
+    relay.terminate()
+    assert relay.wait(30) == 0
+
+
+@contextmanager
+def held_back(machine: Machine) -> Iterator[subprocess.Popen[bytes]]:
+    """Its relay restores; within, the processes that write for it are stopped."""
+    relay = eager(machine)
+    eventually(lambda: len(helpers_of(relay.pid)) >= PROCESSES)
+    helpers = helpers_of(relay.pid)
+    for pid in helpers:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield relay
+    finally:
+        for pid in helpers:
+            os.kill(pid, signal.SIGCONT)
+
+
+def is_unread(path: Path) -> bool:
+    return b"\nread_at: null\n" in path.read_bytes()
+
+
+def moved_in(path: Path, text: str) -> None:
+    """As `mv` from another directory does."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.parents[2] / f".{path.name}.draft"
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
 
 
 def test_what_belongs_together_is_written_by_one_process() -> None:
