@@ -18,7 +18,7 @@ from multi_agent_mcp.system.writing import storage_errors
 
 SHARE = ".share"
 BLOCK_BYTES = 512
-"""In which stat(2) counts blocks."""
+"""The unit of `st_blocks` in stat(2)."""
 RELAY_SOCKET = f"{SHARE}/relay.sock"
 TOUCH_SECONDS, STALE_SECONDS = 5.0, 15.0
 """A working relay touches its file at the first interval; a file older than the second means that it does not work."""
@@ -34,7 +34,7 @@ class RelayState:
         self._noted: Mapping[str, Any] = {}
 
     def note(self, facts: Mapping[str, Any]) -> None:
-        """Written when something has changed; else the file only becomes younger, which wakes nobody who watches it.
+        """Writes the facts if they have changed; else only touches the file, which wakes no process that watches it.
         Raises `StorageError`."""
         if facts != self._noted:
             try:
@@ -48,8 +48,8 @@ class RelayState:
                 os.utime(self._path)
 
     def _overwrite(self, facts: Mapping[str, Any]) -> None:
-        """Says it in the blocks that the file has already, which a full disk allows: that the relay lives, and why it
-        waits. Who reads at this very moment may find nothing. Never raises."""
+        """Writes the facts into the file's existing blocks if they fit there, which works on a full disk, and touches
+        the file. A concurrent reader may find no valid state. Never raises."""
         data = f"{json.dumps(facts)}\n".encode()
         with suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
