@@ -1,4 +1,4 @@
-"""`agent add|set|list|remove`."""
+"""The commands `agent add|set|list|remove|move`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from multi_agent_mcp.services.validation import require_choice
 
 WHO = ("id", "role", "type", "name", "parent_id", "status")
 WHERE = ("pane_id", "socket_path", "session_name", "window_index", "pane_index")
-"""What `list` says of an agent, before and after what it does now."""
+"""The fields of an agent in the JSON of `list`, before and after its current state."""
 
 AGENT_ID = click.argument("agent_id", metavar="ID")
 NAME = click.option("--name", help="A name for people.")
@@ -156,7 +156,8 @@ def _pane_here() -> str:
 
 
 def _pane_fields(pane: str | None, socket: str | None) -> dict[str, Any]:
-    """What is registered for `--pane`: found on its tmux server now, so that a later pane of that number is not it."""
+    """Returns the fields to register for `--pane`, with the pane's process, so that a later pane with the same number
+    is told apart. Raises `InvalidArguments`."""
     if pane is None:
         return {}
     from multi_agent_mcp.config import read_environment, tmux_socket

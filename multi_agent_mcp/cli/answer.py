@@ -1,4 +1,4 @@
-"""`answer`: what hosts ask in their panes, and one key for an answer."""
+"""`answer`: shows the questions of hosts in their panes, and answers one by pressing a key."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def _lines(agent_id: str, dialog: Dialog, texts: Texts) -> Iterator[str]:
 
 
 def _confirmed(context: SessionContext, agent: Agent, choice: str) -> str:
-    """The question that a person at a terminal is shown now and says yes to."""
+    """Shows the question to a person at a terminal and returns its id once confirmed. Raises `InvalidArguments` without
+    a terminal, and `NotAnswered` if there is no such question or choice."""
     if context.as_json or not sys.stdin.isatty():
         raise InvalidArguments("answer_which", agent_id=agent.id)
     dialog, texts = context.services.panes.dialog(agent), context.texts
@@ -79,7 +80,7 @@ def _confirmed(context: SessionContext, agent: Agent, choice: str) -> str:
 
 def _press(context: SessionContext, agent: Agent, question: str, choice: str) -> None:
     texts = context.texts
-    # anybody at this machine may press a key in its panes, even if that person's home is another one
+    # anybody at this machine may press a key in its panes, even with another home machine
     came = context.services.panes.answer(agent, question, choice, context.agent(None))
     if came.state == "refused":
         raise _refused(agent, came.reason or "", texts)

@@ -1,4 +1,4 @@
-"""`attention`: what waits for the human."""
+"""`attention`: lists the items that wait for the human."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def attention(context: SessionContext) -> None:
 
 
 def attention_lines(items: Iterable[Item], now: datetime, texts: Texts) -> Iterator[str]:
-    """A table, or that nothing waits."""
+    """Yields the items as a table, or the line that nothing waits."""
     rows = [row for item in items for row in _rows(item, now, texts)]
     return titled_table(texts, HEAD, rows) if rows else iter([texts("attention.nothing")])
 

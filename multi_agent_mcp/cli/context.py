@@ -1,4 +1,4 @@
-"""What every command on a session shares: its options, the opened session, refusals as exit codes.
+"""The common parts of commands on a session: options, the opened session, refusals as exit codes.
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong use.
 """
@@ -51,13 +51,13 @@ class SessionContext:
 
     @property
     def me(self) -> Agent:
-        """Who acts: `--as`, else the Owner. Raises `Unauthorized` for somebody whose home is another machine."""
+        """The acting agent: `--as`, else the Owner. Raises `Unauthorized` if its home is another machine."""
         agent = self.agent(None)
         self.services.agents.require_here(agent)
         return agent
 
     def agent(self, agent_id: str | None) -> Agent:
-        """The agent with this id; without one, who acts."""
+        """Returns the agent with this id, or for None the acting one; raises as `Agents.get` and `Agents.owner`."""
         agents = self.services.agents
         chosen = self.acting if agent_id is None else agent_id
         return agents.owner() if chosen is None else agents.get(chosen)
@@ -73,13 +73,13 @@ class SessionContext:
         print_answer(answer, lines, as_json=self.as_json)
 
     def wrong_use(self, key: str, **values: object) -> NoReturn:
-        """Says what is wrong with the command line, and exits."""
+        """Reports an error in the command line and exits with code 2."""
         refuse(InvalidArguments(key, **values), self.texts, as_json=self.as_json, code=WRONG_USE)
 
 
 def session_command(*, acting: bool = False, json: bool = True) -> Callable[[Command], Command]:
-    """Makes a command of a function that works on a session: adds `--root` and `--session` to its options (with
-    `acting` also `--as`, with `json` also `--json`), opens the session and passes it as the first argument."""
+    """Decorates a command that works on a session: adds the options `--root` and `--session` (with `acting` also
+    `--as`, with `json` also `--json`), opens the session and passes it as the first argument."""
     added = [ROOT, SESSION, *([AS] if acting else []), *([JSON] if json else [])]
 
     def decorate(function: Command) -> Command:
@@ -114,20 +114,20 @@ def open_context(
         context = SessionContext(services, acting, as_json=as_json)
         yield context
     except Refusal as refusal:
-        # A program expects one JSON object: what fails after the answer goes to standard error.
+        # A program expects one JSON object: a failure after the answer goes to standard error.
         texts = services.people if services is not None else None
         refuse(refusal, texts, as_json=as_json and not (context and context.has_answered))
 
 
 def people_texts(language: str = "") -> Texts:
-    """What people are told while no session is known: in this language, else in that of the locale."""
+    """Returns the texts for people while no session is known, in this language, else in that of the locale."""
     language = language or locale_language()
     return catalogue(language) | catalogue(language, PEOPLE)
 
 
 def refuse(refusal: Refusal, texts: Texts | None = None, *, as_json: bool = False, code: int = 1) -> NoReturn:
-    """Prints the reason on standard error (or as JSON on standard output) and exits. While no session is known that has
-    `texts`, the locale says in which language."""
+    """Prints the reason on standard error (or as JSON on standard output) and exits. Without a session's `texts` it is
+    in the language of the locale."""
     sentence = (texts or catalogue(locale_language())).sentence(refusal)
     if as_json:
         print_json({"success": False, "error": refusal.code, "message": sentence})

@@ -117,7 +117,7 @@ def sessions(context: SessionContext, everything: bool) -> None:
 
 
 def _state(session: Record, texts: Texts) -> str:
-    """`died` only where that can be seen: of a machine that is not heard of, what was known last is all there is."""
+    """Returns the state to show: `died` if the process is gone, or the last known state if the machine is away."""
     state: str = session["state"]
     if "last_known_at" in session:
         return texts("sessions.last_known", state=state, at=session["last_known_at"] or "-")

@@ -1,4 +1,4 @@
-"""The team.yaml that `init` writes where there is none: for the hosts on PATH, or of scripted agents."""
+"""The team.yaml that `init` writes if there is none: for the hosts on PATH, or of scripted agents."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from multi_agent_mcp.system.external_files import FileChange, apply_change
 Agent = dict[str, str]
 OWNER = {"id": "owner", "role": "owner", "type": "human"}
 SCRIPTED = "{{python}} {{examples}}/agents/{role}.py"
-"""The commands of the examples."""
+"""The command of a scripted agent."""
 
 
 def write_team(path: Path, name: str, language: str, agents: list[Agent]) -> None:
-    """Writes a team.yaml with comments. Raises `StorageError`, also when there is one by now."""
+    """Writes a team.yaml with comments. Raises `StorageError`, also if the file exists by now."""
     lines = [f"  - {{{', '.join(f'{key}: {_scalar(value)}' for key, value in agent.items())}}}" for agent in agents]
     text = people_texts()("team.file", session=json.dumps(name), language=language, agents="\n".join(lines))
     apply_change(FileChange(path, None, text.encode()), path.parent)
 
 
 def host_agents(admin: str | None, workers: str | None) -> list[Agent]:
-    """An Owner, an admin and its workers in these hosts, else in those on PATH. Raises `InvalidArguments`."""
+    """Returns an Owner, an admin and workers with these hosts, else with those on PATH. Raises `InvalidArguments`."""
     found = [name for name, program in HOSTS.items() if program.is_installed]
     if not (found or (admin and workers)):
         known = ", ".join(f"{program.title} (`{program.install}`)" for program in HOSTS.values())
@@ -42,13 +42,13 @@ def host_agents(admin: str | None, workers: str | None) -> list[Agent]:
 
 
 def scripted_agents() -> list[Agent]:
-    """The same with the scripted agents of the examples: nothing to install, no account."""
+    """Returns an Owner and the scripted agents of the examples, which need no installation and no account."""
     agents = _team(SCRIPTED.format(role="admin"), [SCRIPTED.format(role="worker")] * 2)
     return [agent if agent is OWNER else {**agent, "host": "plain"} for agent in agents]
 
 
 def name_of(directory: Path) -> str:
-    """A session's name for a directory: its own, as far as names may hold it; letters lose their accents."""
+    """Returns a session name for a directory: its name without accents and characters that names may not contain."""
     plain = re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFKD", directory.name))
     return as_name(plain, "team")
 
@@ -64,5 +64,5 @@ def _team(admin: str, workers: list[str]) -> list[Agent]:
 
 
 def _scalar(value: str) -> str:
-    """As YAML takes it: words as they are, what holds braces in quotes."""
+    """Returns a value as YAML: plain words as they are, others in quotes."""
     return value if re.fullmatch("[a-z-]+", value) else json.dumps(value, ensure_ascii=False)

@@ -1,5 +1,5 @@
-"""`serve` and `hook` for `--help` and completion: they read their options themselves, without click, and `__main__`
-runs them without coming here."""
+"""Stubs of `serve` and `hook` for `--help` and completion. Both parse their options without click, and `__main__` runs
+them directly."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""`hook`: what a host runs at every tool call, so it must cost next to nothing (docs/protocol.md, Hooks).
+"""`hook`: the command that a host runs at every tool call, so it must be fast (docs/protocol.md, Hooks).
 
-With nothing to say it ends after one small file and three stat(2), before anything of the package is imported that
-takes longer than that: hence no click, no argparse and no `config`, and imports where they are needed. It never breaks
-a host: whatever goes wrong is one line on standard error and exit code 0, because hosts take 2 for a refusal.
+With nothing to report it ends after reading one small file and three stat(2), before any slower import: hence no click,
+argparse or `config`, and imports inside functions. It never breaks a host: every error is one line on standard error
+and exit code 0, because hosts take 2 for a refusal.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ GEMINI_EVENTS = {
     "BeforeAgent": "UserPromptSubmit",
     "AfterAgent": "Stop",
 }
-"""What Gemini CLI calls these events."""
+"""Gemini CLI's names of these events."""
 WAKE = 2
 
-# Our own tools are answered by the server's middleware, and without ToolSearch a host that hides tools could not even
-# find the one that reads the interrupt.
+# The server's middleware checks calls of our own tools; without ToolSearch a host that hides tools could not find the
+# tool that reads the interrupt.
 NEVER_DENIED = ("mcp__ipc", "mcp_ipc_", "ipc-", "ipc_", "ToolSearch")
 
 
@@ -65,7 +65,7 @@ def _run(arguments: Sequence[str]) -> int:
         return 0
     if options.get("wait"):
         return _wait(options)
-    gc.disable()  # the process ends in a moment
+    gc.disable()  # the process ends soon
     event = _event()
     if not isinstance(event, dict) or _is_nobodys(options):
         return 0
@@ -78,13 +78,13 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _is_nobodys(options: dict[str, str]) -> bool:
-    """Whether a human's own Gemini CLI runs this, in a directory whose settings are for agents."""
+    """Returns whether a human's own Gemini CLI runs this hook, in a directory whose settings are for agents."""
     return options.get("host") == "gemini" and "agent" not in options
 
 
 def _as_read_by(host: str | None, answer: dict[str, Any], event: Any) -> dict[str, Any]:
-    """The answer in the host's dialect: Copilot CLI wants an addition at the top, Gemini CLI a refusal; and the latter
-    has its own names for events."""
+    """Returns the answer in the host's format: Copilot CLI expects an addition at the top level, Gemini CLI a refusal
+    there, and its own names of events."""
     output = answer.get("hookSpecificOutput", {})
     if host == "copilot" and "additionalContext" in output:
         return {"additionalContext": output["additionalContext"]}
@@ -96,12 +96,12 @@ def _as_read_by(host: str | None, answer: dict[str, Any], event: Any) -> dict[st
 
 
 def _event() -> Any:
-    """What the host says on standard input."""
+    """Reads the host's event from standard input."""
     return json.loads(sys.stdin.buffer.read() or b"{}")
 
 
 def _needs_nothing(event: dict[str, Any]) -> bool:
-    """Whether this event does not concern us."""
+    """Returns whether the event needs no answer."""
     name = event.get("hook_event_name")
     if name == "PreToolUse":
         return str(event.get("tool_name", "")).startswith(NEVER_DENIED)
@@ -123,12 +123,12 @@ def _answer(event: dict[str, Any], options: dict[str, str]) -> dict[str, Any] | 
 
 
 def _wait(options: dict[str, str]) -> int:
-    """Waits until the agent is to be woken."""
+    """Waits until the agent is to be woken, and returns the exit code."""
     import signal
 
     from multi_agent_mcp.hooks.waiter import Host, Waiter
 
-    host = Host()  # before anything that takes time: it may go meanwhile
+    host = Host()  # before anything slow, during which the host might end
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(0))
     beginning = not sys.stdin.isatty() and _event().get("hook_event_name") == "SessionStart"
@@ -145,7 +145,7 @@ def _wait(options: dict[str, str]) -> int:
 
 
 def _opened(options: dict[str, str]) -> tuple[Services, str]:
-    """The session and the agent's id. Raises a refusal."""
+    """Opens the session; returns its services and the agent's id. Raises `Refusal`."""
     from pathlib import Path
 
     from multi_agent_mcp.bootstrap import open_session
@@ -160,7 +160,7 @@ def _opened(options: dict[str, str]) -> tuple[Services, str]:
 
 
 def _options(arguments: Sequence[str]) -> dict[str, str]:
-    """The options; what they leave out comes from the environment, or the other way round with `--unless-env`."""
+    """Parses the options. They take precedence over the environment, or the reverse with `--unless-env`."""
     given: dict[str, str] = {}
     rest = list(arguments)
     while rest:
@@ -196,7 +196,7 @@ def _print_error(error: BaseException) -> None:
 
 
 def _end(code: int) -> None:
-    """Ends at once: tearing the interpreter down takes a fifth of the time of a hook that has nothing to say."""
+    """Exits without finalising the interpreter, which takes a fifth of the time of a hook with nothing to report."""
     try:
         sys.stdout.flush()
         sys.stderr.flush()

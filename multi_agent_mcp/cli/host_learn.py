@@ -1,4 +1,4 @@
-"""`host learn`: a profile for a program that has none, from screens that its user produces."""
+"""`host learn`: makes a profile for a program that has none, from screens that its user shows."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from multi_agent_mcp.notify.tmux.unknown_program import UnknownProgram
 
 FRAMES, FRAME_SECONDS = 5, 0.2
-"""How often a screen is captured in each step: marks of work may be missing from a frame, or move."""
+"""The number of captures in each step, and their interval: signs of work may be missing from a capture, or move."""
 KEY = re.compile("((C-|M-|S-)*Enter|Tab|C-[jm])")
-"""What enters a line somewhere, as tmux names it; any other key could interrupt the agent (docs/protocol.md, Typing
+"""The keys that may enter a line, as tmux names them; any other could interrupt the agent (docs/protocol.md, Typing
 into a pane, No other keys)."""
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
@@ -65,7 +65,7 @@ def _require_new(name: str, program: UnknownProgram) -> None:
 
 
 class Lesson:
-    """The dialogue: five screens, what they tell, and the file."""
+    """The dialogue with the user: shows five screens, confirms what they mean, and writes the profile."""
 
     def __init__(self, context: SessionContext, program: UnknownProgram, key: str) -> None:
         self.services = context.services
@@ -76,8 +76,8 @@ class Lesson:
         self.sign: str | None = None
 
     def run(self, name: str) -> None:
-        """Raises `InvalidArguments` when the user ends it, or the screens cannot be told apart; nothing is written
-        then."""
+        """Runs the dialogue. Raises `InvalidArguments`, with nothing written, if the user ends it or the screens cannot
+        be told apart."""
         from multi_agent_mcp.notify.tmux.learning import STEPS, confused, profile_fields, verdicts
         from multi_agent_mcp.notify.tmux.profiles import parse_profile
 
@@ -97,7 +97,7 @@ class Lesson:
         self._write(file, text)
 
     def _show(self, step: str) -> None:
-        """Until the user agrees with what was seen."""
+        """Captures the screen of a step, again until the user agrees with what was recognised."""
         from multi_agent_mcp.notify.tmux.learning import Unlearnable
 
         while True:
@@ -112,7 +112,7 @@ class Lesson:
                 return
 
     def _agreed(self, step: str) -> bool:
-        """Says what the screens so far tell, and asks whether that is right. Raises `Unlearnable`."""
+        """Prints what was recognised so far and asks whether it is right. Raises `Unlearnable`."""
         from multi_agent_mcp.notify.tmux import learning
 
         if step == "busy":
@@ -128,7 +128,7 @@ class Lesson:
         return self._ask("right") == ""
 
     def _agreed_sign(self) -> bool:
-        """Which of the phrases tells that it works; none is needed where the title does."""
+        """Asks which phrase shows that the program works; none is needed if its title does. Raises `Unlearnable`."""
         from multi_agent_mcp.notify.tmux.learning import Unlearnable, busy_signs, busy_titles
 
         signs, title = busy_signs(self.screens), busy_titles(self.screens)
@@ -157,7 +157,8 @@ class Lesson:
         self._say("written", file=file, agent_id=agent.id)
 
     def _ask(self, key: str, /, **values: Any) -> str:
-        """The user's answer, "" for Enter alone. Raises `InvalidArguments` at the end of the input, and for `q`."""
+        """Asks the user and returns the answer, "" for Enter or yes. Raises `InvalidArguments` at the end of the input,
+        and for `q`."""
         self._say(key, **values)
         answer = sys.stdin.readline()
         if not answer or answer.strip().lower() == "q":

@@ -1,4 +1,4 @@
-"""`init`: a session directory from a team.yaml, and a team.yaml where there is none."""
+"""`init`: makes a session directory from a team.yaml, and a team.yaml if there is none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEAM_FILE = "team.yaml"
 
 @dataclass(frozen=True)
 class NewTeam:
-    """What a new team.yaml is to hold, as far as the command line says."""
+    """The options for a new team.yaml."""
 
     admin: str | None = None
     workers: str | None = None
@@ -37,7 +37,7 @@ class NewTeam:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a team is: its file, and the root of its session."""
+    """The paths of a team: its file, and the root of its session."""
 
     team: Path
     root: Path
@@ -45,7 +45,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Made:
-    """What `init` did. `new_team`: the team.yaml is new. `first`: a command that somebody's host needs before `up`."""
+    """The result of `init`. `new_team`: the team.yaml is new. `first`: a command that a host needs before `up`."""
 
     place: Place
     new_team: bool
@@ -133,7 +133,8 @@ def init(
 
 
 def _place(team: Path | None, root: str | None) -> Place:
-    """A team.yaml here, or beside the nearest root; else there will be one here, with a root of its own."""
+    """Returns the place of the team.yaml in the current directory, or beside the nearest root; if there is none, of a
+    new one in the current directory, with its own root."""
     here = Path.cwd()
     nearest = find_root(root, here)
     if team is not None or root is not None or (here / TEAM_FILE).exists():
@@ -151,7 +152,7 @@ def _write_team(place: Place, new: NewTeam, session: str | None, language: str |
     sessions = session_names(place.root)
     usual = sessions[0] if len(sessions) == 1 else name_of(place.team.parent)
     name = next(given for given in (new.name, session, usual) if given is not None)
-    if (other := differing_in_case(name, sessions)) is not None:  # before a file names what cannot be made
+    if (other := differing_in_case(name, sessions)) is not None:  # before writing a file with an impossible name
         raise AlreadyExists("differs_in_case", name=name, known=other)
     agents = scripted_agents() if new.demo else host_agents(new.admin, new.workers)
     write_team(place.team, session_name(name), language or people_texts().language, agents)

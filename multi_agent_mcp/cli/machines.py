@@ -1,4 +1,4 @@
-"""One team on several machines: `share`, `join`, `relay`, `machines`, `leave`."""
+"""The commands for a team on several machines: `share`, `join`, `relay`, `machines`, `leave`."""
 
 from __future__ import annotations
 
@@ -136,8 +136,8 @@ def join(token: str, name: str | None, adopt: bool, root: str | None, as_json: b
 
 
 class Arrival:
-    """Says on standard error how far a machine is that is getting what the hub has, and what it waits for: nothing in
-    the first moments, then at most every five seconds."""
+    """Prints the progress of a machine that receives the hub's values, or what it waits for, on standard error: nothing
+    for `QUIET_SECONDS`, then at most every `AGAIN_SECONDS`."""
 
     def __init__(self, texts: Texts) -> None:
         self._texts = texts
@@ -145,7 +145,7 @@ class Arrival:
         self._since = self._said_at = time.monotonic()
 
     def told(self, state: Status | None) -> None:
-        """This is what the relay says; None: it does not answer."""
+        """Takes the relay's state, None if it does not answer, and prints a line if one is due."""
         kind, values = _waits_for(state)
         line, now = self._texts(f"join.{kind}", **values), time.monotonic()
         if kind != self._kind:
@@ -248,7 +248,7 @@ def leave(context: SessionContext, machine: str | None, *, yes: bool) -> None:
 
 
 def _confirm_end(context: SessionContext, cut_off: str) -> None:
-    """Leaves it to a person at a terminal whether the team ends for all. Raises `InvalidArguments` without one."""
+    """Asks a person at a terminal whether to end the team for all machines. Raises `InvalidArguments` without one."""
     if context.as_json or not sys.stdin.isatty():
         raise InvalidArguments("leave_ends_team", machines=cut_off)
     print_line(context.texts("leave.ends", machines=cut_off))
@@ -265,14 +265,14 @@ def _text_of(path: Path) -> str:
 
 
 def require_client() -> None:
-    """Raises `InvalidArguments` when the extra `machines` is not installed: no other command needs it."""
+    """Raises `InvalidArguments` if the extra `machines` is not installed, which only these commands need."""
     if find_spec("nats") is None or find_spec("nkeys") is None:
         raise InvalidArguments("no_machines_extra")
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of how the client ends each TLS connection
 
 
 def sharing_of(context: SessionContext) -> Sharing:
-    """The session among several machines."""
+    """Returns the session's part in a team of several machines; raises as `require_client`."""
     require_client()
     from multi_agent_mcp.hub.sharing import Sharing
 

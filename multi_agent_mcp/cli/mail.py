@@ -1,4 +1,4 @@
-"""`send`, `reply`, `read`, `unread`, `trace`: the human's own mail."""
+"""The commands for the human's own mail: `send`, `reply`, `read`, `unread`, `trace`."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def read(
     me = context.agent(agent)
     if not peek:
         context.services.agents.require_here(me)
-    with suppress(StorageError) if peek else nullcontext():  # a tree that cannot be written can be looked at
+    with suppress(StorageError) if peek else nullcontext():  # a tree that cannot be written can still be read
         context.services.sessions.recover(me.id)
     query = Query(
         unread_only=not everything,
@@ -155,11 +155,11 @@ def _message_lines(answer: dict[str, Any], texts: Texts) -> Iterator[str]:
 
 
 def _mark_read(context: SessionContext, reading: Reading, batch: ReadBatch, answer: dict[str, Any]) -> None:
-    """Marks what was printed; only then is it known how much is left."""
+    """Marks the printed messages as read, and prints how many are left, which is known only then."""
     try:
         told = reading.complete(batch)
     except Refusal:
-        if not context.as_json:  # that has been printed; the refusal follows it
+        if not context.as_json:  # JSON has been printed already; the refusal follows
             unread = context.services.unread_mail_count(batch.reader.id)
             print_line(context.texts("mail.left", count=answer["count"], unread=unread))
         raise
@@ -177,7 +177,7 @@ def _left_lines(answer: dict[str, Any], texts: Texts) -> Iterator[str]:
 
 
 def _kind(message: dict[str, Any]) -> str:
-    """The message's type; of a conversation also which one, because `say` asks for it."""
+    """Returns the message's type, with the id of its conversation, if any, which `say` requires."""
     conversation_id = message["metadata"].get("conversation_id")
     return f"{message['message_type']} {conversation_id}" if conversation_id else str(message["message_type"])
 

@@ -1,4 +1,4 @@
-"""The commands, each imported when it is asked for."""
+"""The command line: all commands, each imported only when it is run."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ COMMANDS = {
         "hook": ("help_stubs:hook", "Answer a hook of a host."),
     },
 }
-"""Each command by its subject: its module in this package, its name there, and its line in `--help`, which would
-otherwise import them all."""
+"""The commands by subject: module in this package and name there, and the line in `--help`, which would otherwise have
+to import all modules."""
 
 
 class LazyGroup(click.Group):
-    """Imports a command's module only when the command is run, as click's documentation shows."""
+    """A group that imports a command's module only when the command is run, as in click's documentation."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return [name for commands in COMMANDS.values() for name in commands]
@@ -150,7 +150,7 @@ def help_command(context: click.Context, command: tuple[str, ...]) -> None:
 
 
 def run() -> NoReturn:
-    """The command line. Click says in English what is wrong with it; with a Japanese locale, or as JSON, we do."""
+    """Runs the command line. Click reports wrong use in English; with a Japanese locale or `--json`, we do."""
     try:
         sys.exit(app(prog_name=PROGRAM, standalone_mode=False))
     except click.ClickException as error:
@@ -168,7 +168,7 @@ def run() -> NoReturn:
 
 
 def _wrong_use(error: click.ClickException) -> InvalidArguments:
-    """What click refuses. Where it tells two things apart only by its words, so do we."""
+    """Translates an error of click. Errors that click distinguishes only by message are told apart by it."""
     match error:
         case click.NoSuchCommand():
             return InvalidArguments("unknown_command", name=error.command_name)

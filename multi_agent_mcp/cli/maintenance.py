@@ -1,4 +1,4 @@
-"""`doctor` and `prune`."""
+"""The commands `doctor` and `prune`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Answer = dict[str, Any]
 LONGEST_AGE_DAYS = 365_000.0
-"""Older than any file can be; the calendar ends not far beyond."""
+"""An age greater than that of any file, within the range of `datetime`."""
 
 
 @click.command()
@@ -60,7 +60,7 @@ def doctor(context: SessionContext, repair: bool, verify: bool) -> None:
 
 @contextmanager
 def _tracked(context: SessionContext) -> Iterator[Track]:
-    """Shows how far the checks have got, if somebody is looking."""
+    """Shows the progress of the checks on a terminal; yields the function that reports it."""
     from multi_agent_mcp.services.doctor.finding import untracked
 
     if context.as_json or not sys.stdout.isatty():
@@ -75,7 +75,7 @@ def _tracked(context: SessionContext) -> Iterator[Track]:
 
 
 def _doorbells(services: Services) -> list[Answer]:
-    """Every recipient's channels, strongest first, and what its pane shows."""
+    """Returns for each agent of this machine its channels, strongest first, and its pane's state."""
     try:
         agents = services.agents.at_home().values()
     except Refusal:
@@ -145,7 +145,7 @@ def prune(context: SessionContext, older_than: float, dry_run: bool) -> None:
 
 
 def _deleted(pruning: Pruning, items: Iterable[Prunable], gone: Counter[str], *, dry_run: bool) -> Iterator[str]:
-    """Deletes the items one by one, unless it is a dry run, counts them in `gone`, and tells of each."""
+    """Deletes the items one by one, unless it is a dry run, adds files and bytes to `gone`, and yields each name."""
     for item in items:
         if not dry_run:
             pruning.delete(item)
@@ -155,7 +155,7 @@ def _deleted(pruning: Pruning, items: Iterable[Prunable], gone: Counter[str], *,
 
 
 def _print_json(names: Iterable[str], gone: Counter[str], *, dry_run: bool) -> None:
-    """The answer as it comes: there may be millions of files."""
+    """Prints the JSON answer incrementally, as there may be millions of files."""
     write = sys.stdout.write
     write(f'{{\n  "success": true,\n  "deleted": {json.dumps(not dry_run)},\n  "files": [')
     for number, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""What commands print: plain lines and tables for people, JSON for programs."""
+"""The output of commands: plain lines and tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Item = TypeVar("Item")
 
 
 def print_json(answer: Any) -> None:
-    """JSON that loses nothing, whatever encoding standard output has."""
+    """Prints JSON; characters are escaped unless standard output is UTF-8, so that none is lost."""
     is_unicode = codecs.lookup(sys.stdout.encoding).name == "utf-8"
     sys.stdout.write(json.dumps(answer, ensure_ascii=not is_unicode, indent=2) + "\n")
 
 
 def print_answer(answer: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
-    """What a command has done: as JSON, or the lines for people."""
+    """Prints the result of a command, as JSON or as lines for people."""
     if as_json:
         print_json({"success": True, **answer})
         return
@@ -36,22 +36,22 @@ def print_answer(answer: Mapping[str, Any], lines: Iterable[str], *, as_json: bo
 
 
 def print_line(line: str = "") -> None:
-    """One line for people; nothing that an agent wrote can control their terminal."""
+    """Prints one line for people, without control characters, so that an agent's text cannot control the terminal."""
     sys.stdout.write(sanitize(line) + "\n")
 
 
 def print_error(line: str) -> None:
-    """One line on standard error."""
+    """Prints one line on standard error."""
     sys.stderr.write(f"multi-agent-mcp: {one_line(line)}\n")
 
 
 def text_of(argument: str) -> str:
-    """The text that an argument stands for: itself, or for `-` what standard input holds."""
+    """Returns the argument, or for `-` the content of standard input."""
     return sys.stdin.read() if argument == "-" else argument
 
 
 def delivery_lines(sent: Sent, texts: Texts) -> Iterator[str]:
-    """The message's id, then how far it got with each receiver."""
+    """Yields the message's id, then a line with the delivery to each receiver."""
     yield sent.message_id
     for agent_id, delivery in sent.delivery.items():
         key = f"sent.{delivery.reason}"
@@ -61,38 +61,38 @@ def delivery_lines(sent: Sent, texts: Texts) -> Iterator[str]:
 
 
 def unverified(message: Mapping[str, Any], texts: Texts) -> str:
-    """The note behind the name of a sender whose signature is missing or wrong."""
+    """Returns the note after a sender's name if the signature is missing or wrong, else ""."""
     return texts("mail.unverified") if message.get("verified") is False else ""
 
 
 def placed(agent_id: str | None, machine: str | None) -> str:
-    """An agent, and its machine where there are several: `worker-a@laptop`."""
+    """Returns an agent's id, with its machine if there are several: `worker-a@laptop`."""
     return display_id(agent_id) if machine is None else f"{display_id(agent_id)}@{display_id(machine)}"
 
 
 def indented(text: str) -> Iterator[str]:
-    """An agent's text, line by line: none of it can pass for a line of ours, which begin at the left."""
+    """Yields an agent's text indented, line by line, so that none can pass for one of our lines, which are not."""
     for line in text.split("\n"):
         yield f"   {line}".rstrip()
 
 
 def excerpt(text: str) -> str:
-    """As much of an agent's words as a line among others has room for; `--json` has all of them."""
+    """Returns an agent's text on one line, shortened to `EXCERPT_COLUMNS`; `--json` has the whole text."""
     return shortened(one_line(text), EXCERPT_COLUMNS)
 
 
 def titled_table(texts: Texts, names: Iterable[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    """A table whose columns are titled in the language of the session."""
+    """Yields a table with column titles in the session's language."""
     return table([texts(f"table.{name}") for name in names], rows)
 
 
 def column_table(texts: Texts, items: Iterable[Item], columns: Mapping[str, Callable[[Item], object]]) -> Iterator[str]:
-    """The same of items: each column's name with what makes its cell."""
+    """Yields a table of items; `columns` maps each column's name to the function that makes an item's cell."""
     return titled_table(texts, columns, [[cell(item) for cell in columns.values()] for item in items])
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    """A plain table: aligned columns that survive `grep` and `cut`; no cell begins a line of its own."""
+    """Yields a plain table with aligned columns, suitable for `grep` and `cut`; every row is one line."""
     cells = [list(head), *([one_line(str(cell)) for cell in row] for row in rows)]
     widths = [max(map(columns, column)) for column in zip(*cells, strict=True)]
     for row in cells:

@@ -1,4 +1,4 @@
-"""`search`: words in mail, tasks, conversations and execution logs, archived ones too."""
+"""`search`: finds words in mail, tasks, conversations and execution logs, archived ones included."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def _lines(results: Results, texts: Texts) -> Iterator[str]:
 
 
 def _between(found: Found) -> str:
-    """Who wrote it to whom, as far as it is known."""
+    """Returns sender and receiver, as far as known."""
     return " → ".join(display_id(name) for name in (found.sender_id, found.receiver_id) if name is not None)
 
 
 @contextmanager
 def _progress(texts: Texts) -> Iterator[Callable[[], None]]:
-    """Says on a terminal how many files were read, for the first search reads all of them."""
+    """Yields a function that counts files read and shows the number on a terminal: the first search reads all."""
     count = 0
 
     def told() -> None:

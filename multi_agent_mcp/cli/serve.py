@@ -1,7 +1,7 @@
-"""`serve`: the stdio MCP server of one agent.
+"""`serve`: runs the stdio MCP server of one agent.
 
-A host waits for it, some only a second (docs/protocol.md, Host life cycle). So it reads its few options without
-click, whose import and that of the other commands would take a tenth of that.
+Hosts wait for it, some only a second (docs/protocol.md, Host life cycle), so it parses its few options without click:
+importing click and the other commands would take a tenth of that.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ WRONG_USE = 2
 
 
 class _Harmless(logging.Formatter):
-    """Log lines name files and ids that anybody may have written."""
+    """Removes control characters from log lines, which contain file names and ids written by others."""
 
     def format(self, record: logging.LogRecord) -> str:
         return sanitize(super().format(record))
 
 
 class _StandardError(logging.StreamHandler[TextIO]):
-    """A host that does not read our standard error must not stop us: a line that finds no room there is dropped."""
+    """Drops log lines that would block, so that a host that does not read standard error cannot stop the server."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if self.stream is not None and select.select([], [self.stream], [], 0)[1]:
@@ -54,11 +54,11 @@ def _log_to_stderr() -> None:
 
 
 def main(arguments: Sequence[str], passkey: str | None = None) -> None:
-    """Serves until the end of the process. Refuses to start with one sentence and exit code 2. The passkey is what the
-    environment held; without one the agent's key file is read."""
-    host_pid = os.getppid()  # before anything that takes time: the host may go meanwhile
+    """Serves until the process ends; refuses to start with one sentence and exit code 2. `passkey` is that of the
+    environment; without it the agent's key file is read."""
+    host_pid = os.getppid()  # before anything slow, during which the host might end
     _log_to_stderr()
-    gc.disable()  # a start makes many objects and hardly any garbage; looking for it takes a twentieth of the time
+    gc.disable()  # starting makes many objects and hardly any garbage; collecting takes a twentieth of the time
     options = _options(arguments)
     from multi_agent_mcp.config import read_environment  # only now: every other command imports this module for HELP
 
@@ -87,14 +87,14 @@ def _refuse(refusal: Refusal, texts: Texts) -> NoReturn:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    """What the command line says; nonsense ends the process like any refusal."""
+    """Parses the command line; errors end the process like any refusal."""
     try:
         options, unknown = _parser().parse_known_args(arguments)
         if unknown:
             raise InvalidArguments("unknown_option", name=f"{unknown[0]:.60}")
         if options.root == "":
             raise InvalidArguments("option_empty", name="--root")
-    except argparse.ArgumentError as error:  # all options take any text, so it can only be missing
+    except argparse.ArgumentError as error:  # options accept any text, so the value is missing
         _refuse(InvalidArguments("option_value", name=error.argument_name), catalogue(locale_language()))
     except Refusal as refusal:
         _refuse(refusal, catalogue(locale_language()))
@@ -114,13 +114,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _require_stdio() -> None:
-    """Python has no stream where the descriptor was closed; the next file to be opened would take its number."""
+    """Raises `InvalidArguments` if standard input or output is closed: a file opened later would get its number."""
     if sys.stdin is None or sys.stdout is None:
         raise InvalidArguments("no_stdio")
 
 
 def _opened(options: argparse.Namespace, environment: Environment) -> Services:
-    """The session; options win over the environment."""
+    """Opens the session; options take precedence over the environment."""
     from multi_agent_mcp.bootstrap import open_session
     from multi_agent_mcp.config import find_root, find_session
 
@@ -130,7 +130,7 @@ def _opened(options: argparse.Namespace, environment: Environment) -> Services:
 
 
 def _bound(services: Services, options: argparse.Namespace, environment: Environment, passkey: str | None) -> Binding:
-    """This process, bound to its agent if it was given one."""
+    """Returns the binding of this process, bound to its agent if one was given."""
     from multi_agent_mcp.server.binding import Binding
 
     purpose = options.purpose or environment.purpose

@@ -1,4 +1,4 @@
-"""`stats`: what every agent did, how long tasks took, day by day."""
+"""`stats`: statistics of agents, tasks and days."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _agents(found: Statistics) -> Iterator[tuple[object, ...]]:
 
 
 def _tasks(found: Statistics) -> Iterator[tuple[object, ...]]:
-    """Those that took longest first."""
+    """Yields rows for the tasks that took longest, longest first."""
     longest = sorted(found.tasks, key=lambda task: task.lead or task.working, reverse=True)
     for task in longest[:TASKS_SHOWN]:
         times = map(_duration, (task.lead, task.working, task.blocked))

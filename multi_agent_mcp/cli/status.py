@@ -1,4 +1,4 @@
-"""`multi-agent-mcp` alone: the state of the nearest session and what to do next, or how to create one."""
+"""`multi-agent-mcp` without a command: the nearest session's state and the next command, or how to create a session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def show() -> None:
-    """Prints it. Several sessions of which none is named are refused, with their names."""
+    """Prints the state. Several sessions, none of them selected, are refused with their names."""
     if not session_names(find_root(read_environment().root, Path.cwd())):
         print_line(people_texts()("status.first_steps").rstrip("\n"))
         return
@@ -27,7 +27,7 @@ def show() -> None:
 
 
 def lines(seen: Snapshot, texts: Texts) -> Iterator[str]:
-    """A few lines: who runs, what waits, and the next command."""
+    """Yields a few lines: running agents, waiting items, and the next command."""
     running = [row.agent.id for row in seen.agents if row.alive]
     yield texts("status.agents", session=seen.session, count=len(seen.agents), running=_listed(running))
     yield texts("status.unread", agents=_listed(f"{row.agent.id} {row.unread}" for row in seen.agents if row.unread))

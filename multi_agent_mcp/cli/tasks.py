@@ -1,4 +1,4 @@
-"""`task add|list|show|status|assign|approve`, `send-task`, `unlock`, `interrupt`, `resume`, `log`."""
+"""The commands `task add|list|show|status|assign|approve`, `send-task`, `unlock`, `interrupt`, `resume`, `log`."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def _answer_sent(context: SessionContext, agent_id: str, notice: Notification) -
 
 
 def _away_home(context: SessionContext, agent_id: str | None) -> str | None:
-    """The machine of an agent if it is away: until it is back, nothing reaches the agent."""
+    """Returns the agent's machine if it is away, so that nothing reaches the agent until it is back; else None."""
     home = context.services.machines.homes().get(agent_id or "")
     return home.machine if home is not None and home.state == AWAY else None
 

@@ -1,4 +1,4 @@
-"""`timeline`: what happened in a session, as a table, a picture or data."""
+"""`timeline`: the events of a session, as a table, a picture or data."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ def timeline(context: SessionContext, svg: Path | None, start: str | None, end: 
 
 
 def picture(found: Timeline, texts: Texts, width: int = 1200) -> str:
-    """The timeline as an SVG document, in this machine's time zone."""
+    """Returns the timeline as an SVG document, in this machine's time zone."""
     from multi_agent_mcp.web.timeline import draw
 
     return draw(found, texts=texts, width=width, zone=datetime.now().astimezone().tzinfo or UTC)
 
 
 def write(path: Path, svg: str) -> None:
-    """Raises `StorageError`."""
+    """Writes an SVG file. Raises `StorageError`."""
     with storage_errors(path):
         path.write_text(svg, encoding="utf-8")
 
 
 def lines_of(found: Timeline, texts: Texts) -> Iterator[str]:
-    """Every event in order, with the time since the first one."""
+    """Yields a table of all events in order, with the time since the first one."""
     machines = {lane.agent_id: lane.machine for lane in found.lanes}
 
     def named(agent_id: str | None) -> str:
@@ -83,7 +83,7 @@ def lines_of(found: Timeline, texts: Texts) -> Iterator[str]:
 
 
 def since(start: datetime, at: datetime | None) -> str:
-    """How much later."""
+    """Returns the time from `start` to `at`, in milliseconds; `-` for None."""
     return "-" if at is None else f"{(at - start).total_seconds() * 1000:.0f} ms"
 
 
@@ -104,13 +104,13 @@ def _interrupt(mark: Mark, named: Named, texts: Texts) -> Row:
 
 
 def _answer(answer: PaneAnswer, named: Named, texts: Texts) -> Row:
-    """A question in a pane that a person answered from elsewhere."""
+    """Returns the row of a question in a pane that a person answered from elsewhere."""
     who = f"{named(answer.by)} → {named(answer.agent_id)}"
     return answer.at, (who, texts("timeline.answer", state=answer.state), "", "", "", answer.words)
 
 
 def _task(bar: Bar, named: Named, texts: Texts) -> Iterator[Row]:
-    """A task's statuses as they began."""
+    """Yields a row for each change of a task's status."""
     turns = [(span.start, span.status) for span in bar.spans]
     if bar.outcome is not None and bar.end is not None:
         turns.append((bar.end, bar.outcome))

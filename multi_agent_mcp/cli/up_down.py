@@ -1,4 +1,4 @@
-"""`up`, `down` and `supervise`: a team in tmux."""
+"""The commands for a team in tmux: `up`, `down` and `supervise`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `up` prints: warnings, who is there already while it waits, and the table at the end."""
+"""The output of `up`: warnings, the agents' states while it waits, and the table at the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def warnings(checked: Preflight, texts: Texts) -> Iterator[str]:
-    """Variables that would not reach the agents, and how they would."""
+    """Yields the variables that would not reach the agents, and the remedy."""
     if checked.withheld:
         yield texts("up.withheld", socket_path=checked.socket_path, names=", ".join(checked.withheld))
         yield texts("up.remedy", command=checked.remedy)
@@ -27,7 +27,7 @@ def warnings(checked: Preflight, texts: Texts) -> Iterator[str]:
 
 
 def summary(startup: Startup, texts: Texts) -> Iterator[str]:
-    """Everybody's state, the last lines of programs that have ended, and how to look at the team."""
+    """Yields all agents' states, the last lines of ended programs, and the commands to show the team."""
     rows = [(state.agent_id, state.pane_id or "-", state.note(texts)) for state in startup.states]
     yield from titled_table(texts, ("agent", "pane", "note"), rows)
     for state in startup.states:
@@ -48,8 +48,8 @@ def summary(startup: Startup, texts: Texts) -> Iterator[str]:
 
 @contextmanager
 def progress(texts: Texts, *, is_silent: bool) -> Iterator[Report]:
-    """What to report the states to: a list that is redrawn on a terminal and gone at the end, when the table follows;
-    elsewhere a line for every change."""
+    """Yields the function that reports states: on a terminal it redraws a list, which is removed at the end; elsewhere
+    it prints a line for every change."""
     if is_silent:
         yield lambda _: None
     elif sys.stdout.isatty():
@@ -86,7 +86,7 @@ def _changes(texts: Texts) -> Report:
 
 
 def _lines(states: Sequence[AgentState], texts: Texts) -> dict[str, str]:
-    """A line for everybody who is waited for."""
+    """Returns a line for each agent that is waited for, by its id."""
     return {
         state.agent_id: one_line(f"{state.agent_id}: {state.note(texts)}")
         for state in states

@@ -1,7 +1,7 @@
 """The configuration files by which a host starts an agent's server and runs its hooks (docs/hosts.md, What hosts do).
 
-`hosts` holds what each host reads (`hosts.yaml`), `merging` puts it into a file without losing its own, `configuration`
-makes and writes one agent's files.
+`hosts` has the configuration that each host reads (`hosts.yaml`), `merging` merges it into existing files, and
+`configuration` makes and writes the files of one agent.
 """
 
 from multi_agent_mcp.host_config.configuration import HostConfiguration, HostConfigurations, program_name

@@ -1,4 +1,4 @@
-"""Which files a host reads, what they must contain, and how the host is then started."""
+"""The configuration of a host for an agent: files, their content, and the command that starts the host with them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.external_files import FileChange, apply_change, read_external
 
 MCP_CONFIG = "{mcp_config}"
-"""Where an agent's command takes its host's configuration."""
+"""The placeholder for the host's configuration in an agent's command."""
 
 
 @dataclass(frozen=True)
@@ -37,22 +37,23 @@ class HostFile:
 
     @property
     def content(self) -> str:
-        """The content of a file that did not exist before."""
+        """The content if the file does not exist yet."""
         return self.merge(None).decode().rstrip("\n")
 
     def other_agents(self) -> set[Identity]:
-        """The agents of sessions that are still there whom the file serves, and whom writing it would cut off. None,
-        when what we write is for whichever agent works there."""
+        """Returns the agents of existing sessions that the file serves and that writing it would cut off; none if our
+        content names no agent."""
         is_toml = self.path.suffix == ".toml"
         mine = agents_in(self.merge(None), toml=is_toml)
         try:
             found = agents_in(read_external(self.path), toml=is_toml) if mine else set()
         except Unmergeable:
-            return set()  # `change` says what is wrong with it
+            return set()  # `change` raises for it
         return {other for other in found - mine if Path(other.root, other.session).is_dir()}
 
     def change(self) -> FileChange:
-        """Raises `InvalidArguments` when the file cannot be merged into, `StorageError` when it cannot be read."""
+        """Returns the change of the file. Raises `InvalidArguments` if its content cannot be merged with ours, and
+        `StorageError` if it cannot be read."""
         before = read_external(self.path)
         try:
             return FileChange(self.path, before, self.merge(before))
@@ -62,7 +63,7 @@ class HostFile:
 
 @dataclass(frozen=True)
 class HostConfiguration:
-    """What goes into a host's files, and how the host is then started."""
+    """The files of a host, and the command that then starts it."""
 
     host: str
     files: tuple[HostFile, ...]
@@ -79,15 +80,15 @@ class HostConfiguration:
         yield f"# then: {self.start}" if self.files else self.start
 
     def require_unused(self, own: Path) -> None:
-        """Raises `InvalidArguments` when a file serves another agent already: the second must not replace the first.
-        Files below `own` are this agent's alone."""
+        """Raises `InvalidArguments` if a file already serves another agent, which must not be replaced. Files below
+        `own` belong to this agent alone."""
         for item in self.files:
             for other in () if item.path.is_relative_to(own) else item.other_agents():
                 raise InvalidArguments("other_agent_there", file=item.path, agent_id=other.agent_id)
 
     def write(self, backups: Path) -> list[tuple[Path, Path | None]]:
-        """Merges into the files; one that cannot be merged into leaves them all as they are. Returns the files that
-        changed, each with its backup."""
+        """Merges our entries into the files, or changes none of them if one cannot be merged. Returns the files that
+        changed, each with its backup. Raises as `HostFile.change`."""
         changes = [item.change() for item in self.files]
         return [(change.path, apply_change(change, backups)) for change in changes if change.changes]
 
@@ -99,9 +100,8 @@ class HostConfigurations:
         self.workspace = workspace
 
     def of(self, host: str, agent_id: str, directory: Path | None = None) -> HostConfiguration:
-        """The configuration of one of `HOSTS` for one agent: in the files of a directory, or where the agent has it for
-        itself (its own files, command-line options for Codex). Gemini CLI has it in a directory's only, the current
-        one."""
+        """Returns the configuration of one of `HOSTS` for one agent: in the files of a directory, or for None in the
+        agent's own files (Codex: command-line options). Gemini CLI has no such files: None is the current directory."""
         known = HOSTS[host]
         filling = values(known, self.workspace, agent_id)
         filling["mcp_config"] = filled(known.words, filling)
@@ -116,14 +116,15 @@ class HostConfigurations:
         return HostConfiguration(host, tuple(files), filled(start, filling))
 
     def write(self, configuration: HostConfiguration) -> list[tuple[Path, Path | None]]:
-        """Merges it into the host's files, unless they serve another agent; see `HostConfiguration.write`."""
+        """Merges the configuration into the host's files, unless they serve another agent; see `require_unused` and
+        `write` of `HostConfiguration`."""
         configuration.require_unused(own=self.workspace.path)
         return configuration.write(self._backups)
 
     def argument(self, agent: Agent) -> str:
-        """The shell words for `{mcp_config}` in an agent's command, with the files they name written now. A program
-        that we do not know is given the file of the server that Claude Code reads, and so is a Claude Code with
-        settings of its own."""
+        """Returns the shell words for `{mcp_config}` in an agent's command, and writes the files that they name. An
+        unknown program, and Claude Code with `--settings` in its command, get only the file of the server in Claude
+        Code's format. Raises `InvalidArguments` if Gemini CLI is not configured."""
         if (command := self.missing_settings(agent)) is not None:
             raise InvalidArguments("gemini_not_configured", command=command, file=next(iter(HOSTS["gemini"].shared)))
         host = _host_of(agent)
@@ -134,7 +135,7 @@ class HostConfigurations:
         return str(filled("{mcp.json}" if is_server_only else known.words, values(known, self.workspace, agent.id)))
 
     def environment(self, agent: Agent) -> dict[str, str]:
-        """The environment by which `{mcp_config}` reaches a host that has no option for it."""
+        """Returns the variables that pass `{mcp_config}` to a host without an option for it."""
         known = HOSTS.get(_host_of(agent))
         if known is None or MCP_CONFIG not in (agent.command or ""):
             return {}
@@ -142,24 +143,24 @@ class HostConfigurations:
         return {variable: str(own_file(self.workspace, agent.id, name)) for variable, name in own}
 
     def missing_settings(self, agent: Agent) -> str | None:
-        """The command to be run before `{mcp_config}` can work, if one is. Gemini CLI has no other file than its
-        directory's, which belongs to more than this agent: it is not written unasked."""
+        """Returns the command to run before `{mcp_config}` can work, or None. Gemini CLI reads only its directory's
+        file, which is not written without being asked for, as it is not this agent's alone."""
         if _host_of(agent) != "gemini" or MCP_CONFIG not in (agent.command or ""):
             return None
         try:
             is_there = not self.of("gemini", agent.id).files[0].change().changes
-        except InvalidArguments:  # the command says what is wrong with the file
+        except InvalidArguments:  # the command reports the error in the file
             is_there = False
         return None if is_there else f"multi-agent-mcp host-config gemini --agent {agent.id} --write"
 
     @property
     def _backups(self) -> Path:
-        """Where copies of the files that we changed are kept: not in anybody's repository."""
+        """The directory for copies of changed files, outside of the user's repository."""
         return self.workspace.path / "hosts" / "backups"
 
 
 def program_name(command: str) -> str:
-    """The name of the program a command begins with."""
+    """Returns the name of the program at the beginning of a command."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -172,7 +173,8 @@ def _host_of(agent: Agent) -> str:
 
 
 def _merge(name: str, content: Any) -> Merge:
-    """A program's text and the files of a plugin are ours alone; a table goes into its user's, and so do entries."""
+    """Returns the merge for a file: text and plugin files are ours and replaced; tables and JSON entries are merged
+    into the user's file."""
     if isinstance(content, str):
         return whole(content)
     if name.startswith("copilot/"):

@@ -1,4 +1,4 @@
-"""The hosts that we can configure: what each reads is data (`hosts.yaml`), filled with an agent's values."""
+"""The hosts that we can configure: templates of their configuration (`hosts.yaml`), filled with an agent's values."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ class Host:
 
 
 HOSTS = {name: Host(name, **fields) for name, fields in load_yaml(Path(__file__).with_name("hosts.yaml")).items()}
-"""By name, the one to prefer first."""
+"""The hosts by name, in order of preference."""
 
 
 def is_our_hook(hook: object) -> bool:
-    """Whether an entry in a host's file is a hook that we wrote, for whichever agent."""
+    """Returns whether an entry in a host's file is a hook that we wrote, for any agent."""
     return isinstance(hook, dict) and " multi_agent_mcp hook --host " in str(hook.get("command"))
 
 
 def own_file(workspace: Workspace, agent_id: str, name: str) -> Path:
-    """A file, or a directory, of this agent alone."""
+    """Returns the path of a file or directory of this agent alone."""
     return workspace.path / "hosts" / f"{agent_id}.{name}"
 
 
 def values(host: Host, workspace: Workspace, agent_id: str) -> dict[str, Any]:
-    """What the placeholders in the host's data stand for. Gemini CLI's name no agent: its environment says which one it
-    is, and so it does for Codex's hooks, about whose text Codex asks its user once."""
+    """Returns the values of the placeholders in the host's data. For Gemini CLI and Codex's hooks they name no agent,
+    as the environment does: Codex asks its user once about each text of a hook."""
     where = ["--root", str(workspace.root), "--session", workspace.session, "--agent", agent_id]
     serve, hook = [*_PROGRAM, "serve"], [*_PROGRAM, "hook", "--host", host.name]
     identity = dict(zip(IDENTITY, (str(workspace.root), workspace.session, agent_id), strict=True))
@@ -93,8 +93,8 @@ def values(host: Host, workspace: Workspace, agent_id: str) -> dict[str, Any]:
 
 
 def filled(data: Any, known: Mapping[str, Any]) -> Any:
-    """The data with its placeholders filled; a text that is nothing but one becomes the value itself. `{mcp_config}`
-    and the like, which are no values of ours, stay."""
+    """Returns the data with its placeholders filled; a text that is a single placeholder becomes the value itself.
+    Unknown placeholders, such as `{mcp_config}`, stay."""
     if isinstance(data, dict):
         return {key: filled(value, known) for key, value in data.items()}
     if isinstance(data, list):
@@ -107,8 +107,8 @@ def filled(data: Any, known: Mapping[str, Any]) -> Any:
 
 
 def _codex_server(table: dict[str, Any]) -> str:
-    """The server as `-c` options, for a shell. Codex starts servers with next to no environment and without the pane,
-    so that is given explicitly; and a `-c` option keeps the agent in its own TUI, so the pane is the right one."""
+    """Returns the server as `-c` options for a shell. They set the pane explicitly, as Codex starts servers with a
+    minimal environment; and a `-c` option keeps the agent in its own TUI, so that it is the right pane."""
     prefix = f"mcp_servers.{SERVER_NAME}"
     flat = {**table, **{f"env.{name}": value for name, value in table["env"].items()}}
     del flat["env"]
@@ -120,7 +120,8 @@ def _codex_server(table: dict[str, Any]) -> str:
 
 
 def _codex_hooks(command: str) -> str:
-    """The hooks as `-c` options: one text for every agent, because Codex remembers one for all that come from them."""
+    """Returns the hooks as `-c` options, with the same text for all agents: Codex remembers one approval for all hooks
+    from options."""
     groups = toml_value([{"hooks": [{"type": "command", "command": command, "timeout": HOOK_SECONDS}]}])
     return " ".join(f"-c {shlex.quote(f'hooks.{event}={groups}')}" for event in EVENTS)
 
@@ -130,7 +131,7 @@ def toml_table(name: str, table: Mapping[str, Any]) -> str:
 
 
 def toml_value(value: Any) -> str:
-    """Texts, numbers, truth values, lists and tables as TOML; JSON's strings are TOML's, kept as UTF-8."""
+    """Returns a string, number, boolean, list or mapping as TOML, whose strings are written as in JSON, in UTF-8."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{key} = {toml_value(item)}" for key, item in value.items()) + " }"
     if isinstance(value, list):

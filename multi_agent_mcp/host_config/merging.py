@@ -1,5 +1,4 @@
-"""Merges our entries into files that hold other entries, too: nothing of those is lost, and a second time nothing
-changes."""
+"""Merges our entries into files that also have others: those are kept, and merging again changes nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ TABLE = f"mcp_servers.{SERVER_NAME}"
 
 
 class Unmergeable(Exception):
-    """The file is not what it should be."""
+    """Raised for a file into which our entries cannot be merged."""
 
     def __init__(self, key: str, /, **values: str) -> None:
         self.reason = Reason(key, **values)
@@ -28,7 +27,7 @@ class Unmergeable(Exception):
 
 
 class Identity(NamedTuple):
-    """Who an agent is, among all sessions of this machine."""
+    """The identity of an agent among all sessions of this machine."""
 
     root: str
     session: str
@@ -37,11 +36,11 @@ class Identity(NamedTuple):
 
 Merge = Callable[[bytes | None], bytes]
 _SERVERS_BY = frozenset({"command", "url", "httpUrl"})
-"""What an entry that is a server has one of; another one is what a person has added to ours beforehand."""
+"""The keys of which an entry for a server has one; an entry without them was written by a person to add to ours."""
 
 
 def json_merge(wanted: Mapping[str, Any]) -> Merge:
-    """Merges into a JSON object, key by key."""
+    """Returns a merge into a JSON object, key by key."""
 
     def merge(before: bytes | None) -> bytes:
         old = _parsed_json(before)
@@ -49,18 +48,18 @@ def json_merge(wanted: Mapping[str, Any]) -> Merge:
         new = _merged(old, wanted, "")
         if before is not None and new == old:
             return before
-        return as_json(new).encode(errors="backslashreplace")  # of a lone surrogate it makes JSON's own escape
+        return as_json(new).encode(errors="backslashreplace")  # a lone surrogate becomes JSON's escape for it
 
     return merge
 
 
 def whole(wanted: str) -> Merge:
-    """A file that holds nothing of anybody else's."""
+    """Returns a merge that replaces the whole file, as all of it is ours."""
     return lambda before: wanted.encode()  # noqa: ARG005 - whatever was there
 
 
 def toml_merge(wanted: Mapping[str, Any]) -> Merge:
-    """Replaces, or appends, the one table between our markers; the rest of the file keeps its meaning."""
+    """Returns a merge that replaces or appends the table between our markers; other tables keep their values."""
 
     def merge(before: bytes | None) -> bytes:
         text = _decoded(before or b"")
@@ -77,7 +76,7 @@ def toml_merge(wanted: Mapping[str, Any]) -> Merge:
 
 
 def agents_in(data: bytes | None, *, toml: bool) -> set[Identity]:
-    """The agents that a file starts servers or runs hooks for, as far as it names them."""
+    """Returns the agents named in a file's servers and hooks."""
     parsed = _parsed_toml(_decoded(data or b"")) if toml else _parsed_json(data)
     return {identity for identity in _identities(parsed) if all(identity) and not identity.agent_id.startswith("$")}
 
@@ -106,7 +105,7 @@ def _of_hook(command: str) -> Identity:
 
 
 def _require_ours(old: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Raises `Unmergeable` when a server of somebody else's has the name of ours."""
+    """Raises `Unmergeable` if a server that is not ours has our name."""
     for key, servers in wanted.items():
         present = old.get(key)
         if not isinstance(present, dict) or SERVER_NAME not in servers:
@@ -121,8 +120,8 @@ def as_json(value: Any) -> str:
 
 
 def _merged(old: Any, wanted: Any, where: str) -> Any:
-    """`wanted` laid over `old`: objects key by key, lists by what they lack (a command line is no such list); our hooks
-    replace our earlier ones."""
+    """Returns `old` merged with `wanted`: objects key by key; missing items are appended to lists, except command
+    lines, which are replaced; our hooks replace our earlier ones. Raises `Unmergeable`."""
     if isinstance(wanted, Mapping):
         if not isinstance(old, dict):
             raise Unmergeable("no_object", name=where)
@@ -139,7 +138,7 @@ def _merged(old: Any, wanted: Any, where: str) -> Any:
 
 
 def _merged_hooks(old: Any, wanted: list[dict[str, Any]], event: str) -> list[Any]:
-    """One event's groups. Ours stay where they are if they are as wanted; else they are removed and added again."""
+    """Returns an event's groups, unchanged if our hooks are as wanted; else ours are removed and appended again."""
     if not isinstance(old, list):
         raise Unmergeable("no_list", name=f"hooks.{event}")
     present = [hook for group in old for hook in _hooks_of(group) if is_our_hook(hook)]
@@ -150,7 +149,7 @@ def _merged_hooks(old: Any, wanted: list[dict[str, Any]], event: str) -> list[An
 
 
 def _without_ours(group: Any) -> Any:
-    """The group without our hooks; None when it held nothing else."""
+    """Returns the group without our hooks; None if it has no others."""
     hooks = _hooks_of(group)
     kept = [hook for hook in hooks if not is_our_hook(hook)]
     if len(kept) == len(hooks):
@@ -175,7 +174,8 @@ def _with_block(text: str, block: str) -> str:
 
 
 def _parsed_json(data: bytes | None) -> dict[str, Any]:
-    """An empty file is an empty object. A duplicate key would lose one of its values."""
+    """Parses a JSON object; an empty file is an empty object. Raises `Unmergeable`, also for a duplicate key, as one of
+    its values would be lost."""
     if data is None or not data.strip():
         return {}
     try:
@@ -195,7 +195,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _finite(number: str) -> float:
-    """Raises `ValueError` for what JSON has no number for, and could not be written back."""
+    """Parses a number. Raises `ValueError` for NaN and infinity, which JSON cannot represent."""
     value = float(number)
     if not math.isfinite(value):
         raise ValueError(number)

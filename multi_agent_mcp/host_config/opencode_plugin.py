@@ -1,4 +1,4 @@
-"""OpenCode's hooks: a plugin, which is a program in JavaScript that OpenCode loads."""
+"""The hooks for OpenCode: a plugin in JavaScript."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ export const MultiAgentMcp = async () => ({
 
 
 def opencode_plugin(command: Sequence[str], seconds: int) -> str:
-    """A plugin that asks this command before and after each tool. One that fails or takes too long has said nothing."""
+    """Returns a plugin that runs this command before and after each tool; failure or timeout counts as no answer."""
     return _PLUGIN % (json.dumps(list(command), ensure_ascii=False), seconds)

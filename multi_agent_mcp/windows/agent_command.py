@@ -16,8 +16,8 @@ from multi_agent_mcp.services.validation import require_text
 
 
 def command_of(services: Services, agent: Agent, purpose: str = "task") -> str | None:
-    """The agent's command for a session of this purpose, its placeholders filled; the files of `{mcp_config}` are
-    written where it occurs. Raises `InvalidArguments` for what no program can be given."""
+    """Returns the agent's command for a session of this purpose with its placeholders filled, or None without one; for
+    `{mcp_config}` the host's files are written. Raises `InvalidArguments` for a command that cannot be run."""
     if agent.command is None:
         return None
     prompt = first_prompt(services, agent, purpose)
@@ -41,8 +41,8 @@ def command_of(services: Services, agent: Agent, purpose: str = "task") -> str |
 
 
 def first_prompt(services: Services, agent: Agent, purpose: str) -> str:
-    """What the host is told first: `prompt` of team.yaml, else who the agent is and to call `get_next_action` now. One
-    that holds nothing but blanks is none at all."""
+    """Returns the host's first prompt: `prompt` of team.yaml ("" if it is blank), else the agent's identity and the
+    request to call `get_next_action`."""
     if agent.prompt is not None:
         return agent.prompt if agent.prompt.strip() else ""
     texts = services.texts
@@ -53,15 +53,15 @@ def first_prompt(services: Services, agent: Agent, purpose: str) -> str:
 
 
 def examples_directory() -> Path:
-    """The scripted agents: inside an installed package, or beside it in a clone."""
+    """Returns the directory of the scripted agents: inside an installed package, or beside it in a clone."""
     package = Path(__file__).parents[1]
     installed = package / "examples"
     return installed if installed.is_dir() else package.parent / "examples"
 
 
 def _with_prompt(services: Services, command: str) -> str:
-    """The command with `{prompt}` as its host takes one. A command that mentions it, or that is more than one call of
-    a host with a profile, stays as it is: only its author knows where the prompt belongs."""
+    """Returns the command with `{prompt}` added in its host's syntax. A command that contains it, is compound, or runs
+    no host with a profile is unchanged: only its author knows where the prompt belongs."""
     if PROMPT in command or is_compound(command):
         return command
     profile = load_profiles(services.root / "hosts").started_by(program_name(command))

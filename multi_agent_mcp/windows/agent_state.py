@@ -13,14 +13,14 @@ ENDED, NO_SERVER, UNKNOWN_SCREEN = "ended", "no_server", "unknown_screen"
 NO_COMMAND, ON_DEMAND, NO_PROGRAM, REFUSED = "no_command", "on_demand", "no_program", "refused"
 DIALOG = "dialog"
 FINE = frozenset({READY, OPEN, ELSEWHERE, NO_COMMAND, ON_DEMAND})
-"""Codes by which nobody needs to do anything."""
+"""States that need no action."""
 
 
 @dataclass(frozen=True)
 class AgentState:
-    """One agent, or one of the team's other windows. `state` is a code; a dialog's says what it is about
-    (`dialog:trust`). `facts` fill its words, `last_lines` are what an ended program left on its screen, `earlier` the
-    agent's sessions that lived before its window was opened."""
+    """The state of an agent, or of one of the team's other windows. `state` is a code; that of a dialog has its topic
+    (`dialog:trust`). `facts` are the values in its text, `last_lines` the last lines of an ended program, `earlier` the
+    agent's sessions that ran before its window was opened."""
 
     agent_id: str
     state: str
@@ -36,11 +36,12 @@ class AgentState:
 
     @property
     def asks(self) -> bool:
-        """Whether a dialog waits for a human in its pane."""
+        """Whether a dialog in the pane waits for a human."""
         return self.state.partition(":")[0] == DIALOG
 
     def note(self, texts: Texts) -> str:
-        """Its words. What the profile of somebody's own host calls a dialog has none."""
+        """Returns the text of the state; a topic of a dialog without a text (from a user's own profile) gets the
+        general one."""
         key = f"up.{self.state}"
         return texts(key if key in texts else f"up.{DIALOG}", **self.facts)
 

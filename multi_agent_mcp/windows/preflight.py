@@ -1,4 +1,4 @@
-"""Checks before `up` opens anything: tmux, the agents' programs, and variables that would not reach them."""
+"""Checks before `up` opens windows: tmux, the agents' programs, and variables that would not reach them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from multi_agent_mcp.notify.tmux.team_panes import is_compound
 from multi_agent_mcp.windows.window_registry import TeamWindows
 
 _ACCOUNTS = ".*_(API_KEY|AUTH_TOKEN|ACCESS_TOKEN|BASE_URL)|(https?|HTTPS?|no|NO|all|ALL)_(proxy|PROXY)"
-"""Variables that decide whose account a program uses, and how it gets there, whichever host it is."""
+"""Variables of any host that choose the account a program uses, and the way to reach it."""
 _FOR_THE_SHELL = re.compile(r"[$`*?\[]")
 
 
 @dataclass(frozen=True)
 class Preflight:
-    """`withheld` are names of variables, never their values; there are none when no server runs yet."""
+    """The results of the checks. `withheld` are the names of variables that would not reach the agents, never their
+    values; there are none if no tmux server runs yet."""
 
     version: str
     socket_path: str
@@ -34,14 +35,13 @@ class Preflight:
 
     @property
     def remedy(self) -> str:
-        """The shell commands by which the server learns the variables from this terminal."""
+        """The shell commands that set the variables in the tmux server, from this terminal's environment."""
         tmux = f"tmux -S {shlex.quote(self.socket_path)} set-environment -g"
         return "; ".join(f'{tmux} {name} "${name}"' for name in self.withheld)
 
 
 def preflight(windows: TeamWindows, agents: Iterable[Agent]) -> Preflight:
-    """Looks at tmux, at what the team has open there, and at the variables. Raises `InvalidArguments` without a tmux
-    that can be used."""
+    """Checks tmux, the team's open windows and the variables. Raises `InvalidArguments` without a usable tmux."""
     version = require_tmux(windows.socket_path)
     windows.look()
     missing = withheld(windows.socket_path, _account_variables(windows.services, agents))
@@ -49,13 +49,14 @@ def preflight(windows: TeamWindows, agents: Iterable[Agent]) -> Preflight:
 
 
 def missing_program(command: str) -> str | None:
-    """The program of a plain command that cannot be found. tmux hands our PATH and directory to a new window."""
+    """Returns the program of a simple command if it cannot be found, else None. tmux passes our PATH and directory to a
+    new window."""
     if is_compound(command):
-        return None  # a shell's own words may come first
+        return None  # it may begin with a word of the shell
     try:
         program = shlex.split(command)[0]
     except (ValueError, IndexError):
-        return None  # the shell will say what is wrong
+        return None  # the shell will report the error
     if _FOR_THE_SHELL.search(program):
         return None
     return None if shutil.which(Path(program).expanduser()) else program

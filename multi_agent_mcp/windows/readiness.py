@@ -26,14 +26,14 @@ from multi_agent_mcp.windows.agent_state import (
 
 LOOK_AGAIN_SECONDS = 0.3
 LASTS_SECONDS = 10.0
-"""How long a screen that nobody has described must stand until it counts: a host that starts shows many."""
+"""The time after which an unrecognised screen is reported: a starting host shows many for a moment."""
 _UNSETTLED = (STARTING, RUNNING)
 
 Report = Callable[[Sequence[AgentState]], None]
 
 
 class Readiness:
-    """Looks at what was opened, again and again; types nothing."""
+    """Examines the opened panes repeatedly, without typing anything."""
 
     def __init__(self, services: Services, opened: Sequence[AgentState]) -> None:
         self.services = services
@@ -42,8 +42,9 @@ class Readiness:
         self._unknown_since: dict[str, float] = {}
 
     def wait(self, seconds: float, report: Report) -> list[AgentState]:
-        """The states when two looks in a row found everybody settled, or after so many seconds, or when the user has
-        had enough (Ctrl-C). Agents that are not ready then have `no_server` or `unknown_screen`."""
+        """Returns the states once two consecutive looks find all agents settled, after the given seconds, or on Ctrl-C.
+        Agents that are then still starting have `no_server` or `unknown_screen`. `report` gets the states of each
+        look."""
         end = time.monotonic() + seconds
         try:
             while True:
@@ -73,8 +74,8 @@ class Readiness:
         return replace(item, state=state, last_lines=())
 
     def _state(self, item: AgentState, snapshot: PaneSnapshot, *, is_served: bool) -> str:
-        """A dialog comes before the server, which some hosts start behind it: the agent does nothing until it is
-        answered."""
+        """Returns the state of an agent whose program runs. A dialog takes precedence over a live server, which some
+        hosts start behind it: the agent does nothing until it is answered."""
         shown = self._shown(item, snapshot)
         if shown == "login":
             return f"{DIALOG}:login"
@@ -87,7 +88,8 @@ class Readiness:
         return READY if is_served else STARTING
 
     def _shown(self, item: AgentState, snapshot: PaneSnapshot) -> str | None:
-        """What a known host shows; None for a program whose screen nobody reads, and for one that shows nothing yet."""
+        """Returns the state of a known host's screen, with the topic of a dialog; None without a profile for its
+        screen, or if it is still blank."""
         agent = self.services.agents.get(item.agent_id)
         profile = recognise(agent, snapshot.facts.pane_pid, snapshot.facts.command, self._profiles)
         screen = snapshot.screen

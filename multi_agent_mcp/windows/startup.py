@@ -16,8 +16,8 @@ from multi_agent_mcp.windows.window_registry import TeamWindows
 
 
 class Startup:
-    """The team, or the agents named by `only`. Raises `AgentNotFound` for one that is not there, and
-    `InvalidArguments` without a tmux that can be used, before anything is opened."""
+    """Starts the team, or the agents named by `only`. The constructor raises `AgentNotFound` for an unknown agent and
+    `InvalidArguments` without a usable tmux, before anything is opened."""
 
     def __init__(self, windows: TeamWindows, only: Collection[str] = ()) -> None:
         self.windows = windows
@@ -29,45 +29,45 @@ class Startup:
         self._has_waited = False
 
     def open(self, *, supervisor: bool, owner: bool) -> None:
-        """Opens what is missing; the team's own windows only with the whole team."""
+        """Opens missing windows; those of supervisor and owner only with the whole team."""
         whole = not self.only
         self.states = open_team(self.windows, self.only, supervisor=supervisor and whole, owner=owner and whole)
 
     def wait(self, seconds: float, report: Report) -> None:
-        """Until everybody is there or asks for something."""
+        """Waits until all agents are ready or ask for something; see `Readiness.wait`."""
         self.states = Readiness(self.windows.services, self.states).wait(seconds, report)
         self._has_waited = True
 
     @property
     def is_fine(self) -> bool:
-        """Whether nobody is missing, as far as is known without having waited."""
+        """Whether no agent is missing; before `wait`, agents that are starting count as present."""
         unknown = () if self._has_waited else (STARTING, RUNNING)
         return all(state.is_fine or state.state in unknown for state in self.states)
 
     @property
     def attach_command(self) -> str | None:
-        """The command that shows the team in this terminal, which may be in tmux itself: on the team's server it
-        switches, on another one tmux must not know that it stands within tmux. None when there is nothing to see."""
+        """The command that shows the team in this terminal; None without windows. Inside the team's tmux server it
+        switches the client; inside another one it unsets TMUX, as tmux refuses to attach within tmux."""
         if not self.windows.has_windows:
             return None
         here = read_environment().pane
         outside = [] if here is None or self._is_here else ["env", "-u", "TMUX"]
         verb = "switch-client" if self._is_here else "attach"
-        # quoted by hand: zsh takes a bare `=name` for the path of a program
+        # quoted explicitly: zsh expands a bare `=name` to the path of a program
         return (
             f"{shlex.join([*outside, 'tmux', '-S', self.windows.socket_path, verb])} -t '={self.windows.tmux_session}'"
         )
 
     def show(self) -> None:
-        """Shows the team in this terminal, if it is on the team's tmux server: whoever asks for something first. When
-        somebody could not be started the list stays before its reader's eyes."""
+        """Shows the team in this terminal if that is on the team's tmux server: the first agent that asks for
+        something, else the session. If an agent could not be started and none asks, the list stays visible instead."""
         asking = next((state.pane_id for state in self.states if state.asks), None)
         if self._is_here and self.windows.has_windows and (asking or self.is_fine):
             target = asking or f"={self.windows.tmux_session}"
             Tmux(self.windows.socket_path).cmd("switch-client", "-t", target)
 
     def as_answer(self) -> dict[str, Any]:
-        """For programs."""
+        """Returns the result for JSON."""
         texts, checked = self.windows.services.people, self.preflight
         return {
             "ready": self.is_fine,

@@ -1,6 +1,6 @@
-"""The supervisor: opens a window for agent sessions that are missing, closes those that have logged out.
+"""The supervisor: opens windows for missing agent sessions, and closes those of sessions that have logged out.
 
-`up` runs it in a pane of its own. It only watches files: killing and restarting it changes nothing.
+`up` runs it in a separate pane. All its state is in files, so it may be killed and restarted at any time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WATCHED = ("ipc", "tasks", "delegations", "sessions")
 
 
 class Supervisor:
-    """One look at a time; between looks it knows nothing that is not in files."""
+    """The supervisor of one session. It keeps no state between looks except in files."""
 
     def __init__(self, windows: TeamWindows) -> None:
         self.services = windows.services
@@ -29,8 +29,8 @@ class Supervisor:
         self.is_wanted = True
 
     def run(self, report: Callable[[str], None]) -> None:
-        """Supervises until `down`, and reports every window that was opened or closed. Raises `AlreadyExists` when
-        another process supervises this session."""
+        """Supervises until `down`, and reports every window opened or closed. Raises `AlreadyExists` if another process
+        supervises this session."""
         self.services.supervision.begin()
         changes = Changes()
         with Watch(self._directories(), lambda _: changes.notify()), self.services.people_doorbells():
@@ -41,7 +41,7 @@ class Supervisor:
                 changes.wait(seen, LOOK_AGAIN_SECONDS)
 
     def look(self) -> list[str]:
-        """Closes what is over, opens what is missing; returns what it did. After `down` it does neither any more."""
+        """Closes finished windows and opens missing ones, unless `down` has ended supervision; returns the events."""
         try:
             with self.windows.locked():
                 self.is_wanted = self.services.supervision.running() == os.getpid()
@@ -50,7 +50,7 @@ class Supervisor:
             return [self.services.texts.sentence(refusal)]
 
     def look_after_agents(self) -> list[str]:
-        """Tells superiors of agents that are stuck; returns which ones it has just told. After `down` it does not."""
+        """Notifies the superiors of stuck agents, unless `down` has ended supervision; returns the events."""
         if not self.is_wanted:
             return []
         try:
@@ -73,9 +73,10 @@ class Supervisor:
                 yield event
 
     def _check(self, slot: Slot, window: Window) -> str | None:
-        """A window whose session has logged out is closed; one that has died is noted, with the failures in a row."""
+        """Closes a window whose session has logged out, and records one that has died with its consecutive failures;
+        returns the event."""
         if not window.pane:
-            return None  # it failed before and rests
+            return None  # it failed before and waits for its next attempt
         if pane := self.windows.living.get(slot):
             if window.stays or not self.missing_sessions.finished(slot, window):
                 return None

@@ -1,4 +1,4 @@
-"""Opening and closing the windows of a whole team."""
+"""Opens and closes the windows of a team."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from multi_agent_mcp.windows.window_registry import TeamWindows
 def open_team(
     windows: TeamWindows, only: Collection[str] = (), *, supervisor: bool = False, owner: bool = False
 ) -> list[AgentState]:
-    """Opens a window for every agent with a command that has none, or for those named by `only`, and registers its
-    pane; with `supervisor` and `owner` the team's own, too. One that fails keeps nobody else from starting. Raises
-    `InvalidArguments` when tmux is missing or does not answer."""
+    """Opens a missing window for every agent with a command, or for those named by `only`, and registers its pane; with
+    `supervisor` and `owner` also the team's own. A failure of one does not prevent the others. Raises
+    `InvalidArguments` if tmux is missing or does not answer."""
     with windows.locked():
         agents = windows.services.agents.at_home().values()
         wanted = [agent for agent in agents if not only or agent.id in only]
@@ -50,7 +50,7 @@ def open_team(
 def close_team(windows: TeamWindows) -> list[str]:
     """Ends supervision and closes every window of the team; returns their names."""
     with windows.locked():
-        windows.services.supervision.end()  # a supervisor outside our panes ends, too
+        windows.services.supervision.end()  # ends a supervisor outside our panes, too
         closed = [Slot.of(pane.label).window_name for pane in windows.found]
         for pane in sorted(windows.found, key=_is_here):
             windows.close(pane)
@@ -71,7 +71,7 @@ def _open(windows: TeamWindows, agent: Agent, *, is_named: bool) -> AgentState:
 
 
 def _found(windows: TeamWindows, agent: Agent) -> AgentState | None:
-    """The agent in a pane where it runs already."""
+    """Returns the state of an agent that already runs in a pane; None if it does not."""
     is_reachable = agent.pane_id is not None and probe(agent) in USABLE
     if pane := windows.living.get(slot := Slot(agent.id, "task")):
         windows.close_kept(slot)  # the supervisor has started it again
@@ -101,10 +101,10 @@ def _opened(name: str, pane: OwnPane | None, state: str, earlier: frozenset[str]
 
 
 def _register(windows: TeamWindows, agent: Agent, pane: OwnPane) -> None:
-    """The agent's doorbell rings in this pane from now on."""
+    """Registers the pane as the one in which the agent's doorbell rings."""
     place = pane_place(pane.socket_path, pane.pane_id)
     if place is not None:
-        # No `pane_program`: what was just opened may still be on its way through a launcher (`env`, pyenv, `sh -c`).
+        # No `pane_program`: the pane may still run a launcher (`env`, pyenv, `sh -c`).
         windows.services.agents.change(agent.id, **place | {"pane_program": None})
 
 
@@ -116,13 +116,13 @@ def _open_supervisor(windows: TeamWindows) -> AgentState:
 
 
 def _open_own(windows: TeamWindows, slot: Slot, command: str, *, remains: bool) -> AgentState:
-    """A window in which one of our own commands runs."""
+    """Opens a window that runs one of our own commands, unless it is open."""
     call = shlex.join([sys.executable, "-m", "multi_agent_mcp", command])
     pane = windows.living.get(slot) or windows.open(slot, call, stays=True, remains=remains)
     return _opened(f"({slot.window_name})", pane, OPEN)
 
 
 def _is_here(pane: OwnPane) -> bool:
-    """Whether this very process runs in that pane: it is closed last."""
+    """Returns whether this process runs in the pane, which is then closed last."""
     here = read_environment().pane
     return here is not None and here.pane_id == pane.pane_id

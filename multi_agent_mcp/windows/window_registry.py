@@ -1,7 +1,7 @@
 """A team's windows in tmux: recorded before they are opened, recognised by the marks on their panes.
 
-`up`, `down` and the supervisor hold one lock while they look and act. A process that is killed between opening a window
-and noting its pane leaves the intent and the mark, and the next look joins the two.
+`up`, `down` and the supervisor hold one lock while they look and act. If a process is killed between opening a window
+and recording its pane, the next look matches the recorded intent with the mark.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from multi_agent_mcp.services.overview.missing_sessions import OWN_SLOTS, Slot, 
 
 
 class TeamWindows:
-    """The windows of one team. New ones are opened on the tmux server at `socket_path`, with `joins` rather beside
-    those that are open; these are found on every server that a record or a registered pane names."""
+    """The windows of one team. Open ones are found on every tmux server that a record or a registered pane names. New
+    ones are opened on the server at `socket_path`, or with `joins` on the server of the open ones, if any."""
 
     def __init__(
         self, services: Services, socket_path: str, config_file: str | None = None, *, joins: bool = False
@@ -36,12 +36,12 @@ class TeamWindows:
 
     @property
     def has_windows(self) -> bool:
-        """Whether the team has something to be looked at on that server, be it an ended program's last lines."""
+        """Whether the team has panes on that server, including those of ended programs."""
         return any(pane.socket_path == self.socket_path for pane in self.found)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Holds the lock, with `found` and `living` as tmux has them. Raises `InvalidArguments` when tmux does not
+        """Holds the lock, with `found` and `living` brought up to date. Raises `InvalidArguments` if tmux does not
         answer."""
         with self.services.supervision.locked():
             self.look()
@@ -49,7 +49,7 @@ class TeamWindows:
             yield
 
     def look(self) -> None:
-        """Finds what is open, and with `joins` the server it is on. Raises `InvalidArguments` when tmux does not
+        """Finds the open panes, and with `joins` adopts their server. Raises `InvalidArguments` if tmux does not
         answer."""
         self.found = [pane for socket_path in self._sockets() for pane in self._on(socket_path).all()]
         self.living = {Slot.of(pane.label): pane for pane in self.found if not pane.dead}
@@ -59,27 +59,27 @@ class TeamWindows:
     def open(
         self, slot: Slot, command: str, *, failures: int = 0, stays: bool = False, remains: bool = False
     ) -> OwnPane | None:
-        """Opens a window, or finds it open. When its program ends, its pane goes, or `remains`: then one that ended at
-        once is returned, too, and those kept earlier go. Else None for a program that ended at once. Raises
-        `InvalidArguments` when tmux is missing or refuses."""
+        """Opens a window, or finds it open, and returns its pane. When the program ends, the pane closes, or with
+        `remains` is kept. A program that ends at once gives None, or with `remains` its kept pane. With `stays` (for
+        `up`), panes kept from earlier programs are closed. Raises `InvalidArguments` if tmux is missing or refuses."""
         new = NewWindow(slot.label, slot.window_name, executed(command), environment_of(self.services, slot), remains)
         self.records.record(slot, {"socket_path": self.socket_path}, failures, stays=stays)
         pane = self._panes.open(new)
         if pane in self.found or (pane is not None and pane.dead and not remains):
-            pane = None  # it was kept when an earlier program of this slot ended
+            pane = None  # kept from an earlier program of this slot
         if pane is None or pane.dead:
             self.records.record_failure(slot, Window({}, self.services.clock(), 0 if stays else failures + 1))
         else:
             self.living[slot] = pane
             self.records.record_pane(slot, pane.place)
         if pane is not None:
-            if stays:  # the supervisor's attempts leave nothing behind: what `up` kept says more
+            if stays:  # not for the supervisor's attempts: a pane that `up` kept is more informative
                 self.close_kept(slot)
             self.found.append(pane)
         return pane
 
     def close(self, pane: OwnPane) -> None:
-        """Closes a pane and forgets it: no agent is rung there any more."""
+        """Closes a pane and removes it from the records and from the agent registered there."""
         self._on(pane.socket_path).close(pane)
         self.records.forget(Slot.of(pane.label))
         for agent in self.services.agents.all().values():
@@ -87,14 +87,14 @@ class TeamWindows:
                 self.services.agents.change(agent.id, pane_id=None, pane_pid=None)
 
     def close_kept(self, slot: Slot) -> None:
-        """Closes the panes that were found with an ended program; only after a new one is there, for with its last
-        window a tmux session goes, and with that whoever looks at it."""
+        """Closes a slot's panes with an ended program. Call it after a new pane is open: tmux ends a session, and
+        detaches its clients, with its last window."""
         for pane in self.found:
             if pane.dead and Slot.of(pane.label) == slot:
                 self._on(pane.socket_path).close(pane)
 
     def _reconcile(self) -> None:
-        """Notes what was opened by a process that was killed before it could, and forgets what it did not open."""
+        """Records panes that a killed process opened but did not record, and drops intents without a pane."""
         for slot, pane in self.living.items():
             window = self.records.window(slot)
             if window is None or window.pane.get("pane_id") != pane.pane_id:
@@ -118,8 +118,8 @@ class TeamWindows:
 
 
 def environment_of(services: Services, slot: Slot) -> dict[str, str]:
-    """The environment by which a window's command finds its session, its agent and purpose, and the file of a host that
-    takes `{mcp_config}` by a variable."""
+    """Returns the variables that tell a window's command its session, agent and purpose, and the configuration file of
+    a host that takes `{mcp_config}` from a variable."""
     environment = {"MULTI_AGENT_MCP_ROOT": str(services.root), "MULTI_AGENT_MCP_SESSION": services.session}
     if slot not in OWN_SLOTS:
         environment |= {"MULTI_AGENT_MCP_AGENT": slot.agent_id, "MULTI_AGENT_MCP_PURPOSE": slot.purpose}

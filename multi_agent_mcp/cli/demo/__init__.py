@@ -1,1 +1,1 @@
-"""`demo`: the product at work in real tmux panes, on a tmux server of its own."""
+"""`demo`: plays scenes in real tmux panes, on a separate tmux server."""

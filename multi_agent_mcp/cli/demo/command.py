@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MACHINES = "machines"
 NAMES = ("main", "interrupt", "shiritori", "office", MACHINES)
-"""Of the scenes; `--help` does not wait for `scenes` to be imported."""
+"""The names of the scenes, here so that `--help` need not import `scenes`."""
 
 
 @click.command()
@@ -79,7 +79,7 @@ def _play_on_machines(place: Path, texts: Texts) -> None:
 
 
 def _draw(stage: Stage, path: Path) -> Path:
-    """The picture of what was played."""
+    """Draws the session's timeline into a file, and returns its path."""
     write(path, picture(stage.services.timeline.of(), stage.services.texts))
     return path
 

@@ -1,6 +1,6 @@
-"""`demo machines`: a team on three machines, played on one: three directories, each with a HOME and a tmux server of
-its own, relays and a hub. Scripted agents do the main job across them; then the hub dies, a machine is cut off, an
-agent is interrupted and a conversation runs from machine to machine."""
+"""`demo machines`: a team on three machines, simulated on one: three directories, each with its own HOME and tmux
+server, relays and a hub. Scripted agents do the main job across them; then the hub dies, a machine is cut off, an
+agent is interrupted and a conversation is held between machines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECONDS = 90.0
 AGENT = "{python} {examples}/agents/%s.py"
 """The command of a scripted agent; `up` fills in the braces."""
 HOMES = {"desk": ("admin", "admin"), "laptop": ("worker-a", "worker"), "shed": ("worker-b", "worker")}
-"""Machine → the agent that is at home there, and its script."""
+"""Machine → the agent whose home it is, and its script."""
 TEAM = """\
 session: demo
 language: {language}
@@ -40,14 +40,14 @@ agents:
 
 @dataclass(frozen=True)
 class Place:
-    """One machine."""
+    """One simulated machine."""
 
     name: str
     path: Path
     socket: Path
 
     def run(self, *arguments: str) -> dict[str, Any]:
-        """The answer of a command that is typed on this machine. Raises `CalledProcessError`."""
+        """Runs a command on this machine and returns its JSON answer. Raises `CalledProcessError`."""
         call = [sys.executable, "-m", "multi_agent_mcp", *arguments, "--json"]
         environment = child_environment(HOME=str(self.path))
         done = subprocess.run(call, cwd=self.path, env=environment, capture_output=True, text=True, check=True)
@@ -60,7 +60,7 @@ class Place:
 
 
 class MachinesDemo:
-    """Plays it in `directory`, and takes everything down again."""
+    """Plays the demo in `directory`, and stops everything at the end."""
 
     def __init__(self, directory: Path, texts: Texts) -> None:
         self.texts = texts
@@ -70,7 +70,7 @@ class MachinesDemo:
         self.missing: list[str] = []
 
     def play(self) -> list[str]:
-        """Returns what did not happen."""
+        """Plays all steps and returns the names of those that failed."""
         try:
             self._gather()
             for step in (self._job, self._hub_dies, self._cut_off, self._interrupt, self._conversation):
@@ -134,7 +134,7 @@ class MachinesDemo:
         self.desk.run("end", begun)
 
     def _step(self, key: str, holds: Callable[[], bool]) -> None:
-        """Waits until it has happened, and says how long that took."""
+        """Waits until `holds` is true and prints the time it took; after `SECONDS` the step counts as failed."""
         began = time.monotonic()
         while not holds():
             if time.monotonic() - began > SECONDS:
@@ -147,7 +147,7 @@ class MachinesDemo:
         return any(text.endswith(f"\n{words}") for text in _texts(self.desk.sharing.path / "ipc" / "owner"))
 
     def _table(self) -> Iterator[str]:
-        """Every message, with the machines it went from and to."""
+        """Yields a table of all messages with the machines they were sent from and to."""
         rows = [
             [arrow["sent_at"], f"{_at(arrow['sender_id'])} → {_at(arrow['receiver_id'])}", arrow["message_type"]]
             for arrow in self.desk.run("timeline")["arrows"]
@@ -168,7 +168,7 @@ def _texts(directory: Path) -> list[str]:
 
 
 def _at(agent_id: str) -> str:
-    """`worker-a@laptop`."""
+    """Returns an agent's id with its machine: `worker-a@laptop`."""
     machines = {agent: place for place, (agent, _) in HOMES.items()}
     return f"{agent_id}@{machines.get(agent_id, 'desk')}"
 

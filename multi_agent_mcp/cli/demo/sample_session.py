@@ -1,4 +1,4 @@
-"""A team's afternoon out of `examples/office.yaml`: played by the services themselves, at the times it gives."""
+"""A sample session from `examples/office.yaml`: its steps are executed by the services, at the times given there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Step = Mapping[str, Any]
 
 @dataclass
 class Story:
-    """Tells the steps of a story into a session. Its agents stay logged in, as this process, until `end`."""
+    """A story whose steps are executed in a session. Its agents stay logged in, as this process, until `end`."""
 
     root: Path
     session: str
@@ -38,7 +38,7 @@ class Story:
     _sessions: dict[str, LiveSession] = field(default_factory=dict)
 
     def tell(self) -> None:
-        """Everything that happened until now."""
+        """Executes all steps, at times before `began`."""
         self._now = self.began
         silent = Recorder(Delivery("stored", "no_pane"))  # the agents of a story have no panes
         self._services = open_session(self.root, self.session, clock=lambda: self._now, notifier=silent)
@@ -122,13 +122,13 @@ class Story:
 
 
 def read_story(path: Path, root: Path, language: str) -> Story:
-    """The story of a team file, in one language."""
+    """Reads the story in a team file, in one language."""
     told = _in_language(yaml.safe_load(path.read_bytes()), language)
     return Story(root, told["session"], told["tasks"], told["steps"])
 
 
 def _in_language(told: Any, language: str) -> Any:
-    """`{en: …, ja: …}` becomes the text in the wanted language, wherever it stands."""
+    """Replaces every `{en: …, ja: …}` by its text in one language, recursively."""
     if isinstance(told, dict):
         if told.keys() == set(LANGUAGES):
             return told[language]

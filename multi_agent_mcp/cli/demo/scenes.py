@@ -1,4 +1,4 @@
-"""The scenes of `demo`: each prepares a session, is played in tmux, and says what must have happened."""
+"""The scenes of `demo`: each prepares a session, is played in tmux, and checks the result."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from multi_agent_mcp.windows.agent_command import examples_directory
 
 
 class SceneFailed(Exception):
-    """A scene cannot go on; the reason in words."""
+    """Raised when a scene cannot continue, with the reason in words."""
 
 
 class Scene:
-    """The main job: a task goes down, reports come up, every agent wakes by its doorbell. The others build on it."""
+    """The main job, and the base of the other scenes: a task is delegated down, reports come back, and every agent is
+    woken by its doorbell."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -35,7 +36,7 @@ class Scene:
         self.texts = stage.services.people
 
     def play(self) -> list[str]:
-        """Plays the scene and prints its report; returns what is missing."""
+        """Plays the scene and prints its report; returns the problems, in words."""
         try:
             self.begin()
             finished = self.wait()
@@ -47,24 +48,24 @@ class Scene:
         return late + [problem for problem, holds in self.checks().items() if not holds]
 
     def late(self) -> str:
-        """What to say when time is up."""
+        """Returns the problem to report if the scene does not end in time."""
         return self.texts("demo.late_some")
 
     def begin(self) -> None:
-        """Everything until the agents work."""
+        """Prepares the session and starts the agents."""
         self.stage.open_windows()
 
     def wait(self) -> bool:
-        """Waits until every expected session has logged out; whether they all did."""
+        """Waits until every expected session has logged out; returns whether all did in time."""
         directories = [f"sessions/{agent_id}" for agent_id, _ in self.sessions()]
         return self.stage.play_until(directories, self._is_over)
 
     def sessions(self) -> set[tuple[str, str]]:
-        """The agent sessions (agent, purpose) that must have ended at the end."""
+        """Returns the agent sessions (agent, purpose) that must have ended at the end."""
         return {(agent_id, "task") for agent_id in self.stage.actors}
 
     def report(self) -> Iterator[str]:
-        """The timeline, the file tree and the dashboard."""
+        """Yields the lines of the timeline, the file tree and the dashboard."""
         yield ""
         yield from lines_of(self.services.timeline.of(), self.texts)
         yield ""
@@ -74,7 +75,7 @@ class Scene:
             yield self._dashboard.read_text(encoding="utf-8")
 
     def checks(self) -> Mapping[str, bool]:
-        """What must be true at the end, by the words for its opposite."""
+        """Returns the conditions that must hold at the end, by the problem to report if they do not."""
         services, texts = self.services, self.texts
         arrows, tasks = services.timeline.of().arrows, services.board.all()
         rung = {arrow.receiver_id for arrow in arrows if arrow.submitted_at is not None}
@@ -128,7 +129,7 @@ class InterruptScene(Scene):
         subprocess.run([sys.executable, "-m", "multi_agent_mcp", *command, *self.stage.options], check=True)
 
     def report(self) -> Iterator[str]:
-        """The agent's log, and the times from the Owner's command on."""
+        """Yields the lines of the agent's log, and the times since the Owner's command."""
         yield from self._log(self.execution)
         yield ""
         blocked_at, completed_at = self._task_after.status_changed_at, self.execution.completed_at
@@ -137,7 +138,7 @@ class InterruptScene(Scene):
             yield self.texts("demo.until_reported", time=since(blocked_at, completed_at))
 
     def checks(self) -> Mapping[str, bool]:
-        """The postconditions of UC010: status `blocked`, execution closed, notification read."""
+        """Returns the postconditions of UC010: status `blocked`, execution closed, notification read."""
         texts, task, execution = self.texts, self._task_after, self.execution
         unread = self.services.notifications.read(self.worker, "task", mark_as_read=False)
         return {
@@ -150,7 +151,7 @@ class InterruptScene(Scene):
 
     @cached_property
     def execution(self) -> Execution:
-        """The only execution, once it is over."""
+        """The only execution, read once it has ended."""
         (execution,) = self.services.executions.all(self.worker)
         return execution
 
@@ -164,7 +165,7 @@ class InterruptScene(Scene):
         return parse_time(lines[0][1 : lines[0].index("]")]) if lines else None
 
     def _has_called(self) -> bool:
-        """Whether a tool call is in the worker's log."""
+        """Returns whether the worker's log contains a tool call."""
         found = self.services.executions.all(self.worker)
         return any("Tool result" in line for execution in found for line in self._log(execution))
 
@@ -191,7 +192,7 @@ class ShiritoriScene(Scene):
         return {(self.player, "task"), (self.player, "chat"), ("worker-b", "chat")}
 
     def report(self) -> Iterator[str]:
-        """The conversation, with the time of every step of its messages."""
+        """Yields the lines of the conversation, with the times of every message's steps."""
         for conversation in self._conversations:
             yield ""
             facts = {"purpose": conversation.purpose, "status": conversation.status}
@@ -228,24 +229,25 @@ class ShiritoriScene(Scene):
             yield f"{at:7.3f} s", message.sender_id, *self._steps(message), message.content
 
     def _steps(self, message: Message) -> Iterable[str]:
-        """How long after it was sent it was rung, submitted and read."""
+        """Returns the times from sending to ringing, submitting and reading a message."""
         times = self._times(message)
         return (since(message.created_at, times.get(state)) for state in ("rung", "submitted", "read"))
 
     def _times(self, message: Message) -> dict[str, datetime | None]:
-        """When the message took each of its steps."""
+        """Returns the time of each of the message's steps."""
         (trace,) = self.services.tracking.trace(message.id)
         return {step["state"]: parse_time(step["at"]) for step in trace["steps"]}
 
 
 class OfficeScene(Scene):
-    """An afternoon to look at in the console, with one agent that really works: drag its task to `blocked` (UC010)."""
+    """A sample session to view in the console, with one running agent, whose task can be dragged to `blocked`
+    (UC010)."""
 
     worker = "worker-d"
 
     def play(self) -> list[str]:
-        """Tells the story, starts the worker and serves the console until Ctrl-C, or with `attach` until the human
-        detaches. Returns what is missing."""
+        """Executes the story, starts the worker and serves the console until Ctrl-C, or with `attach` until the human
+        detaches. Returns the problems, in words."""
         story = read_story(examples_directory() / "office.yaml", self.stage.root, self.texts.language)
         story.tell()
         self.stage.open_windows()
@@ -263,14 +265,14 @@ class OfficeScene(Scene):
         return bool(self.services.executions.all(self.worker))
 
     def _show(self, console: subprocess.Popen[bytes]) -> None:
-        """Returns when the console has ended, and ends it when this process is to end."""
+        """Waits until the console ends, and terminates it if this process is to end first."""
         try:
             if self.stage.attach:
                 self.stage.play_until([f"sessions/{self.worker}"], self._is_over, float("inf"))
             else:
                 console.wait()
         except KeyboardInterrupt:
-            console.wait()  # it got the same Ctrl-C
+            console.wait()  # it received the same Ctrl-C
         finally:
             console.terminate()
 
@@ -281,11 +283,11 @@ SCENES: Mapping[str, tuple[str, type[Scene]]] = {
     "shiritori": ("shiritori.yaml", ShiritoriScene),
     "office": ("office.yaml", OfficeScene),
 }
-"""The team file of each scene, and how it is played."""
+"""The team file and the class of each scene."""
 
 
 def _tree(path: Path) -> Iterator[str]:
-    """The session directory as a user would `find` it, without the machinery in dot-directories."""
+    """Yields the paths of the files in the session directory, without dot-directories."""
     yield f"{path}/"
     for item in sorted(path.rglob("*")):
         relative = item.relative_to(path)

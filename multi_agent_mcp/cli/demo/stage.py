@@ -1,4 +1,4 @@
-"""A tmux server of its own with a team of scripted agents on it: where the demos play."""
+"""The stage of the demos: a separate tmux server with a team of scripted agents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 def _leave(number: int, _: object) -> None:
-    """Python would end at once and leave tmux and its agents behind. A second signal must not cut the tidying short."""
+    """Exits so that tmux is stopped, which the signal's default action would not do. Further signals are ignored, so
+    that they do not interrupt the clean-up."""
     _ignore_endings()
     raise SystemExit(128 + number)
 
@@ -40,9 +41,9 @@ def _ignore_endings() -> None:
 
 
 class Stage:
-    """Makes the session in `directory`, plays on a socket in a short temporary directory (a Unix socket's path has
-    room for about 100 characters), and takes tmux down again unless `keep`: at its end, and when a signal ends it.
-    With `attach` the panes are on this terminal while it waits."""
+    """Makes the session in `directory` and a tmux server, with its socket in a short temporary directory (a Unix
+    socket's path is limited to about 100 characters). Unless `keep`, the server is stopped at the end, also after a
+    signal. With `attach` the panes are shown in this terminal while it waits."""
 
     def __init__(
         self, directory: Path, team_file: str, language: str, *, keep: bool = False, attach: bool = False
@@ -53,14 +54,14 @@ class Stage:
         self.attach = attach
         self._team = read_team(examples_directory() / team_file)
         if (path := self.root / (self._team.session or "demo")).exists():
-            raise AlreadyExists(name=path)  # somebody's team, with mail and tasks of its own
+            raise AlreadyExists(name=path)  # an existing team with its own mail and tasks
 
     def __enter__(self) -> Self:
         for number in ENDING:
             signal.signal(number, _leave)
         create_session(self.root, self.session, self._team, self.language)
         add_missing(self.services.agents, self._team)
-        self._sockets = Path(tempfile.mkdtemp(prefix="mam-", dir="/tmp"))  # last: nobody tidies up for one who raises
+        self._sockets = Path(tempfile.mkdtemp(prefix="mam-", dir="/tmp"))  # last: after a raise nothing removes it
         self.socket = self._sockets / "tmux"
         return self
 
@@ -89,16 +90,17 @@ class Stage:
 
     @property
     def options(self) -> list[str]:
-        """The options by which a command finds the session."""
+        """The options with which a command finds the session."""
         return ["--root", str(self.root), "--session", self.session]
 
     def open_windows(self, *, supervisor: bool = False) -> None:
-        """One window per actor. The pane of one that has finished stays to be looked at."""
+        """Opens one window per actor. The pane of a finished actor stays, for inspection."""
         windows = TeamWindows(self.services, str(self.socket), "/dev/null")
         open_team(windows, supervisor=supervisor)
 
     def wait_for(self, directories: Iterable[str], happened: Callable[[], bool], seconds: float = SECONDS) -> bool:
-        """Waits on file events in directories of the session until something happened; whether it did in time."""
+        """Waits, by file events in directories of the session, until `happened` is true; returns whether it was in
+        time."""
         changes = Changes()
         deadline = time.monotonic() + seconds
         with Watch([self.services.path / name for name in directories], lambda _: changes.notify()):
@@ -127,7 +129,7 @@ class Stage:
         return outcome[0]
 
     def screens(self) -> Iterator[str]:
-        """The text in the panes, for a demo that went wrong."""
+        """Yields the text in the panes, to report a failed demo."""
         for agent in self.services.agents.all().values():
             if agent.pane_id is not None:
                 yield f"--- {agent.id}"

@@ -1,4 +1,4 @@
-"""The `watch` command: once, as data, or live."""
+"""The `watch` command: prints a snapshot as tables or JSON, or shows it live."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single keys from the terminal, without Enter and without an echo."""
+"""Reads single keys from the terminal, without Enter and echo."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Self
 
 
 class Keys:
-    """Calls `pressed(key)` from a thread of its own. The terminal is given back as it was, whatever happens."""
+    """A context that calls `pressed(key)` from a thread, and restores the terminal at its end."""
 
     def __init__(self, pressed: Callable[[str], None]) -> None:
         self._pressed = pressed
@@ -46,7 +46,7 @@ class Keys:
             try:
                 keys = os.read(terminal, 64)
             except OSError:
-                return  # the terminal has gone
+                return  # the terminal is gone
             if not keys:
                 return
             for key in keys.decode(errors="replace"):

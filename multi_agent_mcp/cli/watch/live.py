@@ -1,4 +1,4 @@
-"""The live screen: redrawn when files change, when the terminal is resized, and slowly by itself."""
+"""The live screen, redrawn when files change, when the terminal is resized, and every `TICK_SECONDS`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from multi_agent_mcp.cli.watch.rows import waiting_for_owner
 from multi_agent_mcp.cli.watch.screen import screen
 from multi_agent_mcp.system.file_events import Changes, TreeWatch
 
-TICK_SECONDS = 5.0  # ages grow and processes die without an event
-CALM_SECONDS = 0.1  # many events at once are one look
+TICK_SECONDS = 5.0  # ages increase and processes die without an event
+CALM_SECONDS = 0.1  # events within this time cause one update
 QUITS = frozenset("qQ\x04")
 SHOWN = frozenset({"agents.json", "ipc", "tasks", "notifications", "sessions", "owner_wait", ".supervisor"})
-"""What the snapshot is made from, directly below the session's directory."""
+"""The files and directories in the session's directory from which the snapshot is made."""
 
 
 def run(services: Services, messages: int) -> None:
-    """Shows the session until q, Ctrl-C or the end of the terminal; the terminal is given back as it was."""
+    """Shows the session until q, Ctrl-C or the end of the terminal, and restores the terminal."""
     changes = Changes()
 
     def pressed(key: str) -> None:
@@ -55,7 +55,8 @@ def run(services: Services, messages: int) -> None:
 
 @contextmanager
 def _signals(changes: Changes) -> Iterator[None]:
-    """A signal to end lets this process restore the terminal first; a resize is a change."""
+    """Handles signals within the context: those to terminate close `changes`, so that the terminal is restored; a
+    resize is reported as a change."""
     ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, lambda *_: changes.close()) for number in ending}
     before[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, lambda *_: changes.notify())

@@ -1,4 +1,4 @@
-"""The cells of the tables, as plain text: the same for the live screen and for `--once`."""
+"""The rows of the tables as plain text, for both the live screen and `--once`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ATTENTION = ("for", "agent", "what", "says")
 AGENTS = ("agent", "state", "unread", "doing")
 TASKS = ("task", "assignee", "progress", "for", "title")
 MESSAGES = ("ago", "from_to", "type", "state", "words")
-"""The columns: `table.{name}` in the catalogue."""
+"""The columns of each table; their titles are `table.{name}` in the catalogue."""
 
 Row = tuple[str, ...]
 METER = 6
@@ -42,7 +42,7 @@ def waiting(item: Item, now: datetime, texts: Texts) -> Iterator[Row]:
 
 
 def choices(dialog: Dialog, texts: Texts) -> str:
-    """What can be answered, on one line."""
+    """Returns the choices of a dialog on one line."""
     shown = (
         f"{choice.key} {choice.label}{' ' + texts('answer.lasting') if choice.lasting else ''}"
         for choice in dialog.choices
@@ -51,7 +51,7 @@ def choices(dialog: Dialog, texts: Texts) -> str:
 
 
 def waiting_for_owner(services: Services, look: Callable[[Agent], list[Item]]) -> list[Item]:
-    """What waits for the Owner; nothing in a team without one."""
+    """Returns the items that wait for the Owner; none in a team without one."""
     try:
         owner = services.agents.owner()
     except Refusal:
@@ -72,7 +72,8 @@ def agent(seen: AgentRow, now: datetime, texts: Texts) -> Row:
 
 
 def state(seen: AgentRow, now: datetime, texts: Texts) -> str:
-    """Away with its machine, interrupted, stuck (and why), waiting, alive (and how long quiet), or without a server."""
+    """Returns an agent's state: away with its machine, interrupted, stuck (with the cause), waiting, alive (with the
+    time since its last activity), or without a server."""
     if seen.away:
         return texts("watch.away")
     if seen.interrupts:
@@ -105,14 +106,14 @@ def message(seen: MessageRow, now: datetime, texts: Texts) -> Row:
 
 
 def heading(seen: Snapshot, items: Collection[Item], texts: Texts) -> str:
-    """The session, how many tasks there are of each status, and how much waits for the human."""
+    """Returns the session's name, the number of tasks by status, and the number of items that wait for the human."""
     counted = " · ".join(f"{status} {number}" for status, number in seen.counts.items() if number)
     attention = texts("watch.waiting_count", count=len(items)) if items else texts("attention.nothing")
     return f"{seen.session} · {counted or texts('watch.no_tasks')} · {attention}"
 
 
 def tables(seen: Snapshot, items: Collection[Item], texts: Texts) -> Iterator[tuple[str, Row, list[Row]]]:
-    """Name, columns and rows of each table, from the top. What waits for the human is the first, if anything does."""
+    """Yields name, columns and rows of each table, from the top; the first is attention, if any item waits."""
     if items:
         yield "attention", ATTENTION, [row for item in items for row in waiting(item, seen.at, texts)]
     yield "agents", AGENTS, [agent(item, seen.at, texts) for item in seen.agents]
@@ -121,14 +122,14 @@ def tables(seen: Snapshot, items: Collection[Item], texts: Texts) -> Iterator[tu
 
 
 def meter(progress: int) -> str:
-    """`███░░░  50%`."""
+    """Returns a progress bar: `███░░░  50%`."""
     share = min(max(progress, 0), 100)
     filled = round(share * METER / 100)
     return f"{'█' * filled}{'░' * (METER - filled)} {share:3d}%"
 
 
 def ago(moment: datetime, now: datetime, texts: Texts) -> str:
-    """How long ago, in one unit; next to nothing is `now`."""
+    """Returns the time since a moment, in one unit; `now` if it is less than a second."""
     if (now - moment).total_seconds() < 1:
         return texts("ago.now")
     number, unit, *_ = format_duration(now - moment).split()  # of `3 min 05 s`, `3 min`

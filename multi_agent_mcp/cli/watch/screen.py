@@ -1,4 +1,4 @@
-"""The live screen: three tables that fit into whatever size the terminal has."""
+"""The picture of the live screen: tables fitted to the size of the terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATES = {
     "interrupted": "bold red",
     "stuck": "bold red",
 }
-"""An agent's states, which are words: `watch.{name}` in the catalogue."""
+"""The style of an agent's state, whose text is `watch.{name}` in the catalogue."""
 STYLES = {
     "in_progress": "cyan",
     "blocked": "bold red",
@@ -34,14 +34,14 @@ STYLES = {
     "rung": "cyan",
     "stored": "yellow",
 }
-"""The style of the other cells, by their first word, which is a code."""
+"""The style of other cells by their first word, which is a code."""
 STYLED = {"state", "task"}
 FRAME = 2  # the first line and the last one
 LARGEST = {"agent": 24, "assignee": 16, "from_to": 30, "type": 13, "state": 22}
 
 
 def screen(seen: Snapshot, items: Collection[Item], texts: Texts, height: int) -> RenderableType:
-    """The whole picture, at most `height` lines as wide as the terminal; `items` are what waits for the human."""
+    """Returns the whole picture, at most `height` lines as wide as the terminal; `items` wait for the human."""
     everything = list(tables(seen, items, texts))[: max(height - FRAME, 0)]  # each has a line of head
     wanted = [len(rows) for *_, rows in everything]
     room = height - FRAME - len(everything)
@@ -56,7 +56,7 @@ def screen(seen: Snapshot, items: Collection[Item], texts: Texts, height: int) -
 
 
 def shares(wanted: Sequence[int], room: int) -> list[int]:
-    """How many of the lines each gets: as many as it wants where there is room, else an equal share of it."""
+    """Divides `room` lines: each table gets as many as it wants if they suffice, else an equal share."""
     given = [0] * len(wanted)
     for _ in range(max(room, 0)):
         unsatisfied = [index for index, count in enumerate(given) if count < wanted[index]]
@@ -67,7 +67,7 @@ def shares(wanted: Sequence[int], room: int) -> list[int]:
 
 
 def _table(texts: Texts, title: str, head: Row, rows: list[Row], lines: int) -> Table:
-    """One line of head, then at most `lines`; the last one says how many more there are."""
+    """Returns a table with one line of head and at most `lines` rows, the last with the number of omitted rows."""
     found = Table(box=None, expand=True, padding=(0, 1, 0, 0), header_style="bold")
     for index, name in enumerate(head):
         last = index == len(head) - 1
@@ -93,7 +93,7 @@ def _table(texts: Texts, title: str, head: Row, rows: list[Row], lines: int) -> 
 
 
 def _cell(name: str, cell: str, styles: Mapping[str, str]) -> Text:
-    """A Text, not markup: `[red]` that an agent wrote is shown as it is."""
+    """Returns a cell as `Text`, not markup, so that `[red]` in an agent's text is shown literally."""
     word = cell.split(maxsplit=1)[0].rstrip(":") if name in STYLED and cell.strip() else ""
     return Text(cell, style=styles.get(word, ""), no_wrap=True, overflow="ellipsis")
 
