@@ -1,5 +1,5 @@
-"""Attention: everything that waits for the human, worst first (docs/protocol.md, Attention). Derived from what is there
-at the moment, so what was solved anywhere is gone by itself."""
+"""Attention: everything that waits for the human, worst first (docs/protocol.md, Attention). It is derived from the
+current state on each call, so that items disappear when they are solved, wherever that happens."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ KINDS = (
     "mail",
     "doctor",
 )
-"""What may wait, the worst first."""
+"""The kinds of items, worst first."""
 HELPS = {
     CUT_OFF: "multi-agent-mcp machines",
     SHUT_OUT: "multi-agent-mcp machines",
@@ -57,16 +57,16 @@ SOLVED_IN_PANES = frozenset({"dialog", "login", "stuck"})
 MAIL_MAX = 50
 UNDELIVERED_AFTER = timedelta(seconds=30)
 RUNG_AT_HOME = "other_machine"
-"""Why mail to another machine is not announced here: nothing is wrong. What is, that machine lists."""
+"""The reason for which mail to another machine is not announced here: no problem. That machine lists its own."""
 TOLD_BY_OTHERS = frozenset({"stuck", "panes", "waiting"})
-"""Checks of `doctor` whose findings are here by another name."""
+"""Checks of `doctor` whose findings are listed here as items of other kinds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """One thing that waits. `agent_id` is whom it concerns, `id` the task or message; `since` is None where nobody
-    knows. `text` says what it is, `command` what helps, on which `machine` if not here; `dialog` is the question with
-    its choices, where a profile describes them."""
+    """One item that waits for the human. `agent_id` is the agent concerned, `id` the task, message or machine; `since`
+    is None if unknown. `text` describes it, `command` solves it, on `machine` if that is not this one; `dialog` is the
+    question with its choices, if a profile describes them."""
 
     kind: str
     agent_id: str | None
@@ -79,11 +79,12 @@ class Item:
 
     @property
     def solved_in_pane(self) -> bool:
-        """Whether `machine` is the agent's home; else it is that of the person for whom this waits."""
+        """Whether the item is solved in the agent's pane, so that `machine` is the agent's home; else it is the home of
+        the person it waits for."""
         return self.kind in SOLVED_IN_PANES
 
     def as_answer(self) -> dict[str, Any]:
-        """As JSON knows it."""
+        """Returns the item as plain values for JSON."""
         known = {name: plain_value(value) for name, value in vars(self).items() if name not in ("dialog", "machine")}
         place = {"machine": self.machine} if self.machine is not None else {}
         return known | place | {"dialog": self.dialog.as_answer() if self.dialog else None}
@@ -91,9 +92,9 @@ class Item:
 
 @dataclass(frozen=True)
 class Panes:
-    """What agents' panes show. `ended`: the agents whose panes were kept although their program has ended; `unseen`:
-    those whose tmux does not answer; `dialogs`: the questions whose choices a profile describes; `since`: from when on
-    hosts have been seen to wait for a human."""
+    """The agents' panes at time `at`. `ended`: agents whose program has ended in a pane that was kept; `unseen`: agents
+    whose tmux does not answer; `dialogs`: the dialogs shown, None if no profile describes one; `since`: the time from
+    which on a host was seen waiting for a human."""
 
     at: datetime | None = None
     looks: Mapping[str, PaneLook] = field(default_factory=dict)
@@ -103,7 +104,7 @@ class Panes:
     since: Mapping[str, datetime | None] = field(default_factory=dict)
 
     def waits_since(self, agent_id: str, look: PaneLook, dialog: Dialog | None) -> datetime | None:
-        """Since when a pane that shows this now has been seen to show it; None when it shows something else here."""
+        """Returns the time since when the pane has shown this look and dialog; None if it showed others before."""
         was = self.looks.get(agent_id)
         is_same = was is not None and was.state == look.state and self.dialogs.get(agent_id) == dialog
         return (self.since.get(agent_id) or self.at) if is_same else None
@@ -111,8 +112,8 @@ class Panes:
 
 @dataclass(eq=False)
 class Attention:
-    """Looks what waits for one person; changes nothing. `look_at`, `screen` and `dialog` look into an agent's
-    pane at this moment."""
+    """Determines the items that wait for a person, without changing anything. `look_at`, `screen` and `dialog` read an
+    agent's pane."""
 
     workspace: Workspace
     stuck_agents: StuckAgents
@@ -127,7 +128,7 @@ class Attention:
     clock: Callable[[], datetime]
 
     def look(self, before: Panes | None = None) -> Panes:
-        """What stands in the panes at this moment; `before` is what this process saw a moment ago."""
+        """Reads all panes; `before` is the last result in this process."""
         at, looks = self.clock(), self.pane_looks.now(self.look_at)
         seen = {agent.id: agent for agent in self._others() if agent.pane_id is not None}
         screens = {name: self.screen(seen[name]) for name in sorted(seen.keys() - looks.keys())}
@@ -141,7 +142,8 @@ class Attention:
     def _since(
         self, before: Panes | None, looks: Mapping[str, PaneLook], dialogs: Mapping[str, Dialog | None]
     ) -> dict[str, datetime | None]:
-        """From when on each host has waited for a human, as this process saw it, else the supervisor."""
+        """Returns the time since when each waiting host has waited: as seen by this process, or by the supervisor if
+        this is the first look."""
         waiting = {name: look for name, look in looks.items() if look.state in (DIALOG, LOGIN)}
         if before is not None and before.at is not None:
             return {name: before.waits_since(name, look, dialogs.get(name)) for name, look in waiting.items()}
@@ -150,8 +152,8 @@ class Attention:
         return {name: was.since for name, was in known.items()}
 
     def of(self, person: Agent, findings: Iterable[Finding] = (), panes: Panes | None = None) -> list[Item]:
-        """What waits for this person, the worst first, of one kind the oldest; `findings` are those of `doctor`,
-        `panes` what the panes show (None: looks now)."""
+        """Returns the items that wait for this person, worst kind first, then oldest first. `findings` are those of
+        `doctor`; `panes` is the last look at them (None: looks now)."""
         panes = self.look() if panes is None else panes
         asking = {item.agent_id: item for item in (*self._asking(panes), *self._asked_elsewhere())}
         known = {*asking, *panes.ended, *panes.unseen}
@@ -171,7 +173,7 @@ class Attention:
         return sorted(waiting, key=lambda item: (KINDS.index(item.kind), item.since or self.clock()))
 
     def _asking(self, panes: Panes) -> Iterator[Item]:
-        """Hosts that wait for a human in their panes."""
+        """Yields items for hosts that wait for a human in their panes."""
         for agent_id, look in panes.looks.items():
             if look.state not in (DIALOG, LOGIN):
                 continue
@@ -187,7 +189,7 @@ class Attention:
             )
 
     def _asked_elsewhere(self) -> Iterator[Item]:
-        """The same on other machines, where it is answered, too."""
+        """Yields items for hosts that wait for a human on other machines, where they have to be answered."""
         seen = self.machines.look()
         for row in seen.machines if seen is not None else ():
             for asked in row.asking:
@@ -208,7 +210,7 @@ class Attention:
             yield Item(kind="ended", agent_id=agent_id, text=text, command=f"multi-agent-mcp up {agent_id}")
 
     def _silent(self, unseen: Iterable[str]) -> Iterator[Item]:
-        """The tmux servers that do not answer: what stands in their panes nobody can see."""
+        """Yields an item for each tmux server that does not answer, so that its panes cannot be read."""
         agents = self.workspace.registry.active()
         servers: dict[tuple[str | None, int | None], list[str]] = {}
         for name in unseen:
@@ -219,7 +221,7 @@ class Attention:
             yield Item(kind="tmux", agent_id=names[0] if len(names) == 1 else None, text=text, command=command)
 
     def _away(self) -> Iterator[Item]:
-        """That this machine is cut off from the others, and which of them do not answer."""
+        """Yields an item if this machine is cut off from the others, and one for each machine that does not answer."""
         seen = self.machines.look()
         if seen is None:
             return
@@ -271,8 +273,8 @@ class Attention:
                 )
 
     def _undelivered(self, known: Collection[str | None]) -> Iterator[Item]:
-        """One for each agent whose mail was not announced, and the reason; but for those of whom it is known already:
-        they ask something, have ended, or cannot be seen."""
+        """Yields an item with the reason for each agent whose mail was not announced, except for `known` ones: they
+        have another item, as they ask something, have ended or cannot be seen."""
         border = self.clock() - UNDELIVERED_AFTER
         for agent in self._others():
             unread = [message for _, message in self.workspace.mailbox(agent.id).unread()]
@@ -292,11 +294,12 @@ class Attention:
                 )
 
     def _mail(self, person: Agent, requested: Collection[str | None]) -> Iterator[Item]:
-        """The oldest unread mail, but for that which only asks for the decision about a request, and how much more."""
+        """Yields items for the `MAIL_MAX` oldest unread messages, without those about a request that has its own item,
+        and one item with the number of further messages."""
         mailbox, home = self.workspace.mailbox(person.id), self.workspace.elsewhere(person)
         unread = mailbox.unread()
         for name, message in heapq.nsmallest(MAIL_MAX, unread, key=lambda item: age(item[1])):
-            if str(message.metadata.get("task_id")) in requested:  # written by hand, it may be anything
+            if str(message.metadata.get("task_id")) in requested:  # a hand-written value may have any type
                 continue
             talks = message.message_type == "conversation"
             whole = message if message.subject else mailbox.hot.load(name) or message  # the index has no long contents
@@ -319,11 +322,11 @@ class Attention:
         )
 
     def _others(self) -> list[Agent]:
-        """The agents that are no people."""
+        """Returns the agents that are not people."""
         return [agent for agent in self.workspace.registry.active().values() if not agent.may_be_human]
 
     def _attach(self, agent_id: str) -> str:
-        """What shows an agent's window, with all of its team's."""
+        """Returns the command that shows an agent's window, with all windows of its team, or opens it."""
         agent = self.workspace.registry.active()[agent_id]
         if agent.pane_id is None:
             return f"multi-agent-mcp up {agent_id}"

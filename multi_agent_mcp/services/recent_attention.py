@@ -1,5 +1,5 @@
-"""Attention for a process that shows it all the time, to as many windows as there are: looking into the panes and
-examining the session cost something, so both are done now and then, for all of them together."""
+"""Attention for a process that shows it continuously in any number of windows: reading the panes and examining the
+session are expensive, so their results are cached and shared by all windows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXAMINE_EVERY = timedelta(minutes=5)
 
 
 class RecentAttention:
-    """What waits for a person, with panes that were looked at within `LOOK_EVERY`, and what `doctor` found last."""
+    """The items that wait for a person, from panes read within `LOOK_EVERY` and the last findings of `doctor`."""
 
     def __init__(
         self, attention: Attention, examine: Callable[[], list[Finding]], clock: Callable[[], datetime]
@@ -34,17 +34,18 @@ class RecentAttention:
         self._examined_at: datetime | None = None
 
     def of(self, person: Agent) -> list[Item]:
-        """The worst first. Waits for no examination: what it finds is there the next time."""
+        """Returns the items, worst first. An examination that is due runs in the background; its findings are part of
+        later results."""
         if not self._is_recent(self._examined_at, EXAMINE_EVERY):
             Thread(target=self._examine_once, daemon=True).start()
         return self._attention.of(person, self._findings, self._look())
 
     def found(self, findings: Iterable[Finding]) -> None:
-        """Somebody has examined the session just now."""
+        """Stores the findings of an examination that has just been made."""
         self._findings, self._examined_at = tuple(findings), self._clock()
 
     def look_again(self) -> None:
-        """A pane has changed: the next one to ask gets to see it."""
+        """Drops the cached panes because one has changed: the next call reads them again."""
         self._looked_at = None
 
     def _look(self) -> Panes:

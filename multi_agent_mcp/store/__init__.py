@@ -1,1 +1,1 @@
-"""Files: the only code that touches the disk."""
+"""The files of a session: the only code that reads and writes them."""

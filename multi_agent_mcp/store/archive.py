@@ -1,8 +1,8 @@
-"""`archive/{YYYY-MM}/` in a directory: for files of what has ended, so that the directory itself stays small
+"""The archive of a directory, `archive/{YYYY-MM}/`: finished files move there, so that the directory stays small
 (docs/format.md, Archives).
 
-What an index would have to look at every file for is kept in `.index/`, one file for each month: derived, and trusted
-as far as the month's directory has not changed since.
+The index of each month is saved as a file in `.index/`, so that no process has to examine every archived file. It is
+derived data, and used only while the month's directory is unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from multi_agent_mcp.system.writing import storage_errors
 E = TypeVar("E", bound=Entity)
 
 HOT_MAX = 200
-"""So many files that are over stay in their directory; once there are more, all but the newest `HOT_KEPT` move on."""
+"""The most finished files that stay in their directory; beyond that, all but the newest `HOT_KEPT` are archived."""
 HOT_KEPT = 100
 ARCHIVE, INDEXES = "archive", ".index"
 
@@ -39,7 +39,7 @@ D = TypeVar("D", bound=Directory[Any])
 
 
 class Archive(Generic[D]):
-    """The months of one directory. `month` makes the `Directory` of one of them from its path."""
+    """The archive of one directory, by month. `month` makes the `Directory` of a month from its path."""
 
     def __init__(self, path: Path, month: Callable[[Path], D]) -> None:
         self.path = path / ARCHIVE
@@ -48,7 +48,7 @@ class Archive(Generic[D]):
         self._months: dict[str, D] = {}
 
     def months(self) -> list[D]:
-        """The newest first."""
+        """Returns the months' directories, newest first."""
         mtime, looked_at = modified_at(self.path), time.time_ns()
         if mtime != self._listed_at:
             names = self._names()
@@ -64,8 +64,8 @@ class Archive(Generic[D]):
 
 
 class ArchivedFiles(Directory[E]):
-    """A month of entities that are over, whose index is kept in a file, too: its first line says what there is of
-    each kind, the second one names every file."""
+    """One month of finished entities, with its index saved in a file: the first line holds the modification time of the
+    directory and the counts, the second an entry for each file."""
 
     def index(self, *, fresh: bool = False) -> Index[E]:
         with self._mutex:
@@ -78,7 +78,7 @@ class ArchivedFiles(Directory[E]):
             return found
 
     def expect(self, moved: Mapping[str, Entry[E]]) -> None:
-        """These files were moved here: as long as they are the same they need not be looked into."""
+        """Adds the entries of files that were just moved here, so that they are not read again while unchanged."""
         with self._mutex:
             if not self._index.entries:
                 self._restore()
@@ -106,7 +106,7 @@ class ArchivedFiles(Directory[E]):
             return None
 
     def _restore(self) -> None:
-        """A wrong index costs nothing but a look at the files: each entry counts for one unchanged file only."""
+        """Loads the saved index. A wrong one does no harm: an entry is used only for a file with its signature."""
         try:
             head, rows = self._kept() or ({}, b"")
             index: dict[str, Entry[E]] = {
@@ -125,4 +125,4 @@ class ArchivedFiles(Directory[E]):
         try:
             self.files.replace(self._index_path, text.encode(), durable=False)
         except StorageError:
-            return  # a disk that is full or may not be written to: the next reader looks at the files, too
+            return  # the disk is full or read-only: the next reader examines the files, too

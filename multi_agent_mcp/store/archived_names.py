@@ -1,7 +1,7 @@
-"""The names in a month of an inbox's archive, found by the eight digits of an id that they carry.
+"""The file names in one month of an inbox's archive, found by the first eight digits of an id, which they contain.
 
-They are kept in a file of `.index/`, sorted by these digits and once more by name: derived, and trusted as far as the
-month's directory has not changed since. A search looks at a few of its lines, however many there are.
+They are saved in a file in `.index/`, sorted by these digits and once more by name. The file is derived data, and used
+only while the month's directory is unchanged. A search is binary: it reads a few lines of however many there are.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ _OUR_NAMES = re.compile(rf"(?:{_OURS}/)*+(?:{_OURS})?")
 STAMP_LENGTH = 15
 DIGITS = slice(STAMP_LENGTH + 1, STAMP_LENGTH + 9)
 STRANGERS = "~"
-"""Sorted behind all digits and letters: what the names of another form are found by."""
+"""The key of names that are not of our form; it sorts after all digits and letters."""
 _ARCHIVED_NAME = re.compile(r"\d{8}_\d{6}_(?P<key>[A-Za-z0-9]{1,8})(\.\d+)?\.md")
-"""What an archived file is called: by an id of ours, or by one that somebody has written."""
+"""The name of an archived file, with the beginning of its id, be it one of ours or one written by hand."""
 
 
 class ArchivedNames(Directory[E], Generic[E]):
-    """A month of an archive whose files have names of our form, which are believed here."""
+    """One month of an inbox's archive. A name of our form is taken to contain its file's id, without reading it."""
 
     def named_for(self, entity_id: str, *, strangers: bool = False) -> list[str]:
-        """The names under which we would have put this id; with `strangers` those of another form, too, that somebody
-        else has put here."""
+        """Returns the names that we would give a file with this id; with `strangers`, also all names that are not of
+        our form."""
         return self._keyed(id8(entity_id), *([STRANGERS] if strangers else []))
 
     def newest_first(self, last: str | None = None) -> Iterator[str]:
-        """The names, sorted backwards, without those of a later second than `last`."""
+        """Yields the names in descending order, without those of a later second than `last` (`YYYYMMDD_HHMMSS`)."""
         mtime = modified_at(self.path)
         with suppress(OSError, ValueError), self._opened() as data:
             head = _head_of(data)
@@ -61,13 +61,13 @@ class ArchivedNames(Directory[E], Generic[E]):
         return found
 
     def count(self) -> int:
-        """How many files there are."""
+        """Returns the number of files."""
         mtime, began = modified_at(self.path), time.time_ns()
         head = self._head()
         return head.files if head is not None and head.mtime == mtime else len(self._names(mtime, began))
 
     def _names(self, mtime: int, began: int) -> list[str]:
-        """What the directory holds, for which an index is kept, if it surely is what has this modification time."""
+        """Lists the directory, and saves the index if it certainly did not change between `mtime` and the listing."""
         names = file_names(self.path)
         if mtime and self.is_unchanged(mtime, began):
             self._keep(names, mtime)
@@ -79,7 +79,7 @@ class ArchivedNames(Directory[E], Generic[E]):
         return base / INDEXES / f"{self.path.relative_to(base)}.names"
 
     def _kept(self, keys: Iterable[str], mtime: int) -> list[str] | None:
-        """None when there is no index that can be trusted."""
+        """Returns the names with these keys by the saved index; None if there is none or it is out of date."""
         with suppress(OSError, ValueError), self._opened() as data:
             head = _head_of(data)
             if head.mtime == mtime:
@@ -105,7 +105,7 @@ class ArchivedNames(Directory[E], Generic[E]):
         lines = sorted(f"{_key(name)} {name}\n" for name in names)
         if any(line.count("\n") > 1 for line in lines):
             return
-        with suppress(StorageError, UnicodeEncodeError):  # else the next reader lists the directory, too
+        with suppress(StorageError, UnicodeEncodeError):  # without it the next reader lists the directory, too
             keyed = "".join(lines).encode()
             head = f"{mtime} {len(names)} {len(keyed)}\n".encode()
             data = head + keyed + "".join(f"{name}\n" for name in sorted(names)).encode()
@@ -113,7 +113,7 @@ class ArchivedNames(Directory[E], Generic[E]):
 
 
 class _Head(NamedTuple):
-    """The directory's modification time, how many files it had, and where the lines of either order begin."""
+    """The directory's modification time, the number of its files, and the offset where each sorted part begins."""
 
     mtime: int
     files: int
@@ -133,26 +133,26 @@ def _key(name: str) -> str:
 
 
 def _search(data: mmap.mmap, head: _Head, key: bytes) -> Iterator[str]:
-    """The names behind this key, from the lines `{key} {name}`."""
+    """Yields the names of the lines `{key} {name}` with this key."""
     data.seek(_first(data, head.by_digits, head.by_name, lambda line: data[line : line + len(key)] >= key))
     while data.tell() < head.by_name and (found := data.readline()).startswith(key + b" "):
         yield found[len(key) + 1 : -1].decode()
 
 
 def _backwards(data: mmap.mmap, begin: int, last: str | None) -> Iterator[str]:
-    """The lines from here to the end, the last first, without those of a later second than `last`."""
+    """Yields the lines after offset `begin`, last first, without those of a later second than `last`."""
     end = len(data)
     if last is not None:
         latest = last.encode()
         end = _first(data, begin, end, lambda line: data[line : line + STAMP_LENGTH] > latest)
     while end > begin:
         line = data.rfind(b"\n", begin - 1, end - 1) + 1
-        yield data[line : end - 1].decode(errors="replace")  # where it is damaged, no file has that name
+        yield data[line : end - 1].decode(errors="replace")  # a damaged line names no existing file
         end = line
 
 
 def _first(data: mmap.mmap, begin: int, end: int, holds: Callable[[int], bool]) -> int:
-    """Where the first of these lines begins for which it holds; it then does for all that follow."""
+    """Returns the offset of the first line for which `holds` is true, by bisection; it is true for all lines after."""
     low, high = begin, end
     while low < high:
         line = data.rfind(b"\n", begin - 1, (low + high) // 2) + 1
@@ -164,7 +164,7 @@ def _first(data: mmap.mmap, begin: int, end: int, holds: Callable[[int], bool]) 
 
 
 def file_names(path: Path) -> list[str]:
-    """The mail in a directory by name; a directory or a pipe called like mail is none."""
+    """Returns the names of the regular files `*.md` in a directory, without dot-files; [] if it does not exist."""
     try:
         with storage_errors(path, FileNotFoundError), os.scandir(path) as found:
             return [
@@ -177,11 +177,11 @@ def file_names(path: Path) -> list[str]:
 
 
 def are_ours(names: Iterable[str]) -> bool:
-    """Whether all of these names are of our form; four times as fast as asking of each."""
+    """Returns whether all names are of our form; four times as fast as matching each."""
     return _OUR_NAMES.fullmatch("/".join(names)) is not None
 
 
 def fitting(names: Iterable[str], entity_id: str) -> list[str]:
-    """The names under which we would have put this id: `…_{id8}.md`, or `…_{id8}.1.md` beside a namesake."""
+    """Returns those names that we would give a file with this id: `…_{id8}.md`, or `…_{id8}.1.md` if it was taken."""
     digits = f"_{id8(entity_id)}."
     return [name for name in names if name.startswith(digits, STAMP_LENGTH)]

@@ -1,4 +1,4 @@
-"""The audit log: what people and agents did that must be accounted for, a file a day (docs/format.md, The tree)."""
+"""The audit log: the accountable actions of people and agents, one file a day (docs/format.md, The tree)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _FILE = re.compile(r"(?P<day>[0-9]{8})([.][^.]+)?[.]jsonl")
 
 
 class AuditLog:
-    """`audit/{YYYYMMDD}.jsonl`, of another machine `audit/{YYYYMMDD}.{machine}.jsonl`; days are those of UTC."""
+    """The files `audit/{YYYYMMDD}.jsonl`, and `audit/{YYYYMMDD}.{machine}.jsonl` of other machines; days are in UTC."""
 
     def __init__(self, files: Files, directory: Path) -> None:
         self.files = files
         self.directory = directory
 
     def add(self, at: datetime, tool: str, **facts: object) -> None:
-        """Adds a line, durably. Raises `StorageError`."""
+        """Appends an entry, durably. Raises `StorageError`."""
         journal = Journal(self.files, self.directory / f"{_day(at)}.jsonl", durable=True)
         journal.append(at=format_time(at), tool=tool, **facts)
 
     def newest_first(self, tool: str, since: datetime, until: datetime) -> Iterator[tuple[datetime, dict[str, Any]]]:
-        """What `tool` wrote in the period, on all machines, and when; the lines of one machine newest first, day by
-        day."""
+        """Yields the time and the facts of each entry of `tool` in the period, from all machines: newest day first,
+        and within a day each machine's entries newest first."""
         for name in reversed(self.files.names(self.directory)):
             if (found := _FILE.fullmatch(name)) is None or not _day(since) <= found["day"] <= _day(until):
                 continue

@@ -1,9 +1,9 @@
-"""Who decides which change of a shared entity comes first: this machine's files alone, or the hub of several machines
+"""The authority orders the changes of a shared entity: this machine's files alone, or the hub of several machines
 (docs/protocol.md, Several machines).
 
-Tasks, conversations, delegations, agents' records and the settings are shared. Their file says in its last key, `hub`,
-which revision of the hub it is and how that began (`'{sequence} {digest8}'`), so a newer one is told from an older one,
-and an edit by hand from both.
+Tasks, conversations, delegations, agents' records and the settings are shared. The last key of their file, `hub`, is a
+mark: the hub's revision and the beginning of the value's digest (`'{sequence} {digest8}'`). The revision tells newer
+from older, the digest an edit by hand.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ E = TypeVar("E", bound=Identified)
 HUB = "hub"
 DIGEST_LENGTH = 8
 PAYLOAD_BYTES = 4 << 20
-"""The largest value that travels. A message's content may have 1 MiB, which JSON and YAML may make longer."""
+"""The largest value sent to the hub. A message's content may have 1 MiB, which JSON and YAML may make longer."""
 TOO_LARGE = "hub_too_large"
-"""Why a larger one never does."""
+"""The reason for which a larger value is never sent."""
 
 
 class Shared(NamedTuple):
-    """A value as the authority has it: its revision, which only grows, and the bytes of its file without `hub`."""
+    """A value of the authority: its revision, which only increases, and the bytes of its file without `hub`."""
 
     revision: int
     data: bytes
 
 
 class Superseded(Exception):
-    """The authority has another revision than the one that was to be replaced; `current` is what it has."""
+    """Raised when the authority has another revision than the one to be replaced; `current` is its value."""
 
     def __init__(self, current: Shared) -> None:
         self.current = current
@@ -42,34 +42,35 @@ class Superseded(Exception):
 
 
 class Authority(Protocol):
-    """A key is `{kind}.{id}`: `tsk.tsk_0123456789ab`. What cannot be decided now raises `HubUnreachable`."""
+    """Orders changes by key, `{kind}.{id}` (`tsk.tsk_0123456789ab`). A change or a read may raise `HubUnreachable`."""
 
     here: str | None
-    """This machine's name; None while there is only one."""
+    """This machine's name; None while the session is not shared."""
 
     def require(self) -> None:
-        """Raises `HubUnreachable` when nothing shared can be changed now."""
+        """Raises `HubUnreachable` when shared values cannot be changed now."""
 
     def create(self, key: str, data: bytes, was: int | None = None) -> int | None:
-        """Puts a value where there is none; returns its revision (None: there are none). `was`: the one that it had on
-        a hub that is no more. Raises `Superseded`."""
+        """Creates a value and returns its revision (None: this authority has none). `was` is its revision on a former
+        hub. Raises `Superseded` if there is a value."""
 
     def swap(self, key: str, revision: int, data: bytes) -> int | None:
-        """Replaces the value of this revision; empty `data` takes it back. Raises `Superseded`."""
+        """Replaces the value of this revision, or deletes it if `data` is empty; returns the new revision. Raises
+        `Superseded`."""
 
     def current(self, key: str) -> Shared | None:
-        """The value; None when there is none."""
+        """Returns the value; None if there is none."""
 
     def queue(self, paths: Sequence[Path], *, wait: bool) -> str | None:
-        """New mail is to travel. Returns why the hub does not have it yet, as far as is known after a moment: the code
-        of a reason. None: it has it."""
+        """Queues new mail for the hub. With `wait`, waits a moment for it; returns the code of the reason why the hub
+        does not have it yet, or None if it has."""
 
     def is_up(self, machine: str) -> bool:
-        """Whether a machine has been heard of just now."""
+        """Returns whether a machine has reported recently."""
 
 
 class Alone:
-    """One machine: its locks decide, nothing travels, nothing has a revision."""
+    """The authority of a session on one machine: its locks decide, nothing is sent and nothing has a revision."""
 
     here: str | None = None
 
@@ -96,12 +97,12 @@ ALONE = Alone()
 
 
 def marked(entity: E, shared: Shared) -> E:
-    """The entity as its file is written: with the mark as the last key."""
+    """Returns the entity with the mark of this value as the last key, as it is written."""
     return replace(entity, extra={**without_mark(entity), HUB: mark(shared)})
 
 
 def is_marked(entity: Identified, shared: Shared) -> bool:
-    """Whether an entity's file says that it is this value."""
+    """Returns whether an entity's mark is that of this value."""
     return entity.extra.get(HUB) == mark(shared)
 
 
@@ -110,7 +111,7 @@ def mark(shared: Shared) -> str:
 
 
 def revision_of(entity: Identified) -> int:
-    """The hub's revision that a file says it is; 0 for one that never was there."""
+    """Returns the hub's revision in an entity's mark; 0 if it was never on a hub."""
     return revision_in(entity.extra.get(HUB))
 
 

@@ -1,5 +1,5 @@
-"""What is recorded of messages and notifications on their way: rings and, between machines, the hub (docs/protocol.md,
-Delivery states)."""
+"""Logs of the delivery of messages and notifications: rings and, between machines, steps through the hub
+(docs/protocol.md, Delivery states)."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Entry = Mapping[str, Any]
 
 
 class StepLog(Journal):
-    """An entry has `state`, `at`, and `messages` (the ids of messages and notifications). Derived, may be deleted."""
+    """A log whose entries have `state`, `at`, and `messages` (ids of messages and notifications). It may be deleted."""
 
     def __init__(self, files: Files, path: Path) -> None:
         super().__init__(files, path, rotates=True)
 
     def add(self, state: str, at: datetime, items: Collection[str], **facts: Any) -> None:
-        """Adds an entry. Raises `StorageError`."""
+        """Appends an entry. Raises `StorageError`."""
         self.append(state=state, at=format_time(at), messages=list(items), **facts)
 
     def steps(self) -> Mapping[str, list[Entry]]:
-        """What the log says about each message or notification, oldest first: id → `{"state", "at", "reason"?,
+        """Returns the entries about each message or notification, oldest first: id → `{"state", "at", "reason"?,
         "machine"?}`."""
         about: dict[str, list[Entry]] = {}
         for entry in reversed(list(self.newest_first())):
@@ -39,23 +39,23 @@ class StepLog(Journal):
 
 
 class TravelLog(StepLog):
-    """`.share/travel.jsonl`: between machines. An entry is `queued` here (with the `reason`), `on_hub`, `refused`
-    (the same: it never travels), or `arrived` here (from a `machine`)."""
+    """`.share/travel.jsonl`: the way of mail between machines. The state of an entry is `queued` (on this machine, with
+    the `reason`), `on_hub`, `refused` (it is never sent, with the `reason`) or `arrived` (from a `machine`)."""
 
 
 class DeliveryLog(StepLog):
-    """`.doorbell/{agent_id}.jsonl`: what came of every attempt to ring an agent. An entry is `rung`, `submitted` or
-    `deferred`, and has a `reason` where there is one; one that got across also its `pane` and `attempt`. Nothing but
-    the time of the next ring depends on it."""
+    """`.doorbell/{agent_id}.jsonl`: the outcome of every attempt to ring an agent. The state of an entry is `rung`,
+    `submitted` or `deferred`. An entry may have a `reason`; one that is not deferred also has `pane` and `attempt`.
+    Only the time of the next ring depends on this log."""
 
     def rings(self) -> Iterator[Entry]:
-        """The entries that got across, newest first. The others are not even parsed: there may be many of them."""
+        """Yields the entries that are not deferred, newest first, without parsing the others, which may be many."""
         return self.newest_first(without=b'"deferred"')
 
     def without_deferral(self, items: Collection[str], reason: str | None) -> list[str]:
-        """Those of the items whose last entry is not a deferral for this reason. What is unread is tried again and
-        again: an entry for each attempt would make the log grow with the square of their number. Nothing is parsed that
-        names none of them, nor what is older than the last entry of each."""
+        """Returns those items whose last entry is not a deferral for this reason. Unread items are tried again and
+        again: an entry for every attempt would make the log grow with the square of their number. Only lines that name
+        one of the items are parsed, and none older than the last entry of each."""
         unseen, deferred = set(items), set[str]()
         for entry in self.newest_first(*(json.dumps(item_id, ensure_ascii=False).encode() for item_id in items)):
             about = unseen.intersection(item_ids_of(entry))

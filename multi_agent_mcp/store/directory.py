@@ -1,6 +1,7 @@
-"""One directory of entity files, indexed in memory: when its index is trusted, and what is looked at when it is not.
+"""One directory of entity files, with an index in memory.
 
-It is trusted as long as the directory's own modification time stays the same; see `file_status.is_settled`.
+The index is trusted as long as the directory's own modification time stays the same; see `file_status.is_settled`.
+Otherwise all files are examined, or those that inotify(7) names.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ E = TypeVar("E", bound=Entity)
 
 LOOKED_AT_EACH = 5_000
 WATCHED_FROM = 1_000
-"""A directory of so many files is watched once it has changed, where that is possible (see `Inotify`): a look costs
-something for what has happened since the last one, then, and not for each file."""
+"""The number of files from which on a directory that has changed is watched, where possible (see `Inotify`): the cost
+of an update then depends on the number of changes, not of files."""
 NEVER = -math.inf
 WATCHED_SECONDS = 60
-"""So often all of its files are looked at even so: not everything that happens to a file is told in its directory."""
+"""The interval after which all files of a watched directory are examined: some changes cause no event there."""
 
 
 class Looks(threading.local):
-    """Which directories this thread has looked at within `once`."""
+    """The directories that this thread has already checked for changes within `once`."""
 
     def __init__(self) -> None:
         self._seen: set[Path] | None = None
 
     @contextlib.contextmanager
     def once(self) -> Iterator[None]:
-        """Within, this thread looks at each directory once. The index of one that was changed a moment ago is not
-        trusted: what only reads, but asks it several questions, would look at all of its files for each of them."""
+        """Makes this thread check each directory only once within the context, for callers that only read. The index of
+        a directory that has just changed is not trusted: every query would examine all of its files again."""
         outer, self._seen = self._seen, set() if self._seen is None else self._seen
         try:
             yield
@@ -59,7 +60,7 @@ class Looks(threading.local):
 
 
 class Directory(IndexedFiles[E]):
-    """The files `*.md` of one directory. Open entities come in `order`; for the other options see `IndexedFiles`."""
+    """The files `*.md` of one directory. Open entities are sorted by `order`; see `IndexedFiles` for other options."""
 
     def __init__(
         self,
@@ -79,23 +80,22 @@ class Directory(IndexedFiles[E]):
         self._seen_whole = NEVER
         self._ids: dict[tuple[str, Signature], str] = {}
         self.version = 0
-        """Counts up whenever a scan found the directory changed."""
+        """A number that increases whenever the directory was found changed."""
         self._seen_mtime = -1
         self._trusted = False
         self._mutex = Mutex("directory")
 
     def entries(self, *, fresh: bool = False) -> dict[str, Entry[E]]:
-        """File name → entry. `fresh` looks at every file even if the directory did not change (edits in place), unless
-        there are more than `LOOKED_AT_EACH` and nothing watches them: a look at each of 100 000 takes a third of a
-        second."""
+        """Returns the entries by file name. `fresh` examines every file even if the directory is unchanged (edits in
+        place), unless there are more than `LOOKED_AT_EACH`, unwatched: examining 100 000 takes a third of a second."""
         return self.index(fresh=fresh).entries
 
     def open_entities(self, *, fresh: bool = False) -> list[tuple[str, E]]:
-        """What is not closed: unread mail, unfinished tasks. Costs nothing for the closed ones."""
+        """Returns names and entities of the open files: unread mail, unfinished tasks. Closed ones cost nothing."""
         return self.index(fresh=fresh).open
 
     def index(self, *, fresh: bool = False) -> Index[E]:
-        """All that is known; see `entries`."""
+        """Returns the index, brought up to date; `fresh` as in `entries`."""
         with self._mutex:
             if fresh or self.path not in self._looks:
                 self._look(fresh=fresh)
@@ -103,8 +103,8 @@ class Directory(IndexedFiles[E]):
             return self._index
 
     def ids(self, names: Iterable[str], *, fresh: bool = False) -> dict[str, str]:
-        """File name → id, of those of these files that have one. Those of closed files, which the index does not know,
-        are read once and remembered."""
+        """Returns the ids of these files, by file name. Those of closed files, which are not in the index, are read
+        once and remembered."""
         with self._mutex:
             entries = self.entries(fresh=fresh)
             self._ids = {key: found for key, found in self._ids.items() if key[0] in entries}
@@ -119,21 +119,21 @@ class Directory(IndexedFiles[E]):
         return None if entity is None else str(entity.id)
 
     def closed_counts(self) -> Counter[str]:
-        """How many files were closed by what."""
+        """Returns the number of closed files by label (`Entry.closed`)."""
         return self.index().closed_counts
 
     def group_counts(self) -> Counter[tuple[str, str]]:
-        """The same of those that belong to something: by what they belong to and what closed them."""
+        """Returns the number of closed files that belong to a group, by group and label."""
         return self.index().group_counts
 
     def skipped(self) -> list[str]:
-        """Files that the disk would not give out just now (EIO)."""
+        """Returns the names of the files that the disk cannot read at the moment (EIO)."""
         with self._mutex:
             self.entries(fresh=True)
             return sorted(self.skipped_names)
 
     def is_unchanged(self, mtime: int, looked_at: int) -> bool:
-        """Whether what was read from `looked_at` on, when `mtime` was the modification time, may be remembered."""
+        """Returns whether data read from time `looked_at` on, when the modification time was `mtime`, may be cached."""
         return is_settled(mtime, looked_at) and modified_at(self.path) == mtime
 
     def _look(self, *, fresh: bool) -> None:
@@ -151,7 +151,8 @@ class Directory(IndexedFiles[E]):
         self._trusted = not self.skipped_names and self.is_unchanged(mtime, began)
 
     def _touched(self) -> set[str] | None:
-        """The names that need to be looked at again; None: the directory's time decides whether all of them do."""
+        """Returns the names that the watch reports as changed; None if there is no watch or its report does not
+        suffice: then the directory's modification time decides whether all files are examined."""
         if self._watch is None:
             return None
         if time.monotonic() - self._seen_whole > WATCHED_SECONDS:
@@ -162,7 +163,7 @@ class Directory(IndexedFiles[E]):
         return touched
 
     def _look_at(self, touched: set[str]) -> None:
-        """Brings the index up to date where something has happened to a few names."""
+        """Updates the index for the files with these names."""
         self.skipped_names.clear()
         found = {name: self.entry(name) for name in touched if self.is_ours(name)}
         if any(self._index.entries.get(name) != entry for name, entry in found.items()):

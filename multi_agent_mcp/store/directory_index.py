@@ -1,5 +1,5 @@
-"""What is known of a directory's files at one moment. An index is immutable: a look that finds something else makes a
-new one, so that code that iterates over the old one is not disturbed."""
+"""The index of a directory's files at one moment. It is immutable: an update makes a new one, so that code that
+iterates over the old one is not disturbed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from multi_agent_mcp.system.file_status import Signature
 
 E = TypeVar("E")
 Order = Callable[[E], Any]
-"""A sort key of open entities; the names of their files decide between equal ones."""
+"""A sort key of open entities; equal ones are sorted by file name."""
 
 
 class Entry(NamedTuple, Generic[E]):
-    """What the index knows of a file. `closed` says what closed it (`done`, the time it was read at), "" for an open
-    one. `entity` is None for a closed file (read mail, a finished task) that only had its header peeked at, and for one
-    that is still being written. `group` is what a closed one belongs to (the task of an execution), "" for nothing."""
+    """The index entry of a file. `closed` is its label: what closed it (`done`, the time it was read at), "" while it
+    is open. `entity` is None for a closed file (read mail, a finished task) and for one that is still being written.
+    `group` is what a closed file belongs to (the task of an execution), or ""."""
 
     signature: Signature
     entity: E | None
@@ -28,8 +28,8 @@ class Entry(NamedTuple, Generic[E]):
 
 
 class Index(Generic[E]):
-    """`open` are the files that are not closed, in their order; the counts are of the closed ones, by what closed them
-    and by what they belong to."""
+    """The entries of a directory: `open` has names and entities of the open files, sorted; the counts are of the closed
+    files by label, and by group and label."""
 
     def __init__(self, entries: dict[str, Entry[E]] | None = None, order: Order[E] = lambda _: None) -> None:
         self.entries = entries or {}
@@ -42,12 +42,12 @@ class Index(Generic[E]):
         self._named: tuple[list[str], Callable[[str], str]] | None = None
 
     def named(self, key: str, key_of: Callable[[str], str]) -> list[str]:
-        """The names with this key. They are sorted by it once, whatever changes later."""
+        """Returns the names with this key. They are sorted on the first call, and kept sorted in later indexes."""
         names, _ = self._named = self._named or (sorted(self.entries, key=key_of), key_of)
         return names[bisect_left(names, key, key=key_of) : bisect_right(names, key, key=key_of)]
 
     def changed(self, looked_at: Mapping[str, Entry[E] | None]) -> Index[E]:
-        """Another one with what was found at these names, None for nothing. The others cost next to nothing."""
+        """Returns a new index with these entries replaced, or removed if None; others cost next to nothing."""
         new = copy(self)
         new.entries, new.open = self.entries.copy(), self.open.copy()
         new.closed_counts, new.group_counts = self.closed_counts.copy(), self.group_counts.copy()
@@ -75,7 +75,7 @@ class Index(Generic[E]):
 
 
 def _place(items: list[Any], item: Any, by: int, key: Callable[[Any], Any]) -> None:
-    """Puts an item into a sorted list, or takes it out; keys may be equal, items are not."""
+    """Inserts an item into a sorted list (`by` > 0) or removes it; keys may be equal, items are not."""
     if by > 0:
         insort(items, item, key=key)
     else:

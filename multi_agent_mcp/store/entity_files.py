@@ -1,4 +1,4 @@
-"""The entity files of one directory, one by one: read leniently, set aside when unreadable, written whole."""
+"""Reads and writes the entity files of one directory: leniently read, set aside when unreadable, written whole."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ EMPTY_FILE_GRACE_SECONDS = 5.0
 
 
 class EntityFiles(Generic[E]):
-    """Files of one type by their names. `defaults` stand in for keys a hand-written file leaves out; what `place` says
-    a file may leave out as well, but not contradict: then it does not belong here. `adopt` makes what is read the
-    entity that it is here, given the stem of its file's name."""
+    """Files of one entity type by name. `defaults` are the values of keys that a hand-written file omits. `place` holds
+    values that a file may omit too, but not contradict: then it is misplaced. `adopt` completes an entity that was
+    read, given the stem of its file's name."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class EntityFiles(Generic[E]):
         self._defaults = {**defaults, **self._place}
 
     def load(self, name: str) -> E | None:
-        """The whole entity. None when the file has gone, or could not be read and now lies in quarantine."""
+        """Returns the entity; None if the file is gone or still being written, or was unreadable and quarantined."""
         path, stem = f"{self.path}/{name}", os.path.splitext(name)[0]  # noqa: PTH122 - a `Path` takes ten times as long
         for attempt in range(2):
             self.require_inside()
@@ -64,31 +64,31 @@ class EntityFiles(Generic[E]):
                 if self._still_written(status):
                     return None
                 if attempt == 0 and _age(status) < SETTLING_SECONDS:
-                    time.sleep(SETTLING_SECONDS)  # a `cp` may be in the middle of it
+                    time.sleep(SETTLING_SECONDS)  # a `cp` may still be writing it
                     continue
                 self.quarantine.set_aside(Path(path), error.reason)
         return None
 
     def create(self, name: str, entity: E, *, modified: int | None = None) -> None:
-        """Exclusive and durable; raises `FileExistsError`. `modified` as in `Files.create`."""
+        """Creates a file, exclusively and durably; raises `FileExistsError`. `modified` as in `Files.create`."""
         self.files.create(self.path / name, self.codec.encode(entity), modified=modified)
 
     def replace(self, name: str, entity: E, *, sync: bool = True, modified: int | None = None) -> None:
-        """As `Files.replace`."""
+        """Replaces a file; see `Files.replace`."""
         self.files.replace(self.path / name, self.codec.encode(entity), sync=sync, modified=modified)
 
     def remove(self, name: str, *, sync: bool = False) -> None:
-        """As `Files.remove`."""
+        """Removes a file; see `Files.remove`."""
         self.files.remove(self.path / name, sync=sync)
 
     def require_inside(self) -> None:
-        """Raises `StorageError` when a symbolic link on the way here leads out of the session's directory."""
+        """Raises `StorageError` if a symbolic link in the path leads out of the session's directory."""
         with storage_errors(self.path):
             self.files.containment.require(self.path)
 
     def decode(self, data: bytes, stem: str, modified: float) -> E:
-        """An entity from a file's bytes; its name and modification time (seconds since the epoch) stand in for a
-        missing id and time. Raises `Unreadable`."""
+        """Returns the entity in a file's bytes. The stem of its name and its modification time (seconds since the
+        epoch) replace a missing id and time. Raises `Unreadable`."""
         facts = {"id": spelled(stem), "created_at": from_timestamp(modified), **self._defaults}
         entity = self.codec.decode(data, **facts)
         for name, value in self._place.items():
@@ -97,12 +97,13 @@ class EntityFiles(Generic[E]):
         return self._adopt(entity, stem)
 
     def _still_written(self, status: os.stat_result) -> bool:
-        """A file that was just made and is still empty: somebody's `cp` or editor is at work."""
+        """Returns whether a file is new and still empty: a `cp` or an editor is writing it."""
         return status.st_size == 0 and _age(status) < EMPTY_FILE_GRACE_SECONDS
 
 
 def _age(status: os.stat_result) -> float:
-    """Seconds since a file was written, or until then: one dated in the future is of before the clock was set back."""
+    """Returns the seconds between now and a file's modification time, which is in the future if the clock was set back
+    since."""
     return abs(time.time() - status.st_mtime)
 
 

@@ -1,7 +1,7 @@
-"""Idempotency keys: the same key from the same sender stands for the same messages, which are stored once.
+"""Idempotency keys: messages that a sender sends again with the same key are stored once.
 
-`.claims/{sender_id}/{digest}.json` remembers a key for `REMEMBERED_DAYS`; a new claim removes the sender's older ones,
-once a day.
+`.claims/{sender_id}/{digest}.json` keeps a key for `REMEMBERED_DAYS`; once a day, a new claim removes the sender's
+expired ones.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ SWEPT_AT_ONCE = 2_000  # 0.1 s; the rest goes another day
 
 
 def claim(workspace: Workspace, key: str, messages: list[Message]) -> tuple[list[Message], bool]:
-    """The messages this key of their sender stands for, and whether it is new; if not, they are the first attempt's.
+    """Claims a key for messages of one sender; returns the messages to store, those of the first attempt if the key is
+    known, and whether the key is new.
 
-    The claim fixes ids and times before anything is stored, so a second attempt writes the very same files and only
-    those that the first did not get to. Raises `StorageError`.
+    The claim fixes ids and times before anything is stored, so a second attempt writes the same files, and only those
+    that the first did not write. Raises `StorageError`.
     """
     first = messages[0]
     digest = hashlib.sha256(key.encode()).hexdigest()[:32]
@@ -54,7 +55,7 @@ def claim(workspace: Workspace, key: str, messages: list[Message]) -> tuple[list
 
 
 def _sweep(workspace: Workspace, directory: Path) -> None:
-    """Never raises: a claim more does no harm."""
+    """Removes expired claims. Never raises: a claim too many does no harm."""
     swept, now = directory / ".swept", time.time()
     with suppress(OSError, StorageError):
         if swept.exists() and 0 <= now - swept.stat().st_mtime < SWEPT_EVERY_SECONDS:
@@ -68,7 +69,7 @@ def _sweep(workspace: Workspace, directory: Path) -> None:
 
 
 def _as_claimed(template: Message, claim: Mapping[str, Any]) -> list[Message]:
-    """The messages of the first attempt, by its claim."""
+    """Returns the messages of the first attempt, by its claim."""
     metadata = {key: value for key, value in template.metadata.items() if key != "broadcast_id"}
     if claim["broadcast_id"]:
         metadata["broadcast_id"] = claim["broadcast_id"]

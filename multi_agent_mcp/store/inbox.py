@@ -1,9 +1,9 @@
 """A directory of items that are read once: `{YYYYMMDD_HHMMSS}_{id8}.md`, older read ones in `archive/{YYYY-MM}/`.
 
-Mailboxes and notifications are inboxes. The hot directory stays small: what has been read is moved on to the archive
-(never deleted), so counting and listing cost the same after ten messages and after ten thousand.
+Mailboxes and notifications are inboxes. The hot directory stays small: read files are moved to the archive (never
+deleted), so counting and listing cost the same after ten messages and after ten thousand.
 
-A file is identified by its path: an id is only what the file says, and two files may say the same.
+A file is identified by its path: its id is part of its content, and two files may have the same.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from multi_agent_mcp.system.writing import spelled, sync_directory
 
 R = TypeVar("R", bound=Readable)
 
-# Only what is surely a time: `none` or `NULL`, written by hand, must not hide a message.
+# It matches only times: `none` or `NULL`, written by hand, must not hide a message.
 _READ = re.compile(rb"\nread_at:[ \t]*['\"]?(?P<closed>\d{4}-\d\d-\d\dT[^'\"\r\n]*)")
 _UNREAD = b"\nread_at: null\n"
 
 
 def file_name(entity: Readable) -> str:
-    """`20261121_214601_0a1b2c3d.md`."""
+    """Returns the name of an entity's file: `20261121_214601_0a1b2c3d.md`."""
     return f"{stamp(entity.created_at)}_{id8(entity.id)}.md"
 
 
 class Inbox(Generic[R]):
-    """The inbox of one agent. Marking read happens under the lock `{lock}` and is durable when it returns.
+    """The inbox of one agent. Files are marked read under the lock `lock`, durably.
 
-    What is unread is told in `order` (a sort key), the oldest first if there is none.
+    Unread entities are sorted by the key `order`, by default oldest first.
 
-    `held` returns the files that were handed out and not confirmed yet (see `reference`): they are not archived, so
-    that they can be made unread again.
+    `held` returns the references of files that were handed out and not confirmed yet (see `reference`): they are not
+    archived, so that they can be made unread again.
     """
 
     def __init__(
@@ -80,26 +80,26 @@ class Inbox(Generic[R]):
         self._prefix = f"{path.relative_to(files.base)}/"
 
     def reference(self, name: str) -> str:
-        """What a session notes of a file of the hot directory that it hands out: its path in the session directory."""
+        """Returns a file's path in the session directory, which an agent session records when it hands the file out."""
         return f"{self._prefix}{spelled(name)}"
 
     def has_any(self, held: Iterable[str]) -> bool:
-        """Whether one of these may be a file of this inbox; see `requeue`."""
+        """Returns whether one of these references may be to a file of this inbox; see `requeue`."""
         return any(item.startswith(self._prefix) or not _is_path(item) for item in held)
 
     def deliver(self, entity: R) -> None:
-        """Puts a new file in place, exclusively; raises `FileExistsError`."""
+        """Creates the entity's file, exclusively; raises `FileExistsError`."""
         self.hot.create(file_name(entity), entity)
 
     def has(self, entity: R) -> bool:
-        """Whether a file of this entity's name lies here, read and archived or not."""
+        """Returns whether a file with this entity's name exists, here or in the archive."""
         name = file_name(entity)
         return (self.path / name).exists() or (self.path / ARCHIVE / month_of(entity.created_at) / name).exists()
 
     def accept(self, name: str, data: bytes, modified: int, read_at: datetime | None = None) -> R | None:
-        """Puts a file of another machine in place under its name, as its bytes are but for `read_at`; None when it is
-        there, read and archived ones included. An empty file is what a power cut has left of an earlier attempt
-        (`Files.in_bulk`)."""
+        """Stores a file of another machine under its name, its bytes unchanged except for `read_at`; returns None if it
+        exists already, here or in the archive. An empty file does not count: a power cut has left it from an earlier
+        attempt (`Files.in_bulk`)."""
         entity = self.hot.decode(data, name.removesuffix(".md"), modified / 1e9)
         month = f"{self.path}/{ARCHIVE}/{month_of(entity.created_at)}"
         if any(map(_has_bytes, {f"{self.path}/{name}", f"{month}/{name}", f"{month}/{file_name(entity)}"})):
@@ -111,7 +111,8 @@ class Inbox(Generic[R]):
         return entity
 
     def accept_read(self, name: str, at: datetime | None) -> None:
-        """Sets `read_at` as the agent's own machine says; unread again, a file comes back from the archive."""
+        """Sets `read_at` to its value on the agent's own machine. With None, the file also moves back from the
+        archive."""
         with self.files.locks.held(self.lock):
             if at is None:
                 archived = [item.path / name for item in self.directories() if item is not self.hot]
@@ -121,32 +122,33 @@ class Inbox(Generic[R]):
                 self.hot.replace(name, entity.mark_read(at))
 
     def remove(self, entity: R) -> None:
-        """Takes back what was delivered a moment ago and not acknowledged to anybody."""
+        """Removes an entity that was just delivered and not acknowledged to any caller."""
         self.hot.remove(file_name(entity))
 
     def unread(self, *, fresh: bool = False) -> list[tuple[str, R]]:
-        """Names and entities not yet read, as far as the index keeps them (see `Directory`), in the inbox's order."""
+        """Returns names and entities of the unread files in the inbox's order, with the parts that the index keeps
+        (`indexed`, see `IndexedFiles`)."""
         return self.hot.open_entities(fresh=fresh)
 
     def read_of(self, groups: Collection[str]) -> list[R]:
-        """What has been read of these groups (see `Directory`) and lies in the hot directory still."""
+        """Returns the read entities of these groups (see `IndexedFiles`) that are not archived."""
         names = [name for name, entry in self.hot.entries().items() if entry.group in groups]
         return [entity for name in names if (entity := self.hot.load(name)) is not None]
 
     def names_since(self, moment: datetime) -> tuple[list[str], list[str]]:
-        """All names in the hot directory, and those of this second or a later one, by names of our form alone."""
+        """Returns all file names in the hot directory, and those of our form from this second on."""
         names, second = file_names(self.path), stamp(moment)
         return names, [name for name in names if name >= second and OUR_NAME.fullmatch(name)]
 
     def any_unread(self, ids: frozenset[str]) -> bool:
-        """Whether one of these is surely unread, looking at no other file. False may be wrong for a file that was put
-        here under a name of its own."""
+        """Returns whether an entity with one of these ids is unread, found by file name. A file whose name is not of
+        our form may be missed."""
         digits = set(map(id8, ids))
         likely = (self.hot.load(name) for name in file_names(self.path) if name[-11:-3] in digits)  # `…_{id8}.md`
         return any(entity is not None and entity.id in ids and entity.read_at is None for entity in likely)
 
     def mark_read(self, names: list[str], at: datetime | None) -> None:
-        """Sets `read_at` of these files; the caller holds the lock. `at` None makes them unread again."""
+        """Sets `read_at` of these files, None to make them unread again; the caller holds the lock."""
         changed = False
         for name in names:
             entity = self.hot.load(name)
@@ -157,9 +159,9 @@ class Inbox(Generic[R]):
             sync_directory(self.path)
 
     def requeue(self, held: Iterable[str]) -> list[R]:
-        """Makes unread again the files with these references; the caller holds the lock. When they were read does
-        not matter: a clock may have been set back. Earlier versions noted ids: then it is every file with one of them,
-        archived ones too. Returns what is unread now, as it was."""
+        """Makes the files with these references unread again, whenever they were read (a clock may have been set back);
+        the caller holds the lock. Earlier versions recorded ids: such a reference means every file with that id, also
+        in the archive. Returns the entities as they were before."""
         held = set(held)
         names = [name for name in file_names(self.path) if self.reference(name) in held]
         found = {self.path / name: entity for name in names if (entity := self.hot.load(name)) is not None}
@@ -172,9 +174,9 @@ class Inbox(Generic[R]):
         return list(found.values())
 
     def find(self, named: str, *, fresh: bool = True) -> tuple[Path, R] | None:
-        """The file with this path in the inbox (`note.md`, `archive/2026-11/….md`), else the oldest with this id,
-        wherever that lies: archiving a file gives its id to no other. Without `fresh` an id that was edited in place
-        just now is not seen."""
+        """Returns the file with this path in the inbox (`note.md`, `archive/2026-11/….md`), else the oldest one with
+        this id, so that archiving does not change which file an id means; None if there is none. Without `fresh`, an id
+        that was just edited in place is not seen."""
         if named.endswith(".md") and (found := self._at(named)) is not None:
             return found
         bearers = (
@@ -185,7 +187,8 @@ class Inbox(Generic[R]):
         return min(bearers, key=_precedence, default=None)
 
     def find_all(self, wanted: Callable[[R], bool], like: str) -> list[tuple[Path, R]]:
-        """Every entity whose id begins like `like` and that `wanted` accepts (the copies of a broadcast)."""
+        """Returns paths and entities that `wanted` accepts (the copies of a broadcast), among those whose id begins
+        with the same eight digits as `like`."""
         return [
             (directory.path / name, entity)
             for directory, name in self.likely(like)
@@ -195,9 +198,10 @@ class Inbox(Generic[R]):
     def likely(
         self, entity_id: str, *, thorough: bool = False, fresh: bool = False
     ) -> Iterator[tuple[Directory[R], str]]:
-        """The files that may have an id with the first eight digits of this one. Those with a name of our form are
-        found by it; it is believed in the archive, while in the hot directory it may be somebody's copy of another
-        file: with `thorough` those are found, too, unless one has the name."""
+        """Yields the files that may have an id with the same first eight digits: those whose name of our form contains
+        them, and others by the ids in the index. In the hot directory a name of our form may be that of a copied file:
+        `thorough` searches those by id, too, unless a name contains the digits. In the archive such names are trusted;
+        `thorough` adds all other names there."""
         names = file_names(self.path)
         ours = fitting(names, entity_id)
         others = names if thorough and not ours else [name for name in names if not OUR_NAME.fullmatch(name)]
@@ -211,29 +215,29 @@ class Inbox(Generic[R]):
         directory = next((item for item in self.directories() if self.within(item.path) == (place or ".")), None)
         if directory is None:
             return None
-        names = [last] if "\\" not in last else file_names(directory.path)  # one that is no UTF-8 is spelled out
+        names = [last] if "\\" not in last else file_names(directory.path)  # names that are not UTF-8 are escaped
         name = next((name for name in names if spelled(name) == last), None)
         entity = directory.load(name) if name is not None else None
         return (directory.path / last, entity) if name is not None and entity is not None else None
 
     def addresses(self) -> Addresses[R]:
-        """What names each file."""
+        """Returns the addresses of the files as of now."""
         return Addresses(self.path, self.hot.index(), partial(self.find, fresh=False), self.within)
 
     def within(self, path: Path) -> str:
-        """A path in the inbox, as answers spell it."""
+        """Returns a path relative to the inbox, escaped as in answers."""
         return spelled(str(path.relative_to(self.path)))
 
     def history(self) -> Iterator[R]:
-        """Everything, newest first."""
+        """Yields all entities, read or not, newest first."""
         return (entity for _, entity in self.newest_first())
 
     def newest_first(self, before: Position | None = None) -> Iterator[tuple[Path, R]]:
-        """Everything below this position, with its path."""
+        """Yields paths and entities, read or not, newest first; with `before`, those after this position."""
         return newest_first(self.hot, self.months(), before)
 
     def archive_read(self, *, keep: int = HOT_KEPT, above: int = HOT_MAX) -> int:
-        """Moves the oldest read files on once there are more than `above`; `keep` of them stay. Returns how many."""
+        """Archives all but the newest `keep` read files if there are more than `above`. Returns the number archived."""
         if self.hot.closed_counts().total() <= above:
             return 0
         read = [name for name, entry in self.hot.entries().items() if entry.closed]
@@ -242,8 +246,8 @@ class Inbox(Generic[R]):
         return self._archive(entities[: len(entities) - keep])
 
     def archive_older(self, than: datetime) -> int:
-        """Moves on what was read before `than`. Returns how many. Only those are parsed: the index knows when the
-        others were read."""
+        """Archives the files read before `than`, and returns their number. The others are not parsed: the index knows
+        when they were read."""
         border = format_time(than)
         old = [
             name for name, entry in self.hot.entries().items() if entry.closed and entry.closed.strip("'\"") < border
@@ -262,17 +266,17 @@ class Inbox(Generic[R]):
         return len(moves)
 
     def directories(self) -> Iterator[Directory[R]]:
-        """The hot directory and the archive's months, newest first."""
+        """Yields the hot directory and the archive's months, newest first."""
         yield self.hot
         yield from self.months()
 
     def months(self) -> list[ArchivedNames[R]]:
-        """The archive's months, newest first."""
+        """Returns the archive's months, newest first."""
         return self._archived_months.months()
 
 
 def deliver_all(entities: Sequence[tuple[Inbox[R], R]]) -> None:
-    """As `deliver`, one file into each of several inboxes: all of them or, when this raises, none."""
+    """Delivers one entity to each of several inboxes, all of them or, if this raises, none; see `Inbox.deliver`."""
     for inbox, _ in entities:
         inbox.hot.require_inside()
     inbox, _ = entities[0]
@@ -280,7 +284,7 @@ def deliver_all(entities: Sequence[tuple[Inbox[R], R]]) -> None:
 
 
 def _has_bytes(path: str) -> bool:
-    """Whether a file is there that is not empty."""
+    """Returns whether the file exists and is not empty."""
     try:
         return os.stat(path).st_size > 0  # noqa: PTH116 - a `Path` takes five times as long
     except (FileNotFoundError, NotADirectoryError):
@@ -288,7 +292,7 @@ def _has_bytes(path: str) -> bool:
 
 
 def _marked_read(data: bytes, at: datetime) -> bytes | None:
-    """The bytes with nothing else changed, in a sixth of the time; None for a file that was not written by us."""
+    """Returns the bytes with only `read_at` changed, six times as fast as the codec; None if not written by us."""
     header_end = data.find(b"\n---\n", 3) + 1
     before, unread, after = data[:header_end].partition(_UNREAD)
     return (
@@ -297,12 +301,12 @@ def _marked_read(data: bytes, at: datetime) -> bytes | None:
 
 
 def _is_path(held: str) -> bool:
-    """Whether a session has noted a file and not, as earlier versions did, an id."""
+    """Returns whether a reference is a path, and not an id as in earlier versions."""
     return "/" in held
 
 
 def _precedence(item: tuple[Path, R]) -> tuple[datetime, str]:
-    """Nothing that marking a file read or archiving it changes: of two of one time their contents decide."""
+    """Returns a sort key that does not change when the file is marked read or archived: its time, then its content."""
     _, entity = item
     return entity.created_at, repr(entity.mark_read(None))
 

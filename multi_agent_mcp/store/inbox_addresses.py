@@ -1,4 +1,4 @@
-"""By what each file of an inbox is addressed: its id, or its path where another file is found by that id."""
+"""The addresses of an inbox's files: a file's id, or its path if the id finds another file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ R = TypeVar("R", bound=Readable)
 
 
 class Addresses(Generic[R]):
-    """The files of an inbox as they are at one moment: those in `path` by its index."""
+    """The addresses at one moment. `index` is that of the hot directory `path`; `find` finds a file by its id, and
+    `within` makes a path relative to the inbox."""
 
     def __init__(
         self,
@@ -29,19 +30,19 @@ class Addresses(Generic[R]):
         self._within = within
 
     def of(self, path: Path, entity: R) -> str:
-        """What `Inbox.find` finds this very file by."""
+        """Returns the address by which `Inbox.find` finds this file."""
         if path.parent == self._path and not entity.id.endswith(".md") and self._is_alone(path.name):
-            return entity.id  # nearly always: ids that we gave are not in the archive, too
+            return entity.id  # the usual case: an id given by us is not also in the archive
         found = self._find(entity.id)
         return entity.id if found is not None and found[0] == path else self._within(path)
 
     def _is_alone(self, name: str) -> bool:
-        """Whether no other file of the hot directory has a name with these digits, nor one of another form, which may
-        bear any id."""
+        """Returns whether no other file in the hot directory has a name with the same digits or one that is not of our
+        form and could have any id."""
         digits = _digits(name)
         return digits != "" and self._index.named(digits, _digits) == [name] and not self._index.named("", _digits)
 
 
 def _digits(name: str) -> str:
-    """Of an id, where a name is of our form; "" for another one."""
+    """Returns the digits of the id in a name of our form, else ""."""
     return name[DIGITS] if OUR_NAME.fullmatch(name) else ""

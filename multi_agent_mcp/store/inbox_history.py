@@ -1,4 +1,4 @@
-"""All of an inbox, read or not, newest first: its directory merged with its archive, both read only as far as asked."""
+"""The whole inbox, newest first: its directory merged with its archive, both read only as far as requested."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from multi_agent_mcp.store.directory import Directory
 R = TypeVar("R", bound=Readable)
 
 Position = tuple[datetime, str, str]
-"""Where a file comes in this order, reversed: its time, its id, its path in the inbox."""
+"""The sort key of a file (descending): its time, its id, its path in the inbox."""
 
 
 def position(base: Path, path: Path, entity: Readable) -> Position:
@@ -28,7 +28,8 @@ def position(base: Path, path: Path, entity: Readable) -> Position:
 def newest_first(
     hot: Directory[R], months: Iterable[ArchivedNames[R]], before: Position | None = None
 ) -> Iterator[tuple[Path, R]]:
-    """Every entity (below this position) with its path. A file that a crash has left in both places comes once."""
+    """Yields paths and entities, newest first; with `before`, those after this position. A file that a crash has left
+    in both places is yielded once."""
     base, index = hot.path, hot.entries()
     known = ((base / name, entry.entity or hot.load(name)) for name, entry in index.items())
     order = sorted((position(base, path, entity) for path, entity in known if entity), reverse=True)
@@ -57,7 +58,7 @@ def _archived(base: Path, months: Iterable[ArchivedNames[R]], before: Position |
 
 
 def _inode(path: Path) -> int | None:
-    """None for a file that has been moved on."""
+    """Returns a file's inode; None if it has been moved."""
     try:
         return path.stat().st_ino
     except FileNotFoundError:
@@ -65,5 +66,5 @@ def _inode(path: Path) -> int | None:
 
 
 def _is_regular(path: Path) -> bool:
-    """Whether it is a file, and no link to one."""
+    """Returns whether the path is a regular file and not a link to one."""
     return path.is_file() and not path.is_symlink()

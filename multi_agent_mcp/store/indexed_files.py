@@ -1,5 +1,4 @@
-"""The files of one directory as its index keeps them: which they are, and what is read of each, which is no more than
-says whether it is done with."""
+"""Makes the index entries of the files of one directory. Of a closed file only the header is read."""
 
 from __future__ import annotations
 
@@ -29,12 +28,12 @@ logger = logging.getLogger(__name__)
 
 
 class IndexedFiles(EntityFiles[E]):
-    """The files `*.md` of one directory. Dot-files and other suffixes are not ours.
+    """The files `*.md` of one directory, without dot-files.
 
-    `closed` is a pattern (with a group of that name) that, found in a file's header, says the file is done with and
-    need not be parsed to be counted out; anything it does not match is parsed. `grouped` likewise (its group is called
-    `group`) says what such a file belongs to. `named` tells which file names are ours. Of an entity that was parsed,
-    `over` says what closes it, and the index keeps what `indexed` makes of it.
+    `closed` is a pattern whose group `closed` is the label of a closed file, if found in its header; only files without
+    a match are parsed. `grouped` is a pattern whose group `group` is what a closed file belongs to. `named` accepts
+    file names of this collection. For a parsed entity, `over` returns the label ("" if open) and `indexed` returns the
+    version that the index keeps.
     """
 
     def __init__(
@@ -57,22 +56,22 @@ class IndexedFiles(EntityFiles[E]):
         self._indexed = indexed
         self._over = over
         self.skipped_names: set[str] = set()
-        """Files that the disk would not give out just now (EIO)."""
+        """The names of the files that the disk cannot read at the moment (EIO)."""
 
     def names(self) -> list[str]:
-        """The names of the files, in no order; nothing else of them is looked at."""
+        """Returns the file names, unordered, without examining the files."""
         with storage_errors(self.path, FileNotFoundError), contextlib.suppress(FileNotFoundError):
             found = [name for name in os.listdir(self.path) if name[-3:] == ".md" and name[0] != "."]  # noqa: PTH208
             return found if self._named is None else [*filter(self._named, found)]
         return []
 
     def each(self) -> Iterator[tuple[str, E]]:
-        """Every entity with its file's name, one at a time, in no order; nothing is remembered."""
+        """Yields file names and entities, unordered; nothing is cached."""
         return ((name, entity) for item, _ in self.listing() if (entity := self.load(name := item.name)) is not None)
 
     def open_among(self, names: Iterable[str]) -> Iterator[tuple[str, E, int]]:
-        """Those of these files that are open, as the index keeps them, and when each was last changed: the time that
-        nobody can set (nanoseconds). Each is looked at, the index is not made."""
+        """Yields the open ones of these files: name, entity as the index keeps it, and change time (`st_ctime_ns`,
+        which cannot be set). Reads each file, without making the index."""
         self.require_inside()
         with storage_errors(self.path), in_place(self.path) as place:
             for name in names:
@@ -82,11 +81,11 @@ class IndexedFiles(EntityFiles[E]):
                     yield name, self._indexed(entity), status.st_ctime_ns if status is not None else 0
 
     def is_closed(self, name: str) -> bool:
-        """Whether a file's header closes it at this moment."""
+        """Returns whether the file's header, as of now, says that it is closed."""
         return self._closed_by(peek(f"{self.path}/{name}")[0]) is not None
 
     def listing(self) -> Iterator[tuple[os.DirEntry[str], int]]:
-        """Our files, and the descriptor of the directory."""
+        """Yields our files, each with the open directory's descriptor."""
         self.require_inside()
         try:
             with storage_errors(self.path, FileNotFoundError), in_place(self.path) as place, os.scandir(place) as found:
@@ -94,7 +93,7 @@ class IndexedFiles(EntityFiles[E]):
                     if self.is_ours(item.name) and item.is_file(follow_symlinks=False):
                         yield item, place
         except FileNotFoundError:
-            return  # the directory is made by the first file put into it
+            return  # the directory is made with its first file
 
     def is_ours(self, name: str) -> bool:
         if not name.endswith(".md") or name.startswith("."):
@@ -102,7 +101,7 @@ class IndexedFiles(EntityFiles[E]):
         return self._named is None or bool(self._named(name))
 
     def entry(self, name: str, place: int | None = None) -> Entry[E] | None:
-        """None for what is no file (any more)."""
+        """Returns the index entry of a file; None if it is gone or not a regular file."""
         data, status = peek(name if place is not None else f"{self.path}/{name}", place)
         with contextlib.suppress(FileNotFoundError):
             status = status or os.lstat(self.path / name)
@@ -117,7 +116,8 @@ class IndexedFiles(EntityFiles[E]):
         return self._loaded(name, found)
 
     def _whole(self, data: bytes, name: str) -> E | None:
-        """The entity of a file that begins so and surely is no longer, if nothing of it depends on when it was made."""
+        """Returns the entity if `data` is certainly the whole file and contains `created_at`, so that no file time is
+        needed; else None."""
         if not data or len(data) % PEEK_BYTES == 0 or b"\ncreated_at: '2" not in data:
             return None
         with contextlib.suppress(Unreadable):
@@ -130,7 +130,7 @@ class IndexedFiles(EntityFiles[E]):
         except StorageError as error:
             if not _is_bad_sector(error):
                 raise
-            # It must not hide the others, and may be readable again: it stays where it is and is tried at every look.
+            # It must not hide the others and may become readable again: it stays, and is tried at every update.
             logger.warning("%s is passed over: %s", self.path / name, error)
             self.skipped_names.add(name)
             return None
@@ -143,8 +143,8 @@ class IndexedFiles(EntityFiles[E]):
         return Entry(found, None if closed else self._indexed(entity), closed)
 
     def _closed_by(self, data: bytes) -> tuple[str, str] | None:
-        """What closed a file that begins so, and what it belongs to; None for one that is open as far as its header
-        tells."""
+        """Returns the label and the group in the header of a closed file that begins with `data`; None if the header
+        does not close it."""
         if self._closed is None or (end := data.find(b"\n---")) < 0:
             return None
         found = self._closed.search(data, 0, end + 1)
@@ -155,6 +155,6 @@ class IndexedFiles(EntityFiles[E]):
 
 
 def _is_bad_sector(error: StorageError) -> bool:
-    """Whether the disk failed for this one file; what fails for any (no descriptors, no memory) is no reason to count
-    it out."""
+    """Returns whether the disk failed for this file alone (EIO). Errors that any file would cause (no descriptors, no
+    memory) are no reason to leave it out."""
     return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EIO

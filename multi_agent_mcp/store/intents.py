@@ -1,7 +1,7 @@
-"""Intents: operations that change several files as a whole, written down before the first of them is changed.
+"""Intents: records of operations that change several files as a whole, written before the first file is changed.
 
-An operation is decided as soon as its `.intents/{intent_id}.json` exists. A process that finds the intent of one that
-died applies it. It is removed when all is done.
+An operation is decided as soon as its `.intents/{intent_id}.json` exists. A process that finds the intent of a process
+that died applies it. The file is removed when the operation is complete.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _UNREADABLE = object()
 
 @dataclass(frozen=True)
 class Intent:
-    """`facts` say all there is to do, ids and times included, so that doing it twice does nothing twice. `again` is
-    true for one that another process may have begun to apply."""
+    """One operation. `facts` describe it completely, ids and times included, so that applying it twice has no further
+    effect. `again` is true if another process may have begun to apply it."""
 
     id: str
     kind: str
@@ -34,8 +34,8 @@ class Intent:
 
 
 class Intents:
-    """The intents of one session directory. Asking whether any were left behind costs one look at a directory that is
-    nearly always empty."""
+    """The intents of one session directory. `left_behind` costs one listing of a directory that is nearly always
+    empty."""
 
     def __init__(self, files: Files, path: Path) -> None:
         self.files = files
@@ -44,7 +44,7 @@ class Intents:
         self._mutex = Mutex("intents")
 
     def write(self, kind: str, facts: Mapping[str, Any]) -> Intent:
-        """Durable when it returns: it will be applied, by this process or by another one."""
+        """Writes a new intent, durably: it will be applied, by this process or by another one."""
         intent = Intent(new_id("int"), kind, facts)
         record = {"kind": kind, "facts": facts, "pid": os.getpid(), "pid_started_at": own_start()}
         with self._mutex:
@@ -57,29 +57,29 @@ class Intents:
         return intent
 
     def forget(self, intent: Intent) -> None:
-        """All is done, or nothing was."""
+        """Removes an intent that was applied completely or not at all."""
         self.files.remove(self._file(intent.id))
         self.rest(intent)
 
     def rest(self, intent: Intent) -> None:
-        """This process no longer works on it: if its file is still there, it was left behind."""
+        """Ends this process's work on an intent: if its file still exists, it counts as left behind."""
         with self._mutex:
             self._under_way.discard(intent.id)
 
     def left_behind(self) -> list[Intent]:
-        """Intents that no process is at: theirs died, or gave up on a disk that refused. Unreadable ones are skipped
-        without a log line, as every command would repeat it: `doctor` names them."""
+        """Returns the intents that no process works on: theirs died, or the disk refused. Unreadable ones are skipped
+        without a log line, which every command would repeat: `doctor` reports them."""
         return [intent for name in self._names() if isinstance(intent := self._left(name), Intent)]
 
     def unreadable(self) -> list[Path]:
-        """Files that do not describe an operation."""
+        """Returns the files that do not describe an operation."""
         return [self._file(name) for name in self._names() if self._left(name) is _UNREADABLE]
 
     def _names(self) -> list[str]:
         return [name.removesuffix(".json") for name in self.files.names(self.path) if name.endswith(".json")]
 
     def _left(self, intent_id: str) -> Intent | object | None:
-        """None for what somebody is at, and for what is done meanwhile."""
+        """Returns the intent; None if a process works on it or it is complete, `_UNREADABLE` if it is invalid."""
         try:
             record = json.loads(read_file(self._file(intent_id))[0])
             pid, kind, facts = int(record["pid"]), str(record["kind"]), dict(record["facts"])

@@ -1,4 +1,4 @@
-"""A JSON value in a file of its own, for facts that can be established again: a damaged file counts as missing."""
+"""A JSON value in its own file, for facts that can be determined again: a damaged file counts as missing."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from multi_agent_mcp.store.files.durable_files import Files
 
 
 class Record:
-    """The file at `path`; derived, may be deleted."""
+    """The JSON value in the file `path`, which may be deleted at any time."""
 
     def __init__(self, files: Files, path: Path) -> None:
         self.files = files
         self.path = path
 
     def read(self) -> Any:
-        """The value; None when there is none that can be read."""
+        """Returns the value; None if the file is missing or damaged."""
         try:
             return json.loads(self.files.read(self.path) or b"")
         except (StorageError, ValueError, RecursionError):
@@ -29,5 +29,5 @@ class Record:
         self.files.replace(self.path, f"{json.dumps(value)}\n".encode(), durable=durable)
 
     def remove(self) -> None:
-        """Raises `StorageError`."""
+        """Removes the file. Raises `StorageError`."""
         self.files.remove(self.path)

@@ -1,4 +1,4 @@
-"""Secrets, each in a file of its own: an agent's in `secrets/{agent_id}.key`, the console's in `.console/key`."""
+"""Secret keys in files: an agent's in `secrets/{agent_id}.key`, the console's in `.console/key`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from multi_agent_mcp.system.file_status import Signature, signature_of
 
 
 class KeyFile:
-    """One secret, a line of ASCII that only its owner may read."""
+    """The file of one secret key: a line of ASCII that only its owner may read."""
 
     def __init__(self, files: Files, path: Path) -> None:
         self.files = files
@@ -18,7 +18,7 @@ class KeyFile:
         self._known: tuple[Signature, str] | None = None
 
     def read(self) -> str | None:
-        """The key; None when there is none. The file is read again only when it has changed: every message is signed.
+        """Returns the key; None if there is none. It is cached until the file changes, as every message is signed.
         Raises `StorageError`."""
         found = signature_of(self.path)
         if self._known is not None and found == self._known[0]:
@@ -29,7 +29,7 @@ class KeyFile:
         return key
 
     def ensure(self) -> str:
-        """The key; one of 256 random bits is made if there is none. Two processes at once get the same one."""
+        """Returns the key, and creates one of 256 random bits if there is none; concurrent callers get the same key."""
         if (key := self.read()) is not None:
             return key
         key = secrets.token_urlsafe(32)
@@ -40,5 +40,5 @@ class KeyFile:
         return key
 
     def remove(self) -> None:
-        """Takes the key away."""
+        """Removes the key."""
         self.files.remove(self.path, sync=True)

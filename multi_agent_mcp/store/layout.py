@@ -1,4 +1,4 @@
-"""How the entities of a collection lie in files, and where each is found: `tasks/{assignee_id}/{task_id}.md`."""
+"""The layout of a collection's files, and the search for an entity in it: `tasks/{assignee_id}/{task_id}.md`."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ from multi_agent_mcp.system.writing import storage_errors
 E = TypeVar("E", bound=Identified)
 
 REMEMBERED = 10_000
-"""Of so many entities a process remembers where it found them last."""
+"""The number of entities whose last location a process remembers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout(Generic[E]):
-    """`partition` names the sub-directory an entity belongs to; `missing` makes the error for an unknown id.
+    """The layout of a collection. `partition` returns the sub-directory an entity belongs to; `missing` makes the error
+    for an unknown id.
 
-    With `file_name` every entity has a directory of its own, named by its id, and that is the name of its file there.
-    `partition_field` is the field whose value the partition's name decides. An entity's id is decided by its file's
-    name, whatever the file says: it is found by its name only.
+    With `file_name` every entity has its own directory, named by its id, and `file_name` is its file there.
+    `partition_field` is the field whose value the partition's name decides. An entity's id is decided by the name of
+    its file or directory, whatever the file says, as entities are found by name.
 
-    What is open is told in `order` (a sort key). `closed` tells in a directory what is done with (see `Directory`).
-    With `archived`, which tells it in an archive, what is done with, or has `ended` otherwise, moves on to
-    `{partition}/archive/{YYYY-MM}/` by the month of its last change, so that a directory stays small; it is found as
-    before, and comes back when it has not `ended` any more.
+    Open entities are sorted by the key `order`. `closed` and `grouped` are patterns for headers, see `IndexedFiles`.
+    `archived`, if given, is the pattern `closed` for files in the archive: closed entities and those for which `ended`
+    is true then move to `{partition}/archive/{YYYY-MM}/`, by the month of their last change, so that a directory stays
+    small. They are found as before, and move back when `ended` becomes false.
     """
 
     entity_type: type[E]
@@ -55,12 +56,12 @@ class Layout(Generic[E]):
     order: Callable[[E], Any] = lambda _: None
 
     def name(self, entity_id: str) -> str:
-        """The name of an entity's file."""
+        """Returns the name of an entity's file."""
         return self.file_name or f"{entity_id}.md"
 
 
 class Location(NamedTuple, Generic[E]):
-    """Where an entity was found; `directory` is the partition's home or a month of its archive."""
+    """The place where an entity was found; `directory` is the partition's home or a month of its archive."""
 
     partition: Partition[E]
     directory: Directory[E]
@@ -68,7 +69,7 @@ class Location(NamedTuple, Generic[E]):
 
 
 class Partitions(Generic[E]):
-    """The partitions at `base`. `adopt` makes what is read the entity of this id, `lock_of` says which lock it has."""
+    """The partitions below `base`. `adopt` gives an entity that was read its id; `lock_of` names the lock of an id."""
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class Partitions(Generic[E]):
         return []
 
     def of(self, name: str) -> Partition[E]:
-        """Raises `InvalidId` for what is no plain name: a hand-written file may name anything as its agent."""
+        """Returns a partition. Raises `InvalidId` for a name that is not plain, as in a hand-written file."""
         if name not in self._known:
             if not is_plain(name):
                 raise InvalidId(value=repr(name)[:80])
@@ -102,22 +103,22 @@ class Partitions(Generic[E]):
         return self._known[name]
 
     def belonging_to(self, entity: E) -> Partition[E] | None:
-        """Where an entity belongs; None when what its file says is no plain name."""
+        """Returns the partition an entity belongs to; None if the name in its file is not plain."""
         name = self._layout.partition(entity)
         return self.of(name) if is_plain(name) else None
 
     def chosen(self, name: str | None) -> list[Partition[E]]:
-        """The partition of this name, or all."""
+        """Returns the partition of this name, or all partitions for None."""
         return [self.of(each) for each in (self.names() if name is None else [name])]
 
     def directories(self, name: str | None) -> Iterator[Directory[E]]:
-        """Those of one partition or of all, archives included."""
+        """Returns the directories of one partition or of all, archives included."""
         return chain.from_iterable(partition.directories() for partition in self.chosen(name))
 
     def newest_closed(
         self, name: str | None = None, label: str | None = None, group: str | None = None
     ) -> Iterator[Place[E]]:
-        """The closed files (of this label, this group), the most recently changed first."""
+        """Yields the closed files (of this label, of this group), the most recently changed first."""
         found = (partition.newest_closed(label, group) for partition in self.chosen(name))
         return heapq.merge(*found, key=attrgetter("changed_at"), reverse=True)
 
@@ -134,13 +135,13 @@ class Partitions(Generic[E]):
         return None
 
     def drop_own_directory(self, directory: Directory[E]) -> None:
-        """An entity that could not be made leaves no directory of its own, unless something else lies in it."""
+        """Removes the entity's own directory after its file was removed or not created, unless it holds other files."""
         if self._layout.file_name is not None:
             with suppress(OSError):
                 directory.path.rmdir()
 
     def _places(self, entity_id: str) -> Iterator[tuple[Partition[E], Directory[E]]]:
-        """Where an entity may lie, the likeliest place first."""
+        """Yields the places where an entity may be, the likeliest first."""
         if entity_id in self._last_seen:
             yield self._last_seen[entity_id]
         partitions = self.chosen(None if self._layout.file_name is None else entity_id)
@@ -159,7 +160,7 @@ class Partitions(Generic[E]):
         return Partition(home, archive, layout.ended, self._lock_of)
 
     def _settings(self, name: str) -> Mapping[str, Any]:
-        """What the directories of a partition have in common."""
+        """Returns the options common to all directories of a partition."""
         own_directories, field = self._layout.file_name is not None, self._layout.partition_field
         return {
             "grouped": self._layout.grouped,
@@ -172,5 +173,5 @@ class Partitions(Generic[E]):
 
 
 def is_plain(name: str) -> bool:
-    """Whether a partition can be called so: as an agent or an entity, or `_unassigned`."""
+    """Returns whether the name can be a partition's: that of an agent or an entity, or `_unassigned`."""
     return is_name(name.removeprefix("_"))

@@ -1,4 +1,4 @@
-"""A file of lines that only grows: read from its end, or from one of its lines on, without holding all of it."""
+"""An append-only text file, read by lines from its end or from a line on, without loading all of it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from multi_agent_mcp.system.writing import storage_errors
 
 BLOCK_BYTES = 1 << 16
 COUNTED_ANEW_BYTES = 1 << 20
-"""Of a shorter file the lines are counted each time; of a longer one it is noted how many there were up to where."""
+"""The number of new bytes from which on a count of lines is saved, so that the next one continues there."""
 
 
 class LineFile:
-    """The lines of the file at `path`; none while there is none. Raises `StorageError`."""
+    """The lines of the file `path`, none while it does not exist. Methods raise `StorageError`."""
 
     def __init__(self, files: Files, path: Path) -> None:
         self.files = files
@@ -29,7 +29,7 @@ class LineFile:
         self._counted = Record(files, files.base / INDEXES / f"{path.relative_to(files.base)}.json")
 
     def last(self, count: int) -> list[str]:
-        """The last `count` lines, oldest first."""
+        """Returns the last `count` lines, oldest first."""
         data = b""
         for file in self._opened():
             position = file.seek(0, os.SEEK_END)
@@ -41,15 +41,15 @@ class LineFile:
         return _lines(data)[-count:] if count else []
 
     def since(self, number: int) -> list[str]:
-        """The lines from this one on; the first is 0."""
+        """Returns the lines from this number on; the first line is 0."""
         return [_text(line) for file in self._opened() for line in islice(file, number, None)]
 
     def count(self) -> int:
-        """How many lines there are."""
+        """Returns the number of lines."""
         lines, end = self._noted()
         for file in self._opened():
             size = file.seek(0, os.SEEK_END)
-            if size < end:  # somebody has cut it
+            if size < end:  # it was truncated
                 lines, end = 0, 0
             file.seek(end)
             last = b""
@@ -70,7 +70,7 @@ class LineFile:
         try:
             self._counted.write([lines, end], durable=False)
         except StorageError:
-            return  # it is counted again
+            return  # the lines are counted again
 
     def _opened(self) -> Iterator[BinaryIO]:
         with storage_errors(self.path, FileNotFoundError):

@@ -1,8 +1,8 @@
-"""Everything in several inboxes, newest first, for views: listed and parsed only as far as asked, and only once.
+"""Several inboxes merged for views, newest first: listed and parsed only as far as requested, and only once.
 
-The names carry the second (`20261121_214601_…`) and an archive's directories the month, so the order is known from
-them; files that were put there under names of their own are parsed first. What was parsed is remembered by the file's
-signature, with the beginning of its body.
+The order is known from the names: a file's contains the second (`20261121_214601_…`), an archive directory's the month.
+Files whose names are not of our form are parsed first. Parsed entities are cached by the file's signature, with the
+beginning of their body.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ R = TypeVar("R", bound=Readable)
 
 HEAD_CHARACTERS = 300
 LAST = "9" * STAMP_LENGTH
-"""Later than any second."""
+"""A value after every second."""
 _MONTH = re.compile(r"(\d{4})-(\d\d)")
 
 Position = tuple[str, datetime, str]
 
 
 class InboxFile(NamedTuple, Generic[R]):
-    """A file and the second it belongs to."""
+    """A file and its second, `YYYYMMDD_HHMMSS`."""
 
     second: str
     directory: Directory[R]
@@ -49,15 +49,15 @@ class InboxFile(NamedTuple, Generic[R]):
 
 
 class MergedInbox(Generic[R]):
-    """Looks through inboxes and marks nothing read. A head is an entity with at most `HEAD_CHARACTERS` of its body."""
+    """Reads inboxes without marking anything read. A head is an entity with at most `HEAD_CHARACTERS` of its body."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Signature, R]] = {}
         self._listed: dict[str, tuple[int, Sequence[str]]] = {}
 
     def newest_first(self, inboxes: Iterable[Inbox[R]], first: str = "", last: str = LAST) -> Iterator[InboxFile[R]]:
-        """Every file of the seconds from `first` to `last`, newest second first. A month of the archives is listed once
-        all newer files have been passed on: what lies in it is of that month (docs/format.md, The tree)."""
+        """Yields the files of the seconds from `first` to `last`, newest second first. A month of the archives, which
+        holds no newer files, is listed only after all newer ones were yielded (docs/format.md, The tree)."""
         months = self._months(inboxes, first, last)
         now = self._merged(months.pop("", ()))
         archived = (file for month in sorted(months, reverse=True) for file in self._merged(months[month]))
@@ -65,7 +65,7 @@ class MergedInbox(Generic[R]):
         return (file for file in files if first <= file.second <= last)
 
     def count(self, inboxes: Iterable[Inbox[R]], first: str, last: str) -> int:
-        """About how many files of these seconds there are, by their names alone."""
+        """Returns the approximate number of files of these seconds, by their names alone."""
         return sum(
             directory.count()
             if first[:6] < month < last[:6] and isinstance(directory, ArchivedNames)
@@ -75,12 +75,12 @@ class MergedInbox(Generic[R]):
         )
 
     def unread(self, inboxes: Iterable[Inbox[R]]) -> list[InboxFile[R]]:
-        """What is not read, newest second first; the archive holds none of it and is not looked at."""
+        """Returns the unread files, newest second first. The archive holds none and is not read."""
         files = [self._placed(inbox.hot, name) for inbox in inboxes for name, _ in inbox.unread(fresh=True)]
         return sorted(filter(None, files), key=attrgetter("second"), reverse=True)
 
     def heads(self, files: Iterable[InboxFile[R]], before: Position | None = None) -> Iterator[R]:
-        """The heads of these files, newest first, those below the position `before` if there is one."""
+        """Yields the heads of these files, newest first; with `before`, those after this position."""
         for second, same_second in groupby(files, key=attrgetter("second")):
             if before is None or second <= before[0]:
                 found = self._distinct(same_second)
@@ -88,7 +88,7 @@ class MergedInbox(Generic[R]):
                 yield from (head for head in found if before is None or (second, *age(head)) < before)
 
     def find(self, inboxes: Sequence[Inbox[R]], entity_id: str) -> tuple[InboxFile[R], R] | None:
-        """The file with this id and its head; see `Inbox.likely`."""
+        """Returns the file with this id and its head, None if there is none; see `Inbox.likely`."""
         for thorough in (False, True):
             for directory, name in chain.from_iterable(box.likely(entity_id, thorough=thorough) for box in inboxes):
                 known = self._head(directory, name)
@@ -97,8 +97,8 @@ class MergedInbox(Generic[R]):
         return None
 
     def _months(self, inboxes: Iterable[Inbox[R]], first: str, last: str) -> dict[str, list[Directory[R]]]:
-        """The directories by month (`202611`), as far as they may hold files of these seconds; by none the mailboxes
-        themselves, and those that somebody has named otherwise."""
+        """Returns the directories that may hold files of these seconds, by month (`202611`); under "" the hot
+        directories and archive directories with other names."""
         found: defaultdict[str, list[Directory[R]]] = defaultdict(list)
         for inbox in inboxes:
             for directory in inbox.directories():
@@ -112,7 +112,7 @@ class MergedInbox(Generic[R]):
         return heapq.merge(*map(self._dated, directories), key=attrgetter("second"), reverse=True)
 
     def _dated(self, directory: Directory[R]) -> Iterator[InboxFile[R]]:
-        """A directory's files, newest second first."""
+        """Yields a directory's files, newest second first."""
         names = self._names(directory)
         ours = sorted(filter(OUR_NAME.fullmatch, names), reverse=True)
         named = (InboxFile(name[:STAMP_LENGTH], directory, name) for name in ours)
@@ -128,7 +128,7 @@ class MergedInbox(Generic[R]):
         return None if known is None else InboxFile(stamp(known[1].created_at), directory, name)
 
     def _names(self, directory: Directory[R]) -> Sequence[str]:
-        """One that is surely unchanged is not listed again."""
+        """Returns the file names in a directory, cached while it is certainly unchanged."""
         path, began, mtime = str(directory.path), time.time_ns(), modified_at(directory.path)
         known = self._listed.get(path)
         if known is not None and known[0] == mtime:
@@ -139,12 +139,12 @@ class MergedInbox(Generic[R]):
         return names
 
     def _distinct(self, files: Iterable[InboxFile[R]]) -> list[R]:
-        """A file that a crash has left in the hot directory and in the archive is there twice, by the same inode."""
+        """Returns the heads of the files, one per inode: after a crash a file may also be in the archive."""
         known = (self._head(file.directory, file.name) for file in files)
         return list({found[2]: head for found, head in filter(None, known)}.values())
 
     def _head(self, directory: Directory[R], name: str) -> tuple[Signature, R] | None:
-        """None when it is no file or has gone, or could not be read and now lies in quarantine."""
+        """Returns the file's signature and head; None if it is gone, no regular file, or unreadable (quarantined)."""
         path = f"{directory.path}/{name}"
         try:
             status = os.lstat(path)
@@ -166,12 +166,12 @@ class MergedInbox(Generic[R]):
 
 
 def position(file: InboxFile[R], head: R) -> Position:
-    """Where a file stands in the order of `MergedInbox.heads`."""
+    """Returns a file's position in the order of `MergedInbox.heads`."""
     return file.second, head.created_at, head.id
 
 
 def _listed(path: Path) -> list[str]:
-    """The names in a directory. Of what kind each file is says `_head`, which looks at few of perhaps a million."""
+    """Returns the names in a directory. `_head` checks their file types, of few of perhaps a million."""
     with storage_errors(path, FileNotFoundError), suppress(FileNotFoundError):
         return os.listdir(path)  # noqa: PTH208
     return []

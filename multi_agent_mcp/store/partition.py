@@ -1,4 +1,4 @@
-"""One partition of a collection: the directory with its entities, and the archive of those that are over."""
+"""One partition of a collection: the directory of its entities, and the archive of the finished ones."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ E = TypeVar("E", bound=Entity)
 
 logger = logging.getLogger(__name__)
 
-MOVED_AT_ONCE = 20_000  # less than a second; what more an earlier version has left goes the next times
+MOVED_AT_ONCE = 20_000  # less than a second; more, as left by earlier versions, are moved in later calls
 
 TIDIED_EVERY = 16
 
 
 class Place(NamedTuple, Generic[E]):
-    """A closed file, and when it was last changed (seconds since the epoch)."""
+    """A closed file and its modification time (seconds since the epoch)."""
 
     changed_at: float
     directory: Directory[E]
@@ -36,8 +36,8 @@ class Place(NamedTuple, Generic[E]):
 
 
 class Partition(Generic[E]):
-    """`home` is the directory, `archive` the months beside it; None for what is never archived. `ended` says which
-    entities are over although their header does not close them, `lock_of` which lock an entity has."""
+    """One partition. `home` is its directory, `archive` its archive (None: nothing is archived). `ended` returns
+    whether an entity is finished although its header does not close it; `lock_of` names the lock of an id."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Partition(Generic[E]):
         self._grown = 0
 
     def months(self) -> list[Directory[E]]:
-        """The archive's directories, newest first."""
+        """Returns the archive's directories, newest first."""
         return [*self.archive.months()] if self.archive is not None else []
 
     def directories(self) -> Iterator[Directory[E]]:
@@ -61,8 +61,8 @@ class Partition(Generic[E]):
         yield from self.months()
 
     def newest_closed(self, label: str | None, group: str | None) -> Iterator[Place[E]]:
-        """The closed files (of this label, this group), the most recently changed first; the archive, which holds
-        older ones, is looked at as far as asked."""
+        """Yields the closed files (of this label, of this group), the most recently changed first. The archive, which
+        holds older ones, is read only as far as requested."""
         for directory in self.directories():
             if label is None or directory.closed_counts()[label]:
                 found = [
@@ -73,14 +73,14 @@ class Partition(Generic[E]):
                 yield from sorted(found, key=attrgetter("changed_at"), reverse=True)
 
     def has_grown(self) -> None:
-        """One more is over here. `tidy` has to list the directory: not each time."""
+        """Reports one more finished entity. Runs `tidy` every `TIDIED_EVERY` calls, as it has to list the directory."""
         if self.archive is not None and self._grown % TIDIED_EVERY == 0:
             self.tidy()
         self._grown += 1
 
     def tidy(self) -> None:
-        """Moves on what is over, once there is more than `HOT_MAX` of it. Never raises: what the disk refuses now is
-        tried again the next time."""
+        """Archives finished entities if there are more than `HOT_MAX`. Never raises: if the disk refuses, the next call
+        tries again."""
         try:
             over = {
                 name: entry
@@ -94,7 +94,7 @@ class Partition(Generic[E]):
             logger.warning("what is over in %s is not archived yet: %s", self.home.path, refusal)
 
     def _move_on(self, over: Mapping[str, Entry[E]], archive: Archive[ArchivedFiles[E]]) -> None:
-        """By locks: a process finds an entity again before it writes it."""
+        """Moves files to the archive, each under its entity's lock, as a writer locates the entity under that lock."""
         moved: defaultdict[Path, dict[str, Entry[E]]] = defaultdict(dict)
         by_lock: defaultdict[str, list[str]] = defaultdict(list)
         for name in over:
@@ -110,8 +110,8 @@ class Partition(Generic[E]):
             directory.expect(moved[directory.path])
 
     def _moved(self, name: str, entry: Entry[E], archive: Archive[ArchivedFiles[E]]) -> Path | None:
-        """The month to which a file was moved, not durably yet. None for one that has changed since it was looked at,
-        or whose name is taken there: nothing is written over."""
+        """Moves a file, not durably yet, and returns its month's directory; None if it has changed since it was indexed
+        or its name is taken there: nothing is overwritten."""
         path = self.home.path / name
         month = archive.path / month_of(from_timestamp(entry.signature[0] / 1e9))
         if signature_of(path) != entry.signature or (month / name).exists():
@@ -120,5 +120,5 @@ class Partition(Generic[E]):
         return month
 
     def bring_back(self, directory: Directory[E], name: str) -> None:
-        """Moves a file from the archive back to the others."""
+        """Moves a file from the archive back to the home directory."""
         self.home.files.move(directory.path / name, self.home.path / name)

@@ -1,5 +1,4 @@
-"""Files that cannot be read are moved to `quarantine/` beside the others, each with its reason
-(docs/protocol.md, Files)."""
+"""Unreadable files are moved to the sub-directory `quarantine/`, each with its reason (docs/protocol.md, Files)."""
 
 from __future__ import annotations
 
@@ -18,19 +17,19 @@ from multi_agent_mcp.texts import catalogue
 DIRECTORY = "quarantine"
 REASON_SUFFIX = ".reason.txt"
 ORDER = ("en", "ja")
-"""Of the lines of a reason: a session may change its language, and older programs wrote English alone."""
+"""The languages of a reason's lines, in order: a session may change its language. Older versions wrote only English."""
 LONGEST_NAME = 200  # in bytes; with number and suffix it stays below the 255 that file systems allow
 
 
 def reason_in(data: bytes, language: str) -> str:
-    """The reason in a file beside a quarantined one, in this language."""
+    """Returns the reason in this language, from the content of the file beside a quarantined one."""
     lines = data.decode(errors="replace").splitlines() or [""]
     number = ORDER.index(language)
     return lines[number] if number < len(lines) else lines[-1]
 
 
 class Quarantine:
-    """The quarantine of one directory. What lies in it never hides or blocks the others."""
+    """The quarantine of one directory. Its files never hide or block others."""
 
     def __init__(self, files: Files, beside: Path) -> None:
         self.files = files
@@ -38,8 +37,8 @@ class Quarantine:
         self._mutex = Mutex("quarantine")
 
     def set_aside(self, path: Path, reason: Reason) -> None:
-        """Moves a file here and puts the reason beside it, one line in each language; of two readers that do so at once
-        one does it."""
+        """Moves a file here and writes the reason beside it, one line in each language. If several readers do so at
+        once, one moves it."""
         name = os.fsencode(path.name)
         if len(name) > LONGEST_NAME:
             name = name[:LONGEST_NAME] + f".{secrets.token_hex(4)}{path.suffix}".encode()
@@ -54,14 +53,14 @@ class Quarantine:
         self._explain(placed, reason)
 
     def keep(self, name: str, data: bytes, reason: Reason) -> Path:
-        """The same for bytes that are overwritten then, once, under this name or one like it. Raises
-        `StorageError`."""
+        """Stores bytes that are about to be overwritten, under this name or one with a digest, with the reason beside
+        them. The same bytes are stored once. Returns the path. Raises `StorageError`."""
         other = f"{Path(name).stem}.{hashlib.sha256(data).hexdigest()[:8]}{Path(name).suffix}"
         for placed in (self.path / name, self.path / other):
             try:
                 self.files.create(placed, data)
             except FileExistsError:
-                if self.files.read(placed) != data:  # else it was kept by a process that was killed before it went on
+                if self.files.read(placed) != data:  # else a process stored it and was killed before it continued
                     continue
             break
         self._explain(placed, reason)
@@ -72,7 +71,7 @@ class Quarantine:
         self.files.replace(placed.with_name(f"{placed.name}{REASON_SUFFIX}"), words.encode())
 
     def take_news(self) -> int:
-        """How many files were set aside, by any process, since the last call. Never raises."""
+        """Returns the number of files set aside, by any process, since the last call. Never raises."""
         told_path = self.path / ".told"
         with self._mutex, suppress(StorageError):
             names = (name for name in self.files.names(self.path) if name.endswith(REASON_SUFFIX))

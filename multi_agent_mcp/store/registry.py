@@ -1,4 +1,4 @@
-"""`agents.json`: who takes part, where their panes are. Several processes update it; no field is ever lost."""
+"""`agents.json`: the agents of a session and their panes. Several processes update it; no field is ever lost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FIELDS = {name: hint for name, hint in get_type_hints(Agent).items() if name !=
 
 
 class _Thread(threading.local):
-    """What one thread knows; see `Registry.read_once`."""
+    """The cache of one thread; see `Registry.read_once`."""
 
     reads_once = False
     agents: Mapping[str, Agent] | None = None
@@ -38,16 +38,16 @@ SHARED = (
     "role", "type", "name", "parent_id", "status", "created_at", "public_key", "former_public_keys",
     "machine", "machines",
 )  # fmt: skip
-"""What machines tell each other of an agent. Everything else is its home's own: its pane, what is run there and typed
-into, so that no other machine can have a program started."""
+"""The fields of an agent that machines share. All others belong to its home machine (its pane, the commands run and
+typed there), so that no other machine can start a program."""
 
 
 class Registry:
-    """The agents of a session. Reads are remembered by the file's signature; updates merge fields under a lock. What is
-    shared between machines goes by the authority first.
+    """The agents of a session. Reads are cached by the file's signature; updates merge fields under a lock. Fields that
+    machines share are agreed with the authority first.
 
-    Every update is written to `agents.json.bak` first. A file that cannot be parsed any more (cut off by an editor or
-    a full disk) is kept as `agents.json.damaged` and restored from there, with a warning in the log.
+    Every update is written to `agents.json.bak` first. A file that can no longer be parsed (truncated by an editor or a
+    full disk) is kept as `agents.json.damaged` and restored from the backup, with a warning in the log.
     """
 
     def __init__(self, files: Files, path: Path, authority: Authority = ALONE) -> None:
@@ -60,7 +60,8 @@ class Registry:
 
     @contextmanager
     def read_once(self) -> Iterator[None]:
-        """Within, this thread looks at the file once, and again after a change of its own: one call sees one team."""
+        """Makes this thread read the file once within the context, and again after a change of its own, so that one
+        call sees one state of the team."""
         outer, self._thread.reads_once, self._thread.agents = self._thread.reads_once, True, None
         try:
             yield
@@ -68,7 +69,7 @@ class Registry:
             self._thread.reads_once, self._thread.agents = outer, None
 
     def all(self) -> Mapping[str, Agent]:
-        """Agent id → agent, removed ones included (their history still names them)."""
+        """Returns the agents by id, removed ones included (their history still names them)."""
         agents = self._thread.agents
         if agents is None:
             agents = self._current()
@@ -91,7 +92,7 @@ class Registry:
         return {key: agent for key, agent in self.all().items() if not agent.removed}
 
     def misfits(self) -> list[tuple[str, str, Any]]:
-        """Agent id, key and value of what the records hold and nobody can use."""
+        """Returns agent id, key and value of each field whose value has the wrong type and is ignored."""
         return [
             (agent_id, name, record[name])
             for agent_id, record in self._read_or_restore()["agents"].items()
@@ -100,17 +101,17 @@ class Registry:
         ]
 
     def get(self, agent_id: str) -> Agent:
-        """Raises `AgentNotFound`, also for removed agents."""
+        """Returns an agent; raises `AgentNotFound`, also for removed agents."""
         agent = self.all().get(agent_id)
         if agent is None or agent.removed:
             raise AgentNotFound(agent_id=agent_id)
         return agent
 
     def add(self, agent: Agent, prepare: Callable[[Agent], AbstractContextManager[Agent]] = nullcontext) -> Agent:
-        """Raises `AlreadyExists` for a known id; a removed agent is taken back with its files and its key.
+        """Registers an agent; raises `AlreadyExists` for a known id. A removed agent returns with its files and key.
 
-        `prepare` completes the record, once it is known that the id is free, with what the agent needs beside it; it
-        is told of a refusal by the exception, still under the lock.
+        `prepare` is entered under the lock once the id is known to be free: it makes the agent's other files and
+        returns the completed record. A refusal is raised within its context.
         """
         with self.files.locks.held("agents"):
             self._thread.agents = None
@@ -122,7 +123,8 @@ class Registry:
             return self._agent(agent.id, record)
 
     def _registered(self, agent: Agent) -> tuple[dict[str, Any], bool]:
-        """The record that is there now, and whether it is this agent's and not one of another machine."""
+        """Writes the agent's record; returns the record now stored, and whether it is this agent's, not that of another
+        machine's agent with the same id."""
         records = self._read_or_restore()
         known = records["agents"].get(agent.id)
         fresh = {key: value for key, value in asdict(agent).items() if key != "extra" and value is not None}
@@ -130,7 +132,7 @@ class Registry:
         is_mine = True
         try:
             record = self._agreed(agent.id, known, record)
-        except Superseded as other:  # only an attempt of ours that died between the hub and the file has our key
+        except Superseded as other:  # it has our key only if our own attempt died between the hub and the file
             theirs = _json_object(other.current.data).get("public_key")
             is_mine = theirs is not None and theirs == agent.public_key
             record = taken_over(record, other.current) if is_mine else self._taken_over(agent.id, known, other.current)
@@ -139,7 +141,7 @@ class Registry:
         return record, is_mine
 
     def require_free(self, agent_id: str) -> None:
-        """Raises `AlreadyExists` for a known id, and for one that differs from a known one in case only."""
+        """Raises `AlreadyExists` for a known id, and for one that differs from a known one only in case."""
         known = self.all()
         if agent_id in known and not known[agent_id].removed:
             raise AlreadyExists("agent_exists", agent_id=agent_id)
@@ -147,7 +149,8 @@ class Registry:
             raise AlreadyExists("differs_in_case", name=agent_id, known=other)
 
     def update(self, agent_id: str, **changed: Any) -> Agent:
-        """Sets these fields of one agent and leaves every other field as it is on disk."""
+        """Sets these fields of one agent and returns it; other fields stay as they are on disk. Raises
+        `AgentNotFound`."""
         with self.files.locks.held("agents"):
             records = self._read_or_restore()
             if agent_id not in records["agents"]:
@@ -163,8 +166,8 @@ class Registry:
             return self._agent(agent_id, record)
 
     def accept(self, agent_id: str, shared: Shared, was: int | None = None) -> Agent | None:
-        """Takes over what the hub says of an agent, unless it is known; None: it is. `was` as in
-        `SharedCollection.accept`."""
+        """Applies the hub's value of an agent and returns the agent; None if this revision is known already. `was` as
+        in `SharedCollection.accept`."""
         with self.files.locks.held("agents"):
             records = self._read_or_restore()
             known = records["agents"].get(agent_id)
@@ -180,7 +183,7 @@ class Registry:
             return self._agent(agent_id, records["agents"][agent_id])
 
     def edited(self, first: int = 1) -> list[str]:
-        """The agents whose record is not what the hub has under its revision; `first` as in `push`."""
+        """Returns the ids of agents whose record was edited by hand or has a revision before `first`; see `push`."""
         records = self._read_or_restore()["agents"]
         return [
             key
@@ -189,8 +192,8 @@ class Registry:
         ]
 
     def push(self, agent_id: str, first: int = 1) -> None:
-        """Brings a record that was edited by hand to the hub, and one of a revision before `first`, which a hub had
-        that is no more. Where there is a newer one, that stands."""
+        """Sends a record to the hub that was edited by hand, or that has a revision before `first`, which is one of a
+        former hub. If the hub has a newer value, that is taken over instead."""
         with self.files.locks.held("agents"):
             records = self._read_or_restore()
             record = records["agents"][agent_id]
@@ -203,20 +206,21 @@ class Registry:
                 self._write(records)
 
     def _taken_over(self, agent_id: str, record: dict[str, Any] | None, shared: Shared) -> dict[str, Any]:
-        """The record with what the hub says. An edit by hand that it does not know is set aside."""
+        """Returns the record with the hub's value. An edit by hand that the hub does not have is set aside."""
         if record is not None and is_edited(record) and shared_part(record) != shared.data:
             Conflicts(self.files).keep(f"{agent_id}.json", shared_part(record))
         return taken_over(record, shared)
 
     def shared_values(self) -> Iterator[tuple[str, bytes, int]]:
-        """Every record as it travels: its key, its bytes, the revision that it says it is."""
+        """Yields every record as it is sent: its key, its bytes, and the revision in its mark."""
         for agent_id, record in self._read_or_restore()["agents"].items():
             yield f"agent.{agent_id}", shared_part(record), revision_in(record.get(HUB))
 
     def _agreed(
         self, agent_id: str, before: dict[str, Any] | None, after: dict[str, Any], *, push: bool = False
     ) -> dict[str, Any]:
-        """The record as it may be written. Raises `Superseded` and `HubUnreachable`."""
+        """Agrees a change of the shared fields with the authority, and returns the record to write. Raises `Superseded`
+        and `HubUnreachable`."""
         data = shared_part(after)
         if self.authority.here is None or (not push and before is not None and shared_part(before) == data):
             return after
@@ -227,15 +231,15 @@ class Registry:
         return after if revision is None else {**after, HUB: mark(Shared(revision, data))}
 
     def settle_at(self, machine: str, *, former: str | None = None) -> None:
-        """Makes this machine the home of everybody who has none, or whose home it was under its `former` name: the
-        session begins to be shared."""
+        """Makes this machine the home of all agents that have none, or whose home it was under its `former` name, when
+        the session becomes shared."""
         for agent in self.all().values():
             if agent.machine is None or agent.machine == former:
                 known = [*agent.extra.get("machines", ()), *filter(None, [agent.machine]), machine]
                 self.update(agent.id, machine=machine, machines=list(dict.fromkeys(known)))
 
     def create(self) -> None:
-        """Makes an empty registry if there is none that can be read; what was there is kept as `….damaged`."""
+        """Makes an empty registry if none can be read; unreadable files are kept as `….damaged`."""
         with self.files.locks.held("agents"):
             if any(_parse(self.files.read(path)) is not None for path in (self.path, self._backup)):
                 return
@@ -244,13 +248,13 @@ class Registry:
             self._write({"agents": {}})
 
     def damaged(self) -> list[str]:
-        """The names of damaged registries that were kept."""
+        """Returns the names of the damaged registries that were kept."""
         names = self.files.names(self.path.parent)
         return [name for name in names if name.startswith(f"{self.path.name}.") and name.endswith(".damaged")]
 
     def _agent(self, key: str, record: Mapping[str, Any]) -> Agent:
-        """As this machine may use it: nothing is run, looked at or typed into for an agent whose home is another one,
-        whatever its record still holds from before it moved."""
+        """Returns the agent as this machine may use it: of an agent with another home only the shared fields, so that
+        nothing is run, examined or typed into for it, even if its record still has fields from before it moved."""
         machine, here = record.get("machine"), self.authority.here
         if here is not None and machine not in (None, here):
             record = {name: value for name, value in record.items() if name in SHARED}
@@ -276,8 +280,8 @@ class Registry:
         return records
 
     def _settled(self) -> dict[str, Any] | None:
-        """What the file holds; None when it is missing or damaged, also a moment later: an editor that writes in place
-        may be in the middle of it."""
+        """Returns the file's records; None if it is missing or damaged. A damaged file is read again after a moment, as
+        an editor may be writing it in place."""
         for pause in (SETTLING_SECONDS, 0):
             data = self.files.read(self.path)
             records = _parse(data)
@@ -292,17 +296,17 @@ class Registry:
 
 
 def shared_part(record: Mapping[str, Any]) -> bytes:
-    """What travels of a record."""
+    """Returns the shared fields of a record as JSON, as they are sent."""
     return json.dumps({key: record[key] for key in SHARED if record.get(key) is not None}, ensure_ascii=False).encode()
 
 
 def is_edited(record: Mapping[str, Any]) -> bool:
-    """Whether a record is not what the hub has under its revision."""
+    """Returns whether a record differs from the hub's value under its revision."""
     return str(record.get(HUB, "")).partition(" ")[2] != digest8(shared_part(record))
 
 
 def taken_over(record: Mapping[str, Any] | None, shared: Shared) -> dict[str, Any]:
-    """A record with what the hub says of it; what it does not speak of stays."""
+    """Returns a record with its shared fields and mark replaced by the hub's value."""
     said = _json_object(shared.data)
     kept = {key: value for key, value in (record or {}).items() if key not in SHARED}
     return {**{key: said[key] for key in SHARED if key in said}, **kept, HUB: mark(shared)}
@@ -317,7 +321,7 @@ def _json_object(data: bytes) -> dict[str, Any]:
 
 
 def _parse(data: bytes | None) -> dict[str, Any] | None:
-    """The records, or None when they are missing or damaged."""
+    """Returns the records; None if they are missing or damaged."""
     try:
         records: Any = json.loads(data or b"")
     except (ValueError, RecursionError):
@@ -337,7 +341,7 @@ def _agent(key: str, record: Mapping[str, Any]) -> Agent:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a record's value is what the field of this type holds. Any other stays in the file and counts as none."""
+    """Returns whether a value has the type of its field. Any other value stays in the file, but is ignored."""
     kind = (
         next(item for item in (*get_args(hint), hint) if item is not NoneType)
         if get_origin(hint) is UnionType

@@ -1,4 +1,4 @@
-"""What this machine's relay records for other processes (docs/protocol.md, Several machines)."""
+"""The state that this machine's relay records for other processes (docs/protocol.md, Several machines)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from multi_agent_mcp.system.writing import storage_errors
 
 SHARE = ".share"
 BLOCK_BYTES = 512
-"""In which stat(2) counts blocks."""
+"""The unit of `st_blocks` in stat(2)."""
 RELAY_SOCKET = f"{SHARE}/relay.sock"
 TOUCH_SECONDS, STALE_SECONDS = 5.0, 15.0
-"""A relay that has noted nothing for so long answers nobody, although its process may be there."""
+"""A working relay touches its file at the first interval; a file older than the second means that it does not work."""
 
 
 class RelayState:
-    """`.share/state.json`: `connected`, `since`, `replaced`, `queued`, `conflicts`, `machines` …, as the relay says."""
+    """`.share/state.json`: `connected`, `since`, `replaced`, `queued`, `conflicts`, `machines` …, by the relay."""
 
     def __init__(self, files: Files) -> None:
         self.locks = files.locks
@@ -34,7 +34,7 @@ class RelayState:
         self._noted: Mapping[str, Any] = {}
 
     def note(self, facts: Mapping[str, Any]) -> None:
-        """Written when something has changed; else the file only becomes younger, which wakes nobody who watches it.
+        """Writes the facts if they have changed; else only touches the file, which wakes no process that watches it.
         Raises `StorageError`."""
         if facts != self._noted:
             try:
@@ -48,8 +48,8 @@ class RelayState:
                 os.utime(self._path)
 
     def _overwrite(self, facts: Mapping[str, Any]) -> None:
-        """Says it in the blocks that the file has already, which a full disk allows: that the relay lives, and why it
-        waits. Who reads at this very moment may find nothing. Never raises."""
+        """Writes the facts into the file's existing blocks if they fit there, which works on a full disk, and touches
+        the file. A concurrent reader may find no valid state. Never raises."""
         data = f"{json.dumps(facts)}\n".encode()
         with suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -62,8 +62,8 @@ class RelayState:
                 os.close(descriptor)
 
     def read(self) -> dict[str, Any]:
-        """What was noted, and whether there is a `relay` that works; `hangs`: there is one, and it does not. Without
-        one that works nothing is known of the other machines, so none is `up`, and this one is not `connected`."""
+        """Returns the recorded state with `relay` (a relay works) and `hangs` (one runs, but does not work). Without a
+        working relay the other machines' state is unknown: none is `up`, and this one is not `connected`."""
         found = self._record.read()
         state: dict[str, Any] = found if isinstance(found, dict) else {}
         is_held = self.locks.is_held(RELAY)
@@ -75,7 +75,7 @@ class RelayState:
 
     @property
     def noted_at(self) -> float:
-        """When the relay last looked, in seconds since the epoch; 0: never."""
+        """The time of the relay's last record or touch, in seconds since the epoch; 0: never."""
         try:
             return self._path.stat().st_mtime
         except OSError:
@@ -83,5 +83,5 @@ class RelayState:
 
 
 def is_noted_alive(state: Mapping[str, Any]) -> bool:
-    """Whether the relay's process that noted this is still there."""
+    """Returns whether the relay process that recorded this state is still alive."""
     return "pid" in state and is_alive(int(state["pid"]), state.get("pid_started_at"))

@@ -1,8 +1,8 @@
 """A full-text index of text files: SQLite's FTS5 with trigrams, so that any substring is found, Japanese too.
 
-Derived, in one file, and deletable at any time: it says where to look, and answers are read there. It is brought
-up to date before each search; a directory whose modification time is as it was costs one stat(2). An edit in place
-leaves that time alone: what it adds is found once the directory changes, or after `delete`.
+It is derived data in one file, which may be deleted at any time: it gives locations, and the texts are read from the
+files. It is updated before each search; an unchanged directory costs one stat(2). An edit in place does not change
+its directory's modification time: its text is found once the directory changes, or after `delete`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from multi_agent_mcp.system.writing import FILE_MODE, make_directory, storage_er
 T = TypeVar("T")
 TRIGRAM = 3
 SAME_TIME = 1_000
-"""How many documents of one microsecond have keys of their own."""
+"""The number of keys for documents of the same microsecond."""
 LAST_KEY = 2**63 - 1
 BUSY_SECONDS = 60
 PRIMARY = 0xFF
-"""The bits of an extended result code of SQLite that are the plain one."""
+"""The mask of the primary result code in an extended result code of SQLite."""
 NOT_ITS_CONTENT = frozenset(
     (
         *(
@@ -43,9 +43,9 @@ NOT_ITS_CONTENT = frozenset(
         *(sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN),
     )
 )
-"""Result codes that say nothing against what the file holds."""
+"""Result codes of errors that do not mean that the file is damaged."""
 UNSEEN = -1
-"""The modification time of a directory that was not looked at yet, or too soon after it had changed."""
+"""The modification time of a directory that was not indexed yet, or that was indexed too soon after a change."""
 
 _SCHEMA = """
 CREATE TABLE directories (path TEXT PRIMARY KEY, modified INTEGER NOT NULL);
@@ -61,7 +61,7 @@ _VERSION = 1
 
 
 class Document(NamedTuple):
-    """What is found: a text of a file, from byte `start` on. `facts` are found as a whole only (`from=admin`)."""
+    """A searchable text of a file, from byte `start` on. `facts` are matched only as a whole (`from=admin`)."""
 
     text: str
     at: datetime
@@ -70,20 +70,21 @@ class Document(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """Where a document lies: its file, relative to the base, and the byte it starts at."""
+    """The location of a document: its file, relative to the base, and the byte it starts at."""
 
     path: Path
     start: int
 
 
 Reader = Callable[[Path, int], Iterable[Document]]
-"""Reads the documents of a file (relative to the base) from a byte on; none of a file of no interest."""
+"""Reads the documents of a file (relative to the base) from a byte on; none if the file is not searchable."""
 
 
 class SearchIndex:
-    """Of the files below `tops`, directories in `base`; what begins with a dot and what is a link is left out.
+    """The index of the files below `tops`, directories in `base`, without dot-files and links.
 
-    `grows` says of a directory's name that its files are added to, which its own modification time does not tell.
+    `grows` returns whether the files of a directory (by its name) are appended to, which does not change the
+    directory's modification time.
     """
 
     def __init__(
@@ -97,8 +98,8 @@ class SearchIndex:
         self._grows = grows
 
     def use(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` makes of the database, which is made if missing, and recreated once if it is damaged or not
-        ours. Raises `StorageError`."""
+        """Calls `work` with the database and returns its result. The database is made if missing, and recreated once if
+        it is damaged or not ours. Raises `StorageError`."""
         for attempt in (1, 2):
             try:
                 with closing(self._open()) as database:
@@ -110,13 +111,13 @@ class SearchIndex:
         raise AssertionError("the second attempt returns or raises")
 
     def delete(self) -> None:
-        """The next search recreates it. Nothing is lost with it."""
+        """Deletes the index; the next search recreates it."""
         for suffix in ("", "-wal", "-shm"):
             with suppress(FileNotFoundError):
                 self.path.with_name(self.path.name + suffix).unlink()
 
     def refresh(self, database: sqlite3.Connection, told: Callable[[], None] = lambda: None) -> None:
-        """Takes in what has changed. `told` hears of each file that is read."""
+        """Updates the index with changed files; calls `told` after each file that is read."""
         rows = database.execute("SELECT path, modified FROM directories")
         known = {_name(path): modified for path, modified in rows}
         waiting, seen = list(self._tops), set()
@@ -142,12 +143,12 @@ class SearchIndex:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> Iterator[Hit]:
-        """Where all the words and facts may stand, newest first. The words are compared as `folded`."""
+        """Yields the locations of documents that may contain all words (as `folded`) and facts, newest first."""
         sought = sorted(map(folded, words), key=len, reverse=True)
         terms = [f"text : {_quoted(word)}" for word in sought if len(word) >= TRIGRAM]
         terms += [f"facts : {_quoted(_fact(fact))}" for fact in facts]
         short = [word for word in sought if len(word) < TRIGRAM]
-        if not terms:  # looking up what is shorter than a trigram is dear: only where nothing else narrows the search
+        if not terms:  # looking up a word shorter than a trigram is slow: only if no other term narrows the search
             begun = _beginning_with(database, short.pop(0))
             if begun is None:
                 return
@@ -190,7 +191,7 @@ class SearchIndex:
     def _take_in(
         self, database: sqlite3.Connection, directory: str, modified: int, told: Callable[[], None]
     ) -> list[str]:
-        """Compares a directory with what is known of it, in one transaction. Returns the directories in it."""
+        """Updates the index of one directory in one transaction. Returns the directories in it."""
         began = time.time_ns()
         with _writing(database):
             known = {
@@ -203,7 +204,7 @@ class SearchIndex:
             for name, status in _listing(self.base / directory):
                 if stat.S_ISDIR(status.st_mode):
                     below.append(f"{directory}/{name}")
-                    # Known before it is looked at: the process after a killed one continues there.
+                    # Recorded before it is indexed: if this process is killed, the next one continues there.
                     values = _text(below[-1]), UNSEEN
                     database.execute("INSERT OR IGNORE INTO directories VALUES (?, ?)", values)
                     continue
@@ -219,7 +220,7 @@ class SearchIndex:
         return below
 
     def _index(self, database: sqlite3.Connection, row: tuple[int | None, str, str, str], before: str) -> None:
-        """Reads a file that is new or has changed. Of one that has only grown, what was last is read again."""
+        """Indexes a file that is new or has changed. A file that has only grown is read from its last document on."""
         file, directory, name, now = row
         start = self._grown_from(database, file, before, now) if self._grows(Path(directory).name) else 0
         if file is not None:
@@ -233,7 +234,7 @@ class SearchIndex:
         for document in self._read(Path(directory, name), start):
             key = _free_key(database, document.at)
             database.execute("INSERT INTO documents VALUES (?, ?, ?)", (key, file, document.start))
-            # The end, so that a word of one or two letters at the very end begins a trigram, too.
+            # Padding, so that a word of one or two letters at the very end begins a trigram, too.
             text = folded(document.text) + "\n" * (TRIGRAM - 1)
             facts = "".join(map(_fact, document.facts))
             database.execute("INSERT INTO words (rowid, text, facts) VALUES (?, ?, ?)", (key, text, facts))
@@ -247,7 +248,7 @@ class SearchIndex:
 
     @staticmethod
     def _drop(database: sqlite3.Connection, which: str, *values: object) -> None:
-        """Files and all that was read in them. `which` is a condition of ours."""
+        """Deletes files and their documents. `which` is an SQL condition, never user input."""
         files = f"SELECT id FROM files WHERE {which}"  # noqa: S608
         documents = f"SELECT id FROM documents WHERE file IN ({files})"  # noqa: S608
         database.execute(f"DELETE FROM words WHERE rowid IN ({documents})", values)  # noqa: S608
@@ -256,31 +257,31 @@ class SearchIndex:
 
 
 def _text(name: str) -> str:
-    """A path as SQLite takes it: it need not be UTF-8."""
+    """Encodes a path for SQLite, as it need not be UTF-8."""
     return os.fsencode(name).decode("latin-1")
 
 
 def _name(text: str) -> str:
-    """The path again."""
+    """Decodes a path encoded by `_text`."""
     return os.fsdecode(text.encode("latin-1"))
 
 
 def folded(text: str) -> str:
-    """As it is compared: without the difference of case and of width (`ﾛｸﾞｲﾝ` is `ログイン`)."""
+    """Returns the text normalised for comparison: case and width are ignored (`ﾛｸﾞｲﾝ` is `ログイン`)."""
     whole = text.encode(errors="replace").decode()  # SQLite takes no lone surrogates
     return unicodedata.normalize("NFKC", whole).casefold().replace("\0", "\n")
 
 
 @contextmanager
 def _writing(database: sqlite3.Connection) -> Iterator[None]:
-    """A transaction that sees what others have written before it begins."""
+    """A write transaction, which sees everything that was committed before it begins."""
     with database:
         database.execute("BEGIN IMMEDIATE")
         yield
 
 
 def _listing(directory: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """The directories and regular files in it; none when it is gone or a link."""
+    """Yields name and status of the directories and regular files in a directory; none if it is gone or a link."""
     if directory.is_symlink():
         return
     with storage_errors(directory), suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as found:
@@ -292,8 +293,8 @@ def _listing(directory: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _beginning_with(database: sqlite3.Connection, word: str) -> str | None:
-    """FTS5's query for a text that contains a word shorter than a trigram, which stands at the beginning of some; None
-    when there is none."""
+    """Returns the FTS5 query for texts that contain a word shorter than a trigram: those with any trigram that begins
+    with it. None if there is no such trigram."""
     rows = database.execute(
         "SELECT term FROM trigrams WHERE col = 'text' AND term >= ? AND term < ?", (word, word + chr(0x10FFFF))
     )
@@ -306,12 +307,12 @@ def _quoted(text: str) -> str:
 
 
 def _fact(fact: str) -> str:
-    """A fact between line ends, so that no part of it is found."""
+    """Returns a fact between line ends, so that it is matched only as a whole."""
     return f"\n{' '.join(fact.split())}\n"
 
 
 def _key(at: datetime) -> int:
-    """Documents are numbered by their time: newest first is then the order of the index itself."""
+    """Returns the first key for a time. Keys are ordered by time, so that newest first is an order of the index."""
     microseconds = int(at.timestamp() * 1_000_000)
     return min(max(microseconds, 0), LAST_KEY // SAME_TIME - 1) * SAME_TIME
 
@@ -324,4 +325,4 @@ def _free_key(database: sqlite3.Connection, at: datetime) -> int:
         ).fetchone()[0]
         if last is None or last < first + SAME_TIME - 1:
             return first if last is None else int(last) + 1
-        first += SAME_TIME  # so many of one time: it stands among those of the next microsecond
+        first += SAME_TIME  # all keys of this microsecond are used: it takes one of the next

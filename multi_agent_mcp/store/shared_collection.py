@@ -1,5 +1,5 @@
-"""A collection whose entities several machines share: its authority decides which change comes first, and then the file
-is written (docs/protocol.md, Several machines)."""
+"""A collection whose entities several machines share: its authority orders each change before the file is written
+(docs/protocol.md, Several machines)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ E = TypeVar("E", bound=Identified)
 
 
 class SharedCollection(Collection[E]):
-    """The authority knows an entity as `{kind}.{id}`. Where there is one machine alone, it is a plain collection."""
+    """A collection whose authority knows an entity as `{kind}.{id}`. On one machine it behaves as `Collection`."""
 
     def __init__(self, files: Files, base: Path, layout: Layout[E], authority: Authority, kind: str) -> None:
         super().__init__(files, base, layout)
@@ -43,7 +43,7 @@ class SharedCollection(Collection[E]):
     def add(self, entity: E) -> E:
         if not self.is_shared:
             return super().add(entity)
-        with self.files.locks.held(self._lock(entity.id)):  # else the relay, too, would write what the hub has taken
+        with self.files.locks.held(self._lock(entity.id)):  # else the relay would write the hub's value, too
             if self.places.locate(entity.id) is not None:
                 raise FileExistsError(entity.id)
             try:
@@ -60,9 +60,9 @@ class SharedCollection(Collection[E]):
     def accept(
         self, entity_id: str, shared: Shared, modified: int | None = None, *, was: int | None = None
     ) -> E | None:
-        """Takes over what the hub says of an entity, unless the file is as new; empty data takes it away. Returns
-        what was written. `modified` is when it was changed, in nanoseconds since the epoch. A value that was
-        brought to a recreated hub `was` of this revision before: a file that is newer than that is brought there."""
+        """Writes the hub's value of an entity unless the file is as new, and returns the entity written; empty data
+        removes the file. `modified` is the time of the change in nanoseconds since the epoch. `was` is the value's
+        revision on a former hub, if it was restored from there: a file that is newer is sent to the hub instead."""
         with self.files.locks.held(self._lock(entity_id)):
             located = self.places.locate(entity_id)
             if located is not None:
@@ -76,8 +76,8 @@ class SharedCollection(Collection[E]):
             return self._take_over(entity_id, shared, located, modified)
 
     def push(self, entity_id: str, first: int = 1) -> None:
-        """Brings a file that was made or edited by hand to the authority, and one of a revision before `first`, which
-        a hub had that is no more. Where it has a newer value, that stands."""
+        """Sends an entity to the authority whose file was made or edited by hand, or has a revision before `first`,
+        which is one of a former hub. If the authority has a newer value, that is taken over instead."""
         with self.files.locks.held(self._lock(entity_id)):
             located = self.places.locate(entity_id)
             if located is None:
@@ -91,7 +91,7 @@ class SharedCollection(Collection[E]):
                     self._take_over(entity_id, newer.current, located)
 
     def restore(self, entity_id: str) -> None:
-        """Writes the authority's value again if a file has gone, or could not be read and was set aside."""
+        """Writes the authority's value again if the file is gone, or was unreadable and set aside."""
         with self.files.locks.held(self._lock(entity_id)):
             if is_plain(entity_id) and self.places.locate(entity_id) is None:
                 current = self.authority.current(f"{self.kind}.{entity_id}")
@@ -99,7 +99,7 @@ class SharedCollection(Collection[E]):
                     self._take_over(entity_id, current, None)
 
     def shared_values(self) -> Iterator[tuple[str, bytes, int]]:
-        """Every entity as it travels: its key, its bytes, the revision that its file says it is."""
+        """Yields every entity as it is sent: its key, its bytes, and the revision in its mark."""
         return ((self._key(entity), self._payload(entity), revision_of(entity)) for entity in self.all())
 
     def _change(self, entity_id: str, change: Callable[[E], E]) -> tuple[Partition[E], E]:
@@ -107,12 +107,12 @@ class SharedCollection(Collection[E]):
             located = self._located(entity_id)
             try:
                 return self._write(located, self._agreed(located.entity, change(located.entity)))
-            except Superseded as newer:  # another machine was faster: its value first, then the change again
+            except Superseded as newer:  # another machine was faster: take its value, then apply the change again
                 self._take_over(entity_id, newer.current, located)
 
     def _agreed(self, before: E | None, after: E, *, is_edited: bool = False) -> E:
-        """The changed value as it may be written, with its revision, once the authority has taken it in place of
-        `before`. Raises `Superseded`."""
+        """Returns the changed value with its new mark, once the authority has accepted it in place of `before`. Raises
+        `Superseded`."""
         if not self.is_shared or (after == before and not is_edited):
             return after
         data = self._payload(after)
@@ -123,7 +123,8 @@ class SharedCollection(Collection[E]):
         return after if revision is None else marked(after, Shared(revision, data))
 
     def _bring_back(self, located: Location[E]) -> None:
-        """Another machine may be faster: which of the two is newer is seen when its value is accepted."""
+        """Sends an entity of a former hub to the new one. If another machine was faster, `accept` decides later which
+        of the two is newer."""
         entity = located.entity
         data = self._payload(entity)
         self._share_all_of(entity)
@@ -133,13 +134,13 @@ class SharedCollection(Collection[E]):
                 self._write(located, marked(entity, Shared(revision, data)))
 
     def _share_all_of(self, entity: E) -> None:
-        """The parts of an entity outside its file that a recreated hub must get."""
+        """Sends those parts of an entity to a recreated hub that are not in its file."""
 
     def _take_over(
         self, entity_id: str, shared: Shared, located: Location[E] | None, modified: int | None = None
     ) -> E | None:
-        """Writes the authority's value and returns it, if there is one. An edit of the file that it does not know is
-        set aside."""
+        """Writes the authority's value and returns the entity, or removes the file and returns None if the value is
+        empty. An edit of the file that the authority does not have is set aside."""
         if located is not None and self._is_edited(located.entity, shared):
             Conflicts(self.files).keep_file(located.directory.path / self.layout.name(entity_id))
         if shared.data:
@@ -152,19 +153,19 @@ class SharedCollection(Collection[E]):
         return None
 
     def _received(self, entity_id: str, shared: Shared) -> E:
-        """The entity of a value of the hub."""
+        """Returns the entity of a hub's value."""
         return self._adopted(marked(self._codec.decode(shared.data, id=entity_id), shared), entity_id)
 
     def _is_edited(self, entity: E, shared: Shared) -> bool:
         return not self._is_as_marked(entity) and self._payload(entity) != shared.data
 
     def _is_as_marked(self, entity: E) -> bool:
-        """Whether it is what the hub has under its revision; else somebody has edited the file, or made it by hand."""
+        """Returns whether the entity is the hub's value under its revision, not made or edited by hand."""
         _, _, digest = str(entity.extra.get(HUB, "")).partition(" ")
         return digest == digest8(self._payload(entity))
 
     def _payload(self, entity: E) -> bytes:
-        """What travels: the file without its mark."""
+        """Returns the bytes to send: the file without its mark."""
         shortened = self._shortened(entity)
         return self._codec.encode(replace(shortened, extra=without_mark(shortened)))
 

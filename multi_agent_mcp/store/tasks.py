@@ -1,4 +1,4 @@
-"""Tasks as a collection: the older lines of a task's history have a file of their own (docs/format.md, Entities)."""
+"""The collection of tasks: the older lines of a task's history have their own file (docs/format.md, Entities)."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ from multi_agent_mcp.store.shared_collection import SharedCollection
 logger = logging.getLogger(__name__)
 
 LINE = "line"
-"""The kind under which a line of a history is known to an authority."""
+"""The kind of a history line in an authority's keys."""
 EARLIER, STANDING = "earlier_history", "standing"
-"""Keys of a task's header: how many lines are in the other file, and which of those say where the task stands."""
+"""Keys of a task's header: the number of lines in the history file, and those of them that state where it stands."""
 
 
 class Tasks(SharedCollection[Task]):
-    """Lines go to `_history/{task_id}.jsonl` before the task's file is written without them, so that none is lost; only
-    as many count there as the task's file says, and what a killed process has added beyond is written again."""
+    """The tasks of a session. Older history lines are written to `_history/{task_id}.jsonl` before the task's file
+    without them, so that none is lost. The task's file says how many lines count there; lines beyond, added by a
+    process that was killed, are written again."""
 
     def in_progress(self, assignee_id: str) -> list[Task]:
-        """What an agent works on, in the order of work."""
+        """Returns the tasks an agent works on, in the order of work."""
         return sorted((task for task in self.open(assignee_id) if task.status == "in_progress"), key=work_order)
 
     def history_path(self, task_id: str) -> Path:
@@ -49,7 +50,7 @@ class Tasks(SharedCollection[Task]):
         return replace(task, history=history, extra=known)
 
     def _older_lines(self, task_id: str) -> bytes:
-        """Something else in the place of that file must not hide the task."""
+        """Returns the lines of the history file; empty if it is missing or unreadable, which must not hide the task."""
         try:
             return self.files.read(self.history_path(task_id)) or b""
         except StorageError as error:
@@ -68,7 +69,7 @@ class Tasks(SharedCollection[Task]):
         return replace(entity, history=History(history.newest), extra=extra)
 
     def _share_lines(self, task_id: str, lines: bytes) -> None:
-        """Brings lines to the hub that leave the task's file. Every process that moves a line moves the same one."""
+        """Sends lines that leave the task's file to the hub. Every process moves the same line under the same key."""
         if self.is_shared:
             for line in filter(None, lines.splitlines()):
                 with suppress(Superseded):  # another machine has moved it
@@ -78,14 +79,14 @@ class Tasks(SharedCollection[Task]):
         self._share_lines(entity.id, self._older_lines(entity.id))
 
     def lines(self) -> Iterator[tuple[str, bytes]]:
-        """Every line that has left a task's file, as `accept_line` takes it."""
+        """Yields every line in the history files, as the arguments of `accept_line`."""
         for name in self.files.names(self.base / "_history"):
             for line in newest_first(self.files.read(self.base / "_history" / name) or b""):
                 task_id = name.removesuffix(".jsonl")
                 yield f"{task_id}-{line[NUMBER]}", json.dumps(line, ensure_ascii=False).encode()
 
     def accept_line(self, name: str, line: bytes) -> None:
-        """Takes over a line of a task's history, `{task_id}-{number}`, unless it is there. Raises `InvalidId`,
+        """Adds the line `{task_id}-{number}` to a task's history file unless it is there. Raises `InvalidId` and
         `ValueError`."""
         task_id, _, number = name.partition("-")
         path = self.history_path(entity_id("tsk", task_id))
@@ -98,7 +99,7 @@ class Tasks(SharedCollection[Task]):
 
 
 def _numbered(lines: Any) -> Mapping[int, Mapping[str, Any]]:
-    """The standing lines by their numbers, as far as manual edits have left them intact."""
+    """Returns the standing lines by number, as far as manual edits have left them intact."""
     found = [line for line in lines if isinstance(line, dict)] if isinstance(lines, list) else []
     return {
         line[NUMBER]: {key: value for key, value in line.items() if key != NUMBER}

@@ -1,4 +1,4 @@
-"""The directory tree of one session (docs/format.md, The tree): which entity lies where."""
+"""The directory tree of one session: the places of its files (docs/format.md, The tree)."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ from multi_agent_mcp.system.writing import make_directory, storage_errors, write
 
 UNASSIGNED = "_unassigned"
 
-# What is over is counted by its header alone. A cancelled task with an interrupt is still of interest: should its
-# notification be missing, the next reader writes it.
+# Finished entities are counted by their header alone. A cancelled task with an interrupt is still parsed: if its
+# notification is missing, the next reader writes it.
 _FINISHED_TASK = re.compile(
     rb"^status: (?P<closed>done|cancelled(?=.*^interrupt_id: null$))$", re.MULTILINE | re.DOTALL
 )
@@ -111,7 +111,7 @@ Notices = Inbox[Notification]
 
 
 class Workspace:
-    """`{root}/{session_id}/`. Directories are made when something is put into them."""
+    """The directory of one session, `{root}/{session_id}/`. Sub-directories are made with their first file."""
 
     def __init__(self, root: Path, session: SessionName, authority: Authority = ALONE) -> None:
         self.root = root
@@ -134,25 +134,25 @@ class Workspace:
         return self.path / "dashboard" / "dashboard.md"
 
     def is_here(self, agent: Agent) -> bool:
-        """Whether this machine is the agent's home: its server, its pane and its key are here."""
+        """Returns whether this machine is the agent's home, with its server, its pane and its key."""
         return self.authority.here is None or agent.machine in (None, self.authority.here)
 
     def elsewhere(self, agent: Agent | None) -> str | None:
-        """The other machine that is the agent's home; None: this one is, or nobody knows the agent."""
+        """Returns the name of the agent's home if it is another machine; None for this machine or an unknown agent."""
         return None if agent is None or self.is_here(agent) else agent.machine
 
     def key_path(self, agent_id: AgentId | str) -> Path:
         return self.path / "secrets" / f"{agent_id}.key"
 
     def key(self, agent_id: AgentId | str) -> KeyFile:
-        """An agent's own key."""
+        """Returns the file of an agent's own key."""
         if agent_id not in self._keys:
             self._keys[agent_id] = KeyFile(self.files, self.key_path(agent_id))
         return self._keys[agent_id]
 
     def make(self) -> None:
         """Makes the session's directory. Raises `AlreadyExists` for a name that differs from that of another session
-        in case only."""
+        only in case."""
         with storage_errors(self.path):
             make_directory(self.root)
             if (other := differing_in_case(self.session, os.listdir(self.root))) is not None:  # noqa: PTH208
@@ -160,15 +160,15 @@ class Workspace:
             make_directory(self.path)
 
     def keep_out_of_git(self) -> None:
-        """Ignores the root in git: keys lie in it. A `.gitignore` of the user's stays as it is, and a root that holds
-        other things than sessions (`--root .`) gets none, which would hide those."""
+        """Makes git ignore the root, which contains keys. An existing `.gitignore` is kept, and a root that contains
+        anything but sessions (`--root .`) gets none, as it would hide the rest."""
         with storage_errors(self.root):
             if all((item / "session.yaml").is_file() or item.name == "hosts" for item in self.root.iterdir()):
                 with suppress(FileExistsError):
                     write_new(self.root / ".gitignore", b"*\n")
 
     def mailbox(self, agent_id: AgentId | str) -> Mailbox:
-        """Raises `InvalidId`: a hand-written file may name anything as an agent."""
+        """Returns the mailbox of an agent. Raises `InvalidId`, as a hand-written file may have any id."""
         if agent_id not in self._mailboxes:
             path = self.path / "ipc" / parse_agent_id(agent_id)
             kept = {"indexed": without_content, "order": reading_order}
@@ -176,7 +176,7 @@ class Workspace:
         return self._mailboxes[agent_id]
 
     def notices(self, agent_id: AgentId | str) -> Notices:
-        """As `mailbox`."""
+        """Returns the notifications of an agent; raises as `mailbox`."""
         if agent_id not in self._notices:
             path = self.path / "notifications" / parse_agent_id(agent_id)
             lock = f"notifications-{agent_id}"
@@ -185,26 +185,26 @@ class Workspace:
         return self._notices[agent_id]
 
     def unread_count(self, agent_id: AgentId | str) -> int:
-        """How many files wait for an agent: mail and notifications."""
+        """Returns the number of an agent's unread messages and notifications."""
         return len(self.mailbox(agent_id).unread()) + len(self.notices(agent_id).unread())
 
     def _inbox(self, path: Path, entity_type: type[R], lock: str, **defaults: Any) -> Inbox[R]:
         return Inbox(self.files, path, entity_type, lock=lock, held=partial(self._unconfirmed, path.name), **defaults)
 
     def _unconfirmed(self, agent_id: str) -> frozenset[str]:
-        """What the agent's sessions were handed and have not confirmed."""
+        """Returns the references of the files that were handed to the agent's sessions and are not confirmed."""
         return frozenset(held for session in self.sessions.open(agent_id) for held in session.unconfirmed)
 
     def make_inboxes(self, agent_id: AgentId | str) -> None:
-        """The directories a newcomer's mail goes to, so that `cp note.md …/ipc/{agent}/` works at once."""
+        """Makes the directories of a new agent's inboxes, so that `cp note.md …/ipc/{agent}/` works at once."""
         for inbox in (self.mailbox(agent_id), self.notices(agent_id)):
             with storage_errors(inbox.path):
                 make_directory(inbox.path)
 
     @contextmanager
     def room_for(self, agent_id: AgentId | str) -> Iterator[str]:
-        """Makes what a newcomer needs beside its record, and takes it back if that is refused. Returns its key, which
-        it keeps when it is registered again."""
+        """Makes the key and inboxes of a new agent, and removes them if its registration raises within the context.
+        Yields the key; an agent that is registered again keeps its own."""
         key = self.key(agent_id)
         had_key = key.read() is not None
         fresh = [inbox.path for inbox in (self.mailbox(agent_id), self.notices(agent_id)) if not inbox.path.exists()]
@@ -215,7 +215,7 @@ class Workspace:
         except BaseException:
             for path in fresh:
                 self.files.remove_directory(path)
-            if not had_key and self.authority.here is None:  # else the hub may know it already: the next attempt's, too
+            if not had_key and self.authority.here is None:  # else the hub may know it, and the next attempt needs it
                 key.remove()
             raise
 
@@ -233,7 +233,7 @@ class Workspace:
         return Tasks(self.files, self.path / "tasks", layout, self.authority, "tsk")
 
     def _is_settled(self, task: Task) -> bool:
-        """Whether a task is over and the agent interrupted by that has its notification."""
+        """Returns whether a task is finished, and the agent that this interrupted, if any, has its notification."""
         notice = interrupt_of(task) if is_name(task.assignee_id) else None  # a hand-written file may name anything
         return task.final and (notice is None or self.notices(notice.target_agent_id).has(notice))
 
@@ -247,7 +247,7 @@ class Workspace:
 
     @cached_property
     def conversations(self) -> SharedCollection[Conversation]:
-        """Each in a directory of its own, beside its messages: `conversations/{id}/conversation.md`."""
+        """The conversations, each in its own directory with its messages: `conversations/{id}/conversation.md`."""
         return SharedCollection(self.files, self.path / "conversations", _CONVERSATIONS, self.authority, "cnv")
 
     def conversation_messages(self, conversation_id: str) -> Directory[Message]:
@@ -258,7 +258,7 @@ class Workspace:
         return Collection(self.files, self.path / "executions", _EXECUTIONS)
 
     def execution_log(self, execution: Execution) -> Path:
-        """Where its log lies; beside the execution, whatever path a hand-written file names."""
+        """Returns the path of an execution's log, which is beside its file, whatever path that file names."""
         partition = self.executions.directory(execution.agent_id).path
         return partition / "logs" / f"{execution.id}.log"
 
@@ -272,41 +272,41 @@ class Workspace:
 
     @cached_property
     def relay_state(self) -> RelayState:
-        """What this machine's relay last noted."""
+        """The state last recorded by this machine's relay."""
         return RelayState(self.files)
 
     @cached_property
     def travel_log(self) -> TravelLog:
-        """When mail to other machines went through the hub, and when theirs came."""
+        """The log of mail sent to other machines through the hub, and received from them."""
         return TravelLog(self.files, self.path / SHARE / "travel.jsonl")
 
     @cached_property
     def conflicts(self) -> Conflicts:
-        """Edits by hand that another machine was faster than."""
+        """Edits by hand that conflict with an earlier change by another machine."""
         return Conflicts(self.files)
 
     def window(self, agent_id: str, purpose: str) -> Record:
-        """What `up` or the supervisor opened for an agent's session."""
+        """Returns the record of the window that `up` or the supervisor opened for an agent's session."""
         return Record(self.files, self.path / ".supervisor" / f"{agent_id}-{purpose}.json")
 
     @property
     def supervision(self) -> Record:
-        """Which process supervises this session."""
+        """The record of the process that supervises this session."""
         return Record(self.files, self.path / ".supervisor" / "running.json")
 
     @property
     def pane_looks(self) -> Record:
-        """What the supervisor has seen in the agents' panes."""
+        """The record of the agents' panes as the supervisor last saw them."""
         return Record(self.files, self.path / ".supervisor" / "panes.json")
 
     @property
     def console_port(self) -> Record:
-        """Where the console was served last: a browser that has installed its page finds it there again."""
+        """The console's last port, kept so that a browser that has installed its page finds it again."""
         return Record(self.files, self.path / ".console" / "port.json")
 
     @property
     def notify_command_failure(self) -> Record:
-        """When and how `notify_command` failed last; none when it has worked since."""
+        """The time and the reason of the last failure of `notify_command`; none if it has worked since."""
         return Record(self.files, self.path / ".doorbell" / "notify_command.json")
 
     @cached_property
@@ -314,7 +314,7 @@ class Workspace:
         return AuditLog(self.files, self.path / "audit")
 
     def delivery_log(self, agent_id: AgentId | str) -> DeliveryLog:
-        """What happened to this agent's doorbell."""
+        """Returns the log of an agent's doorbell."""
         if agent_id not in self._delivery_logs:
             self._delivery_logs[agent_id] = DeliveryLog(self.files, self.path / ".doorbell" / f"{agent_id}.jsonl")
         return self._delivery_logs[agent_id]

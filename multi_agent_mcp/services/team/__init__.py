@@ -1,1 +1,1 @@
-"""Who takes part: agents, their keys and signatures, a session directory from a team.yaml."""
+"""The members of a session: agents, their keys and signatures, and a session directory made from a team.yaml."""

@@ -43,25 +43,25 @@ class Agents:
         self._proven: dict[str, str] = {}
 
     def read_once(self) -> AbstractContextManager[None]:
-        """Within, this thread sees one state of the registry; see `Registry.read_once`."""
+        """Returns a context in which this thread sees one state of the registry; see `Registry.read_once`."""
         return self.registry.read_once()
 
     def all(self) -> Mapping[str, Agent]:
-        """The agents that can be written to."""
+        """Returns the agents that are not removed, by id."""
         return self.registry.active()
 
     def get(self, agent_id: str) -> Agent:
-        """Raises `InvalidId` or `AgentNotFound`."""
+        """Returns an agent. Raises `InvalidId` or `AgentNotFound`."""
         return self.registry.get(parse_agent_id(agent_id))
 
     def name_of(self, agent_id: str) -> str:
-        """What people call an agent, also one that was removed; empty for a stranger."""
+        """Returns the display name of an agent, also of a removed one; "" for an unknown id."""
         agent = self.registry.all().get(agent_id)
         return "" if agent is None else agent.name
 
     def participant(self, agent_id: str) -> Agent:
-        """As `get`, but an agent of another session under this root is told apart: it exists and does not belong
-        here (`AgentNotAssignedToProject`; docs/protocol.md, Chat-session operations)."""
+        """As `get`, but raises `AgentNotAssignedToProject` for an agent of another session under this root
+        (docs/protocol.md, Chat-session operations)."""
         try:
             return self.get(agent_id)
         except AgentNotFound:
@@ -72,17 +72,19 @@ class Agents:
             raise
 
     def owner(self) -> Agent:
-        """The human who owns the team; of several one who is at home here, else the first. Raises `AgentNotFound`."""
+        """Returns the human who owns the team; of several, one whose home is this machine, else the first. Raises
+        `AgentNotFound`."""
         found = owners(self.all())
         if not found:
             raise AgentNotFound("no_owner")
         return next(filter(self.workspace.is_here, found), found[0])
 
     def add(self, agent: Agent) -> Agent:
-        """Registers an agent: its key, its mailbox, its record. Raises `AlreadyExists`."""
+        """Registers an agent with its key, inboxes and record. Raises `AlreadyExists`, `InvalidId` and
+        `HubUnreachable`."""
         parse_agent_id(agent.id)
         self.registry.require_free(agent.id)
-        self.workspace.authority.require()  # sooner than by its own refusal
+        self.workspace.authority.require()  # fails before anything is made
         return self.registry.add(agent, self._prepared)
 
     @contextmanager
@@ -98,8 +100,9 @@ class Agents:
             )
 
     def register(self, agent: Agent, *, by: Agent) -> tuple[Agent, bool]:
-        """`register_agent_to_ipc`: adds an agent unless it is known; an admin cannot make owners. Raises
-        `AlreadyExists` for an id that differs from a known one in case only.
+        """Registers an agent for the tool `register_agent_to_ipc`; returns it, and False if it was known. Raises
+        `AlreadyExists` for an id that differs from a known one only in case, and `Unauthorized` if anybody but an owner
+        registers an owner.
 
         Without a parent the new agent is placed below the one that registers it.
         """
@@ -113,12 +116,12 @@ class Agents:
             return self.add(agent), True
         except AlreadyExists:
             if agent.id not in self.all():
-                raise  # another one, whose id differs in case only
+                raise  # another agent, whose id differs only in case
             return self.get(agent.id), False
 
     def change(self, agent_id: str, **changed: Any) -> Agent:
-        """Sets these fields of an agent; an empty text takes a value away. Raises `InvalidId` or `AgentNotFound`, and
-        `Unauthorized` for its pane, host or command if its home is another machine."""
+        """Sets these fields of an agent; "" removes a value. Raises `InvalidId` or `AgentNotFound`, and `Unauthorized`
+        for its pane, host or command if its home is another machine."""
         agent = self.get(agent_id)
         if changed.keys() - set(SHARED):
             self.require_here(agent)
@@ -128,12 +131,12 @@ class Agents:
         return self.registry.update(agent.id, **wanted)
 
     def note(self, agent_id: str, **facts: Any) -> None:
-        """Records what a process found out about its agent: where its pane is, which thread of its host it runs in."""
+        """Records facts that a process determined about its agent, such as its pane or its host's thread."""
         self.registry.update(agent_id, **facts)
 
     def take_home(self, agent_id: str) -> Agent:
-        """Makes this machine an agent's home: the key it signs with from now on. What it signed elsewhere stays its
-        own. Done twice, it does nothing."""
+        """Makes this machine an agent's home and its key here the agent's key. Messages signed elsewhere stay valid. A
+        second call has no effect."""
         agent = self.registry.get(agent_id)
         key = self.workspace.key(agent_id).ensure()
         public = public_key(key)
@@ -149,11 +152,11 @@ class Agents:
         return self.registry.update(agent_id, machine=self.workspace.authority.here, **changed)
 
     def at_home(self) -> Mapping[str, Agent]:
-        """The agents of this machine."""
+        """Returns the agents whose home is this machine."""
         return {agent_id: agent for agent_id, agent in self.all().items() if self.workspace.is_here(agent)}
 
     def by_machine(self) -> dict[str, list[str]]:
-        """Machine → the agents that are at home there."""
+        """Returns the ids of the agents by the machine that is their home."""
         found: dict[str, list[str]] = {}
         for agent in self.all().values():
             if agent.machine is not None:
@@ -161,7 +164,7 @@ class Agents:
         return found
 
     def here(self, agent_id: str) -> Agent:
-        """As `get`, of this machine. Raises as `require_here`, too."""
+        """Returns an agent whose home is this machine; raises as `get` and `require_here`."""
         agent = self.get(agent_id)
         self.require_here(agent)
         return agent
@@ -171,19 +174,19 @@ class Agents:
         return self.workspace.elsewhere(agent)
 
     def require_here(self, agent: Agent) -> None:
-        """Raises `Unauthorized` for an agent of another machine: its key is there, so nobody here can sign for it."""
+        """Raises `Unauthorized` for an agent of another machine, which has its key: nobody here can sign for it."""
         if not self.workspace.is_here(agent):
             raise Unauthorized("other_home", agent_id=agent.id, machine=agent.machine)
 
     def move(self, agent_id: str, machine: str) -> Agent:
-        """Another machine is the agent's home from now on, whose relay takes it in; or this one."""
+        """Makes a machine the agent's home; the relay of another machine completes the move there."""
         agent = self.get(agent_id)
         if machine == self.workspace.authority.here:
             return self.take_home(agent_id)
         return self.registry.update(agent_id, machine=machine, machines=self._homes(agent))
 
     def _homes(self, agent: Agent) -> list[str]:
-        """Where an agent has been at home: what was written there stays valid."""
+        """Returns the machines that have been an agent's home: files written there stay valid."""
         here = self.workspace.authority.here
         return list(dict.fromkeys(filter(None, [*agent.extra.get("machines", ()), agent.machine, here])))
 
@@ -192,28 +195,29 @@ class Agents:
         self.workspace.make_inboxes(agent_id)
 
     def remove(self, agent_id: str) -> Agent:
-        """A removed agent gets no mail any more; its record and its files stay."""
+        """Marks an agent as removed: it gets no more mail; its record and its files stay."""
         self.get(agent_id)
         return self.registry.update(agent_id, status="removed")
 
     def require_assignable(self, actor: Agent, assignee: Agent) -> None:
-        """An agent may assign work to itself and to those below it, the Owner to every agent. Raises `Unauthorized`."""
+        """Raises `Unauthorized` if `assignee` is an owner or a superior of `actor`. An owner may assign work to all
+        agents, and every agent to itself."""
         if actor.role == "owner" or assignee.id == actor.id:
             return
         if assignee.role == "owner" or is_superior(assignee.id, actor.id, self.all()):
             raise Unauthorized("superior_task", agent_id=assignee.id)
 
     def key_file(self, agent_id: str) -> Path:
-        """Where the agent's passkey lies."""
+        """Returns the path of the agent's passkey."""
         return self.workspace.key_path(agent_id)
 
     def superiors(self, agent_id: str) -> list[Agent]:
-        """The strict ancestors, nearest first; an error when the hierarchy has a cycle or a hole."""
+        """Returns the strict ancestors, nearest first; raises if the hierarchy has a cycle or a missing agent."""
         return list(superiors(agent_id, self.all()))
 
     def authenticate(self, agent_id: object, passkey: object) -> Agent:
-        """The agent, if the passkey is its own: this process signs with it from now on, also where the key file is not
-        to be read. Raises `InvalidId`, `AgentNotFound`, `InvalidSession`."""
+        """Returns the agent if the passkey is its own; this process then signs with it, even if the key file cannot be
+        read. Raises `InvalidId`, `AgentNotFound`, `InvalidSession`, and `Unauthorized` as `require_here`."""
         agent = self.registry.get(parse_agent_id(agent_id))
         self.require_here(agent)
         if not isinstance(passkey, str) or not is_passkey_of(agent, passkey):
@@ -225,9 +229,9 @@ class Agents:
         return agent
 
     def publish_keys(self) -> None:
-        """Adds missing public keys (of agents registered before messages were signed with Ed25519) if this process
-        has the passkey and its hash is right. Existing ones are not replaced; `doctor` reports those that do not
-        match. When the disk refuses, the next process tries again."""
+        """Adds missing public keys (of agents registered before messages were signed with Ed25519) if this process has
+        the passkey and its hash is right. Existing ones are not replaced; `doctor` reports those that do not match.
+        Never raises `StorageError`: the next process tries again."""
         with suppress(StorageError):
             for agent in self.all().values():
                 key = self.known_key(agent.id) if self.workspace.is_here(agent) and agent.public_key is None else None
@@ -235,8 +239,8 @@ class Agents:
                     self.registry.update(agent.id, public_key=public_key(key))
 
     def known_key(self, agent_id: str) -> str | None:
-        """The agent's key, if this process has it. An empty key counts as none, since anybody could sign with it; and
-        an `agent_id` from a hand-written message may be anything."""
+        """Returns the agent's key if this process has it, else None, also for an invalid id, as in a hand-written
+        message. An empty key counts as none, since anybody could sign with it."""
         try:
             key = self.stored_key(parse_agent_id(agent_id))
         except Refusal:
@@ -244,7 +248,7 @@ class Agents:
         return key or self._proven.get(agent_id)
 
     def stored_key(self, agent_id: AgentId | str) -> str:
-        """The key from `secrets/{agent_id}.key`; raises `InvalidSession` when it is missing."""
+        """Returns the key in `secrets/{agent_id}.key`; raises `InvalidSession` if it is missing."""
         key = self.workspace.key(agent_id).read()
         if key is None:
             raise InvalidSession("missing_passkey", agent_id=agent_id)
@@ -256,5 +260,5 @@ def is_passkey_of(agent: Agent, passkey: str) -> bool:
 
 
 def passkey_hash(passkey: str) -> str:
-    """Keys are 256 random bits, so a plain digest is enough: there is nothing to guess."""
+    """Returns the hash to store. Keys are 256 random bits and cannot be guessed, so a plain digest is enough."""
     return f"sha256:{hashlib.sha256(passkey.encode(errors='surrogatepass')).hexdigest()}"

@@ -1,4 +1,4 @@
-"""`init`: a session directory from a team.yaml."""
+"""The first `init`: parses a team.yaml and makes the session directory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROMPT_CHARACTERS = 1_000
 
 
 class _Unusable(Exception):
-    """A team file makes no team, for this reason."""
+    """Raised for a team file that is invalid, with the reason."""
 
     def __init__(self, reason: Reason) -> None:
         self.reason = reason
@@ -47,7 +47,7 @@ class Team:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What it says for session.yaml."""
+        """The settings for session.yaml."""
         said = {
             "language": self.language,
             "limits": dict(self.limits),
@@ -58,7 +58,7 @@ class Team:
 
 
 def read_team(path: Path) -> Team:
-    """Parses a team.yaml (docs/protocol.md, Team file). Raises `InvalidArguments` or `InvalidId` with one sentence."""
+    """Parses a team.yaml (docs/protocol.md, Team file). Raises `InvalidArguments` or `InvalidId`."""
     try:
         data = load_yaml(path)
     except (OSError, *NOT_YAML) as error:
@@ -121,7 +121,7 @@ def _no_choice(agent_id: str, name: str, value: object, allowed: Sequence[str]) 
 
 
 def _as_json(extra: dict[str, Any]) -> dict[str, Any]:
-    """The user's own keys, kept in agents.json; values that JSON cannot hold (dates) become text."""
+    """Returns the user's own keys as stored in agents.json; values that JSON cannot represent (dates) become text."""
     try:
         plain: dict[str, Any] = json.loads(json.dumps(extra, default=str, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
@@ -137,8 +137,8 @@ def _text_or_none(record: Mapping[str, Any], key: str) -> str | None:
 
 
 def _prompt(record: Mapping[str, Any]) -> str | None:
-    """The agent's own first prompt; an empty one is none at all. It becomes one argument of a program, which holds no
-    NUL, and with its command one call of tmux, which takes 16 kB."""
+    """Returns the agent's own first prompt. It becomes a program's argument, which may not contain NUL, and part of a
+    tmux command, which is limited to 16 kB. Raises `InvalidArguments`."""
     prompt = record.get("prompt")
     if prompt is None or (isinstance(prompt, str) and "\0" not in prompt and len(prompt) <= PROMPT_CHARACTERS):
         return prompt
@@ -148,7 +148,7 @@ def _prompt(record: Mapping[str, Any]) -> str | None:
 def create_session(root: Path, session: str, team: Team, language: str | None) -> Path:
     """Makes the session directory, or completes it: a second `init` keeps keys, mail and settings. Returns its path.
 
-    Raises `AlreadyExists` for a name that differs from that of another session in case only.
+    Raises `AlreadyExists` for a name that differs from that of another session only in case.
     """
     workspace = Workspace(root, session_name(session))
     workspace.make()
@@ -157,15 +157,15 @@ def create_session(root: Path, session: str, team: Team, language: str | None) -
     settings = {**first, **team.settings, **chosen}
     text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
     workspace.registry.create()
-    with suppress(FileExistsError):  # a second init. Last, because with this file there is a session.
+    with suppress(FileExistsError):  # a second init. This file comes last, as it makes the directory a session.
         workspace.files.create(workspace.settings_path, text.encode())
     workspace.keep_out_of_git()
     return workspace.path
 
 
 def add_missing(agents: Agents, team: Team) -> list[str]:
-    """Registers the team's agents that are not registered yet; for the others the team.yaml's command, host, prompt
-    and name are brought up to date. Returns the ids that were added."""
+    """Registers the team's agents that are missing, and updates command, host, prompt and name of the others from the
+    team.yaml. Returns the ids that were added."""
     added = []
     for agent in team.agents:
         try:
@@ -173,7 +173,7 @@ def add_missing(agents: Agents, team: Team) -> list[str]:
             added.append(agent.id)
         except AlreadyExists:
             if agent.id not in agents.all():
-                raise  # another one, whose id differs in case only
+                raise  # another agent, whose id differs only in case
             changed = {"command": agent.command, "host": agent.host, "prompt": agent.prompt, "name": agent.name or None}
             agents.registry.update(agent.id, **{key: value for key, value in changed.items() if value is not None})
     return added

@@ -1,7 +1,7 @@
-"""Signatures: messages are signed with their sender's key, and only what verifies has an effect.
+"""Signatures: messages are signed with their sender's key, and only verified ones have an effect.
 
-Every agent's processes run as the same user and can read every key: a signature shows that a message was written by
-this program or by somebody who took the key on purpose, not more (docs/security.md).
+All agents' processes run as the same user and can read every key: a signature shows only that a message was written by
+this program or by somebody who took the key on purpose (docs/security.md).
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ Verdict = Literal["signed", "unsigned", "tampered", "no_key", "misplaced"]
 
 
 class Signatures:
-    """Signs with the senders' keys and verifies with their public ones."""
+    """Signs messages with their senders' keys and verifies them with the public keys."""
 
     def __init__(self, agents: Agents) -> None:
         self.agents = agents
 
     def sign(self, message: Message) -> Message:
-        """The message with its sender's signature; unsigned, with a warning in the log, when the key cannot be read."""
+        """Returns the message with its sender's signature; unsigned, with a warning in the log, if the key cannot be
+        read."""
         return self.sign_all([message], message.sender_id)[0]
 
     def sign_all(self, messages: Sequence[Message], sender_id: str) -> list[Message]:
-        """The same for several messages of one sender."""
+        """Signs several messages of one sender; see `sign`."""
         key = self.agents.known_key(sender_id) if messages else None
         if key is None:
             for message in messages:
@@ -40,7 +41,7 @@ class Signatures:
         return [replace(message, signature=signature(message, key)) for message in messages]
 
     def verdict(self, message: Message, mailbox_of: str | None = None) -> Verdict:
-        """What the signature says. `misplaced`: a genuine message to somebody else than the agent `mailbox_of`."""
+        """Returns the result of verifying a message. `misplaced`: it is genuine, but not addressed to `mailbox_of`."""
         if message.signature is None:
             return "unsigned"
         genuine = self._is_genuine(message)
@@ -52,7 +53,7 @@ class Signatures:
         return self.verdict(message, mailbox_of) == "signed"
 
     def _is_genuine(self, message: Message) -> bool | None:
-        """None when there is nothing to check it with. An agent that was removed has signed what it has signed."""
+        """Returns whether the signature is valid, also that of a removed agent; None without a key to check it."""
         sender = self.agents.registry.all().get(message.sender_id)
         if sender is None:
             return None

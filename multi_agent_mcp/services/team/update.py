@@ -1,4 +1,4 @@
-"""A second `init`: which changes of team.yaml it applies, and which it leaves (docs/protocol.md, Commands)."""
+"""A second `init`: applies the changes in team.yaml to a session, except some (docs/protocol.md, Commands)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from multi_agent_mcp.store.workspace import Workspace
 
 _OURS = frozenset(spec.name for spec in fields(Agent))
 _FIXED = ("role", "type", "parent_id")
-"""Who an agent is: others rely on it, so it is changed where it is registered."""
+"""The identity of an agent, on which others rely: a second `init` does not change it."""
 _TAKEN_OVER = ("command", "host", "prompt", "name")
 _STAYS = ("command", "host", "prompt")
 _STAYS_TOO = ("ladder", "spawn")
-"""What a team.yaml that does not mention it leaves alone: `agent set`, or a person, may have put it there."""
+"""Keys that are kept if team.yaml does not mention them: `agent set`, or a person, may have added them."""
 
 
 @dataclass(frozen=True)
 class TeamUpdate:
-    """`changed` and `kept` name, per agent (or `session.yaml`), the keys in which team.yaml differed; what it does not
-    mention is kept. `left_out` are agents of the session that team.yaml does not name."""
+    """The result of a second `init`. `changed` and `kept` are the keys in which team.yaml differed, per agent (or
+    `session.yaml`); keys that it does not mention are kept. `left_out` are the agents that team.yaml does not name."""
 
     added: list[str]
     changed: Mapping[str, list[str]]
@@ -34,7 +34,7 @@ class TeamUpdate:
 
 
 def update_session(agents: Agents, team: Team, language: str | None) -> TeamUpdate:
-    """Brings a session up to date with its team.yaml; of one that was made just now it only registers the agents."""
+    """Updates a session from its team.yaml; for a new session it only registers the agents."""
     changed_settings, kept_settings = _update_settings(agents.workspace, team, language)
     before = dict(agents.all())
     added = add_missing(agents, team)
@@ -56,8 +56,8 @@ def update_session(agents: Agents, team: Team, language: str | None) -> TeamUpda
 
 
 def _update_settings(workspace: Workspace, team: Team, language: str | None) -> tuple[list[str], list[str]]:
-    """The settings that were taken over, and those that were not because a person has put comments into the file, which
-    writing it would lose."""
+    """Updates session.yaml; returns the changed keys and the kept ones. Nothing is changed if the file has comments,
+    which writing it would lose."""
     wanted = {**team.settings, **({"language": language} if language else {})}
     settings = load_yaml(workspace.settings_path)
     differing = {key: value for key, value in wanted.items() if settings.get(key) != value}
