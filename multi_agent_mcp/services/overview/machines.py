@@ -139,7 +139,7 @@ class Machines:
         for name in sorted({here, *homes, *known, *members}, key=lambda name: (name != here, name)):
             facts = known.get(name, {})
             stands = HERE if name == here else _state(facts, exchange, is_listening=not state.get("listened"))
-            if members and name not in members and stands in (AWAY, UNKNOWN):
+            if members and name not in members and stands == AWAY:
                 stands = LEFT
             asking = map(Asked.parse, facts.get("asking", ()) if stands == UP else ())
             row = MachineRow(
