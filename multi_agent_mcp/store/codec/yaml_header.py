@@ -144,6 +144,11 @@ _VALUE = (
 _KEY = r"(?P<key>(?!(?i:true|false|null):)[A-Za-z][A-Za-z0-9_]{0,60}):"
 _LINE = re.compile(rf"{_KEY}(?: {_VALUE})?")
 """A line that stands for itself, in any header; without a value it begins a mapping or a list."""
+_FACT = re.compile(
+    rf"{_KEY} (?:'(?P<time>[0-9T:.Z+-]*)'"
+    r"|(?P<code>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|v2:[0-9a-f]{128}))"
+)
+"""A line that every message has anew: its id, its times, its signature. `_LINE` takes twice as long to match it."""
 _WORD = re.compile(_VALUE)
 """The same in a list."""
 _LONGEST_QUICK = 16_000
@@ -194,6 +199,8 @@ _NOTHINGS = frozenset({"null", "empty", "none"})
 
 def _pair(line: str) -> tuple[str, Any] | None:
     """The key and the value of a line that stands for itself; None for another one."""
+    if (fact := _FACT.fullmatch(line)) is not None:
+        return fact["key"], fact[fact.lastgroup or "time"]
     match = _LINE.fullmatch(line)
     if match is None or match.lastgroup == "key":
         return None

@@ -8,7 +8,6 @@ import stat
 from pathlib import Path
 
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.system.file_status import careful
 
 PEEK_BYTES = 4096
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -30,7 +29,7 @@ def peek(path: str, place: int | None = None) -> tuple[bytes, os.stat_result | N
     be read, and None of one that cannot be opened. With `place`, the path is one from the directory that has this
     descriptor."""
     try:
-        descriptor = careful(path, os.O_RDONLY, place)
+        descriptor = os.open(path, _READ, dir_fd=place)
     except OSError:
         return b"", None
     try:
@@ -45,7 +44,7 @@ def peek(path: str, place: int | None = None) -> tuple[bytes, os.stat_result | N
 def header(path: str, place: int | None = None) -> bytes:
     """The bytes that `peek` gives, of what was a regular file a moment ago."""
     try:
-        descriptor = careful(path, os.O_RDONLY, place)
+        descriptor = os.open(path, _READ, dir_fd=place)
     except OSError:
         return b""
     try:
@@ -58,6 +57,8 @@ def header(path: str, place: int | None = None) -> bytes:
 
 def _header(descriptor: int) -> bytes:
     data = os.read(descriptor, PEEK_BYTES)
+    if b"\n---" in data:
+        return data
     while b"\n---" not in data[-PEEK_BYTES - 4 :] and (more := os.read(descriptor, PEEK_BYTES)):
         data += more
     return data
