@@ -122,8 +122,7 @@ class Files:
                     scratch.unlink(missing_ok=True)
 
     def read(self, path: Path) -> bytes | None:
-        """Returns a regular file's bytes; None if it does not exist. Raises `StorageError`, also for a link or a
-        pipe."""
+        """Returns a regular file's bytes, None if it does not exist. Raises `StorageError`, also for a link or pipe."""
         with storage_errors(path, FileNotFoundError):
             try:
                 self.containment.require(path.parent)
@@ -141,8 +140,7 @@ class Files:
                 return []
 
     def remove(self, path: Path, *, sync: bool = False) -> None:
-        """Removes a file if it exists; with `sync` durably, else a power cut may bring it back. Raises
-        `StorageError`."""
+        """Removes a file if it exists; without `sync` a power cut may bring it back. Raises `StorageError`."""
         with storage_errors(path):
             self.containment.require(path.parent)
             with self.locks.writing():
@@ -151,7 +149,7 @@ class Files:
                 self._sync(path.parent)
 
     def remove_directory(self, path: Path) -> None:
-        """Removes a directory if it is empty. Ignores an OSError."""
+        """Removes a directory if it is empty."""
         with suppress(OSError):
             self.containment.require(path.parent)
             path.rmdir()
@@ -290,8 +288,7 @@ class Files:
         in_directory(target.parent, lambda: os.link(source, target, follow_symlinks=False))
 
     def _link_beside(self, source: Path, target: Path) -> Path:
-        """Links a file at a path, or with the next free number. The same file found there is from an earlier
-        attempt."""
+        """Links a file at a path, or with the next free number, unless an earlier attempt has linked it there."""
         candidate, number = target, 0
         while True:
             try:

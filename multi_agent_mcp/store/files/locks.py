@@ -362,8 +362,7 @@ def _give_back(hold: Hold, holds: list[Hold]) -> None:
 
 
 def _unlock(descriptor: int) -> None:
-    """Unlocks and closes a descriptor. Closing alone would not release the lock if a forked child has the
-    descriptor."""
+    """Unlocks and closes a descriptor. Closing alone would not release the lock if a forked child has it, too."""
     try:
         with suppress(OSError):
             unlock_descriptor(descriptor)
