@@ -1,4 +1,4 @@
-"""One run: how much is measured, where, and the teams that several rows share."""
+"""One run of the benchmarks: its extent, its directory, and the teams that several rows share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the same thing costs without us."""
+"""The floors: the costs of the same operations without this program."""
 
 from __future__ import annotations
 

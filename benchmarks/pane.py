@@ -1,4 +1,4 @@
-"""A real tmux server on a socket of its own with one idle pane, and what becomes visible in it."""
+"""A real tmux server on its own socket with one idle pane, and the lines that become visible in it."""
 
 from __future__ import annotations
 

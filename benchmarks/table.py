@@ -1,4 +1,4 @@
-"""What a row promises, what was found, and the one table they make."""
+"""The rows' bounds, their measured values, and the table of both."""
 
 from __future__ import annotations
 

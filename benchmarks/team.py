@@ -1,4 +1,4 @@
-"""A session directory to measure on, and mailboxes with a past."""
+"""A session directory for measurements, and mailboxes with a history."""
 
 from __future__ import annotations
 

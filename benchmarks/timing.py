@@ -1,4 +1,4 @@
-"""Clocks: what is compared is measured in turns, because a machine is never the same a minute later."""
+"""Timing: values to be compared are measured alternately, because a machine's speed changes within minutes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single calls over stdio: ours and the bare server's, in turns."""
+"""Single calls over stdio, alternately to our server and to the bare server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a long history slows down what is done every minute: a crowded mailbox beside a calm one."""
+"""The effect of a long history on frequent operations: a crowded mailbox beside one with few messages."""
 
 from __future__ import annotations
 

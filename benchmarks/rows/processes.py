@@ -1,4 +1,4 @@
-"""What one agent's server costs: its start, its memory, its place in the agent's context."""
+"""The cost of one agent's server: start-up time, memory, and space in the agent's context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a cost grows: one case at a small and at a large size, in turns, and what is made of the two."""
+"""The growth of a cost: one case measured alternately at a small and at a large size, and the evaluation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many servers that live at the same time and have nothing to do."""
+"""Many idle servers that run at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands of people about a long past, executions and their logs, ended sessions."""
+"""People's commands on a session with a long history, executions and their logs, ended sessions."""
 
 from __future__ import annotations
 
