@@ -147,7 +147,7 @@ class Past:
         return self._over(self.workspace.executions, agent_id, count, stencil, "exec")
 
     def log(self, execution_id: str, lines: int) -> None:
-        """So many lines in the log of an execution."""
+        """Writes a log of this many lines for an execution."""
         execution = self.workspace.executions.get(execution_id)
         path = self.workspace.execution_log(execution)
         self._require(path.parent)
@@ -211,7 +211,7 @@ class Past:
         return oldest
 
     def _over(self, collection: Collection[Any], partition: str, count: int, stencil: Stencil, prefix: str) -> str:
-        """The same, and what of it is over is archived."""
+        """Writes entities as `_identified`, and archives the finished ones."""
         oldest = self._identified(count, stencil, collection.directory(partition).path, prefix)
         for _ in range(0, count, MOVED_AT_ONCE):
             collection.tidy(partition)

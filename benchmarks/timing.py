@@ -21,7 +21,7 @@ def in_turns(rounds: int, *measures: Callable[[], float]) -> list[float]:
 
 
 def seconds(action: Callable[[], object]) -> float:
-    """How long one action takes."""
+    """Returns the seconds that one action takes."""
     began = time.perf_counter()
     action()
     return time.perf_counter() - began

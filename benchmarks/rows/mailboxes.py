@@ -11,7 +11,7 @@ WARM_UP = 3
 
 
 def unread_warm(bench: Bench) -> Finding:
-    """The same server process is asked again and again."""
+    """Asks the same server process repeatedly."""
     return _warm(bench, bench.crowded)
 
 
