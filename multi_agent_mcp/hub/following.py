@@ -122,7 +122,7 @@ class Following:
         if not self.synchronised:
             await self._synchronise()
         await self._catch_up()
-        # A machine that has had more of the hub than there is now shows that it was replaced.
+        # If another machine has had later revisions than there are now, the hub was replaced.
         if self._claimed > self.progress.sequence and (state := await self.hub.state()).last_sequence < self._claimed:
             self._found_older(state)
 

@@ -54,7 +54,7 @@ for _tag, _pattern, _first in (
 
 _WORDS = re.compile(
     r"(?!(?:y|n|yes|no|on|off|true|false|null)\Z)"  # the words of either version are quoted
-    r"(?=.{1,100}\Z)"  # a long key is written in another way
+    r"(?=.{1,100}\Z)"  # YAML writes long keys in another form
     r"[A-Za-z][A-Za-z0-9_-]*(?: [A-Za-z0-9_-]+)*"
     r"|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
     re.IGNORECASE | re.ASCII,
