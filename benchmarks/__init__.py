@@ -1,1 +1,1 @@
-"""What this costs, beside a floor measured in the same run: `python -m benchmarks [--quick] [--json] [ROW ...]`."""
+"""Benchmarks, each beside a floor measured in the same run: `python -m benchmarks [--quick] [--json] [ROW ...]`."""

@@ -18,7 +18,7 @@ from benchmarks.scale.rows import ROWS as SCALE_ROWS
 from benchmarks.table import Finding, Line, Row, markdown
 
 SLOWING = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONDEVMODE", "PYTHONTRACEMALLOC")
-"""What containers set and a user's shell does not: with the first, each line that is printed is a write(2)."""
+"""Variables that containers set and a user's shell does not: with the first, each printed line is a write(2)."""
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""The floor of everything that goes over stdio: an MCP server with one tool that does one durable write."""
+"""The floor of all calls over stdio: an MCP server with one tool that does one durable write."""
 
 from __future__ import annotations
 

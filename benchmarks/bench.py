@@ -1,4 +1,4 @@
-"""One run: how much is measured, where, and the teams that several rows share."""
+"""One run of the benchmarks: its extent, its directory, and the teams that several rows share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.team import Team
 
 @dataclass(frozen=True)
 class Scale:
-    """How often things are done, and how many read messages a crowded mailbox holds."""
+    """The extent of a run: the number of repetitions, and the sizes of the data."""
 
     calls: int = 150
     spawns: int = 11
@@ -54,7 +54,7 @@ QUICK = Scale(
 
 
 class Bench:
-    """What a row is handed."""
+    """The argument of every row: the directory, the scale, and the teams."""
 
     def __init__(self, directory: Path, scale: Scale) -> None:
         self.directory = directory
@@ -92,7 +92,7 @@ class Bench:
 
     @cached_property
     def calm(self) -> Team:
-        """The same with few messages: what `crowded` is compared with."""
+        """Returns a team with few read messages, for comparison with `crowded`."""
         team = self.team()
         team.live_through(self.scale.few)
         return team

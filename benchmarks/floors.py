@@ -1,4 +1,4 @@
-"""What the same thing costs without us."""
+"""The floors: the costs of the same operations without this program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bare_server(directory: Path) -> Server:
 
 
 class FileEvents:
-    """How long it takes until a process hears of a new file."""
+    """The latency of file events: the time until a process is notified of a new file."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -32,7 +32,7 @@ class FileEvents:
         self._number = 0
 
     def latency(self) -> float:
-        """Seconds from the rename that puts a file in place to the call that tells of it."""
+        """Returns the seconds from the rename that puts a file in place to the notification."""
         self._heard.clear()
         self._number += 1
         scratch = self.directory.parent / f"{self.directory.name}.tmp"

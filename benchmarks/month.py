@@ -21,7 +21,7 @@ from multi_agent_mcp.services.validation import Draft
 
 AGENTS, DAYS = 10, 30
 DAILY = {"mail": 200, "notifications": 30, "finished_tasks": 20, "executions": 20, "ended_sessions": 4}
-"""What each agent leaves behind on a day; each execution has a log of `LOG_LINES`, each day a conversation."""
+"""The files that each agent leaves on a day; each execution has a log of `LOG_LINES`, each day a conversation."""
 LOG_LINES, SPOKEN = 40, 20
 COMMANDS = (
     *("unread", "read --peek", "agent list", "task list", "conversations", "watch --once", "timeline"),
@@ -48,7 +48,7 @@ def live(services: Services) -> None:
 
 
 def work(services: Services) -> None:
-    """What a team does with it: mail is sent, and read with all that follows from it."""
+    """Does everyday work in the session: mail is sent, and read with all consequences."""
     for number in range(100):
         services.messages.send(services.agents.get("admin"), Draft(content=f"{number}", receiver_id="worker"))
     while services.reading.read(services.agents.get("worker"), Query())["unread_remaining"]:

@@ -1,4 +1,4 @@
-"""A real tmux server on a socket of its own with one idle pane, and what becomes visible in it."""
+"""A real tmux server on its own socket with one idle pane, and the lines that become visible in it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Pane:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a server started in this pane finds in its environment."""
+        """The tmux variables in the environment of a server started in this pane."""
         return {"TMUX": f"{self.socket},0,0", "TMUX_PANE": self.id}
 
     def tmux(self, *arguments: str) -> str:
@@ -44,7 +44,7 @@ class Pane:
         return subprocess.run(call, capture_output=True, text=True, check=True).stdout.rstrip("\n")
 
     def forget(self) -> None:
-        """What is visible so far does not count."""
+        """Discards the lines that are visible so far."""
         while select.select([self._shown], [], [], 0)[0]:
             os.read(self._shown, 1 << 16)
 

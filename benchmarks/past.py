@@ -1,9 +1,9 @@
-"""The past of a session that has lived for long: the files it would have left, written fast and not fsynced.
+"""The history of a long-lived session: the files it would have left, written fast, without fsync.
 
-`python -m benchmarks.past DIR --mail 100000 --tasks 10000 …` makes one to look at.
+`python -m benchmarks.past DIR --mail 100000 --tasks 10000 …` makes one for inspection.
 
-Every file is what the product's codec writes of one example, with only ids, moments and numbers put in, and lies where
-the product puts it. Nothing here is locked or rung: what is made up must be made up before anybody reads.
+Every file has the path and the form that the product gives it: the codec's output for one example, with other ids,
+times and numbers. Nothing is locked and no agent is rung, so the files must be written before any process reads them.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Past:
         return self._over(self.workspace.executions, agent_id, count, stencil, "exec")
 
     def log(self, execution_id: str, lines: int) -> None:
-        """So many lines in the log of an execution."""
+        """Writes a log of this many lines for an execution."""
         execution = self.workspace.executions.get(execution_id)
         path = self.workspace.execution_log(execution)
         self._require(path.parent)
@@ -211,7 +211,7 @@ class Past:
         return oldest
 
     def _over(self, collection: Collection[Any], partition: str, count: int, stencil: Stencil, prefix: str) -> str:
-        """The same, and what of it is over is archived."""
+        """Writes entities as `_identified`, and archives the finished ones."""
         oldest = self._identified(count, stencil, collection.directory(partition).path, prefix)
         for _ in range(0, count, MOVED_AT_ONCE):
             collection.tidy(partition)

@@ -1,4 +1,4 @@
-"""What a row promises, what was found, and the one table they make."""
+"""The rows' bounds, their measured values, and the table of both."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEAD = ("row", "measured", "floor", "must reach", "reached", "", "elsewhere")
 
 @dataclass(frozen=True)
 class Finding:
-    """What one row measured. `reached` is compared with the row's bound; `sound` False is a miss whatever it is."""
+    """The result of one row. `reached` is compared with the row's bound; if `sound` is False the row fails anyway."""
 
     reached: float
     measured: str

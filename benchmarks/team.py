@@ -1,4 +1,4 @@
-"""A session directory to measure on, and mailboxes with a past."""
+"""A session directory for measurements, and mailboxes with a history."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Team:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.known: Any = None
-        """What whoever made up its past has to tell of it; see `Bench.lived`."""
+        """A value returned by the function that wrote the session's history; see `Bench.lived`."""
         self.services = open_session(root, SESSION, notifier=Recorder(Delivery("stored", "no_pane")))
 
     @classmethod
@@ -83,7 +83,7 @@ class Team:
         assert self.services.unread_mail_count("admin") == 0
 
     def plan(self, count: int) -> None:
-        """So many tasks: three in five are done, one is in progress, one to do."""
+        """Adds this many tasks: of five, three are done, one is in progress and one is in `todo`."""
         with unsynced():
             for number in range(count):
                 begun = Change(by="worker", at=times.now() - timedelta(minutes=count - number))
@@ -97,7 +97,7 @@ class Team:
                 self.services.workspace.tasks.add(task)
 
     def heap_up(self, count: int) -> None:
-        """So many messages that say they were read, put straight into the mailbox as an editor or `cp` would."""
+        """Puts this many read messages directly into the mailbox, as an editor or `cp` would."""
         moment = times.now()
         with unsynced():
             for number in range(count):
@@ -127,7 +127,7 @@ class Team:
 
 
 def hot_files(team: Team) -> int:
-    """How many files lie in the admin's mailbox itself, outside its archive."""
+    """Returns the number of files in the admin's mailbox itself, outside its archive."""
     return sum(item.suffix == ".md" for item in team.services.workspace.mailbox("admin").path.iterdir())
 
 

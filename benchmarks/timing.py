@@ -1,4 +1,4 @@
-"""Clocks: what is compared is measured in turns, because a machine is never the same a minute later."""
+"""Timing: values to be compared are measured alternately, because a machine's speed changes within minutes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def in_turns(rounds: int, *measures: Callable[[], float]) -> list[float]:
 
 
 def seconds(action: Callable[[], object]) -> float:
-    """How long one action takes."""
+    """Returns the seconds that one action takes."""
     began = time.perf_counter()
     action()
     return time.perf_counter() - began

@@ -99,7 +99,7 @@ class Server:
             time.sleep(0.3)
 
     def processor_seconds(self) -> float:
-        """What it has used so far, user and system, all its threads: clock_getcpuclockid(3)."""
+        """Returns the processor time of the server so far, user and system, of all threads: clock_getcpuclockid(3)."""
         return time.clock_gettime(~self._process.pid << 3 | 2)
 
     def resident_megabytes(self, *, peak: bool = False) -> float:

@@ -1,4 +1,4 @@
-"""Fixtures every unit test may ask for: an initialised session in `tmp_path`, with a recorder for a doorbell."""
+"""Fixtures for all unit tests: an initialised session in `tmp_path`, with a recorder as its doorbell."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Starts our own programs from a warm interpreter: forked from a process that has imported what they import.
 
-Importing takes a server half a second of processor time and a command a quarter, and the suite starts more than a
-thousand of them. While this is installed, `subprocess.Popen` (what everything that starts processes comes down to) has
-`python -m multi_agent_mcp …` and a few of the tests' own programs forked by a process of ours and given to this one:
-its child by all that a process can ask, with the standard streams, directory, environment and arguments that were
-asked for. Anything unusual (a function to be run before, a locale, options of the interpreter) is started as always;
-so is everything where there is no Linux, or with `COLD=1` in the environment.
+Importing takes half a second of processor time in a server and a quarter in a command, and the suite starts more than a
+thousand of them. While this is installed, `subprocess.Popen` (on which all ways of starting processes are based) has
+`python -m multi_agent_mcp …` and a few of the tests' own programs forked by a warm process and handed over to this one.
+They are its children in every observable way, with the requested standard streams, directory, environment and
+arguments. Unusual calls (a function to run before, a locale, options of the interpreter) start a process as usual; so
+do all calls on other systems than Linux, or with `COLD=1` in the environment.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What it takes to wake an agent in a composer like the hosts', and what the hosts' hooks cost."""
+"""The time to wake an agent in a composer like the hosts', and the cost of the hosts' hooks."""
 
 from __future__ import annotations
 

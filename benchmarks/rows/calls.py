@@ -1,4 +1,4 @@
-"""Single calls over stdio: ours and the bare server's, in turns."""
+"""Single calls over stdio, alternately to our server and to the bare server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WARM_UP = 3
 
 
 def send(bench: Bench) -> Finding:
-    """As in life: the recipient's server is there, sees the file and looks whether to ring (there is no pane)."""
+    """Sends while the recipient's server runs, which sees the file and decides whether to ring (it has no pane)."""
     return _send(bench, served=True)
 
 

@@ -1,4 +1,4 @@
-"""The Owner's console in a real browser: how soon it shows, how soon it hears, how smoothly it moves."""
+"""The Owner's console in a real browser: loading time, update latency and smoothness."""
 
 from __future__ import annotations
 

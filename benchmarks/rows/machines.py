@@ -115,7 +115,7 @@ def _two(bench: Bench) -> Iterator[Machines]:
 
 
 def _beside_floor(bench: Bench, made: Machines, once: Callable[[int], float]) -> Finding:
-    """What `once` measures beside one value brought to the same hub and one durable file, in turns."""
+    """Measures `once` alternately with the floor: one value published to the same hub and one durable file."""
     numbers, directory = itertools.count(), bench.place()
     with _publishing(made) as publish:
 

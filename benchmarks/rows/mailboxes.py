@@ -1,4 +1,4 @@
-"""Whether a long history slows down what is done every minute: a crowded mailbox beside a calm one."""
+"""The effect of a long history on frequent operations: a crowded mailbox beside one with few messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WARM_UP = 3
 
 
 def unread_warm(bench: Bench) -> Finding:
-    """The same server process is asked again and again."""
+    """Asks the same server process repeatedly."""
     return _warm(bench, bench.crowded)
 
 

@@ -1,4 +1,4 @@
-"""What one agent's server costs: its start, its memory, its place in the agent's context."""
+"""The cost of one agent's server: start-up time, memory, and space in the agent's context."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FEW = 5
 
 
 def spawn(bench: Bench) -> Finding:
-    """The same handshake by raw lines: initialize, initialized, tools/list."""
+    """Starts our server and the bare one, with the same handshake in raw lines: initialize, initialized, tools/list."""
     team, place = bench.team(), bench.place()
     measured, floor = in_turns(
         bench.scale.spawns, lambda: _listed(lambda: team.server("admin")), lambda: _listed(lambda: bare_server(place))

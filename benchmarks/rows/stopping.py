@@ -1,4 +1,4 @@
-"""Tasks, notifications and interrupts: what the middleware costs, and how soon an agent hears of a change."""
+"""Tasks, notifications and interrupts: the cost of the middleware, and the latency of a change."""
 
 from __future__ import annotations
 

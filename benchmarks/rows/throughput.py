@@ -1,4 +1,4 @@
-"""Many processes that write to one mailbox at once, beside as many that write files and do nothing else."""
+"""Many processes that write to one mailbox at once, beside as many that only write files."""
 
 from __future__ import annotations
 

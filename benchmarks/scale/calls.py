@@ -1,4 +1,4 @@
-"""What a tool call costs its server's process, and all that it does about what preceded the call."""
+"""The processor time of a tool call in its server's process, including the work caused by earlier changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a cost grows: one case at a small and at a large size, in turns, and what is made of the two."""
+"""The growth of a cost: one case measured alternately at a small and at a large size, and the evaluation."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Growth:
         return Finding(many / few, *self._told(bench, many, few))
 
     def each(self, bench: Bench) -> Finding:
-        """What one thing more costs, in millionths: microseconds, or bytes of a megabyte."""
+        """The cost of each additional item, in millionths: microseconds, or bytes of a megabyte."""
         small, large = self._sizes(bench)
         few, many = self._costs(bench)
         return Finding((many - few) / (large - small) * 1e6, *self._told(bench, many, few))
 
     def added(self, bench: Bench) -> Finding:
-        """What all of them together add, in thousandths: milliseconds."""
+        """The additional cost of all items together, in thousandths: milliseconds."""
         few, many = self._costs(bench)
         return Finding((many - few) * 1e3, *self._told(bench, many, few))
 

@@ -1,4 +1,4 @@
-"""Mail: mailboxes with much that is unread, archives with much that was read, broadcasts, conversations."""
+"""Mail: mailboxes with much unread mail, large archives, broadcasts, conversations."""
 
 from __future__ import annotations
 

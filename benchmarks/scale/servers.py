@@ -1,4 +1,4 @@
-"""Many servers that live at the same time and have nothing to do."""
+"""Many idle servers that run at the same time."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def _used(servers: list[Server]) -> float:
 
 
 def _private_megabytes(pid: int) -> float:
-    """What nobody shares with the process: `Private_…` of proc_pid_smaps_rollup(5)."""
+    """Returns the memory that the process shares with no other: `Private_…` of proc_pid_smaps_rollup(5)."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024

@@ -45,7 +45,7 @@ def report_beside_finished(bench: Bench, size: int) -> Iterator[Cost]:
 
 @contextmanager
 def report_beside_open(bench: Bench, size: int) -> Iterator[Cost]:
-    """The same beside tasks that are still to be done."""
+    """The admin reads one report of progress beside open tasks."""
     with _report(bench.lived("open tasks", size, Past.open_tasks)) as cost:
         yield cost
 

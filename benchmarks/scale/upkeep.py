@@ -1,4 +1,4 @@
-"""Commands of people about a long past, executions and their logs, ended sessions."""
+"""People's commands on a session with a long history, executions and their logs, ended sessions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def log(bench: Bench, size: int) -> Iterator[Cost]:
 
 @contextmanager
 def log_memory(bench: Bench, size: int) -> Iterator[Cost]:
-    """What the server's resident memory has been at most, in megabytes, when it has read the last 100 lines."""
+    """The peak resident memory of a server that has read the last 100 lines of a log, in megabytes."""
     team = bench.lived("lines of one log", size, _logged)
 
     def cost() -> float:

@@ -169,7 +169,7 @@ def _made(place: Place, session: str | None, language: str | None, *, new_team: 
         raise InvalidArguments("bad_team", file=place.team.name, reason=Reason("no_session_named"))
     create_session(place.root, name, team, language)
     update = update_session(open_session(place.root, name).agents, team, language)
-    services = open_session(place.root, name)  # in the language that it has now
+    services = open_session(place.root, name)  # in its language after the update
     agents = services.agents.all()
     for agent_id in update.added:
         _warn_about_hierarchy(agent_id, agents, services.texts)

@@ -66,12 +66,12 @@ def share(
         _begin(sharing, name, listen or LISTEN, (hub, admin_seed, replicas or 1))
     elif sharing.membership and any((name, listen, hub, admin_seed, replicas)):
         raise AlreadyExists("shared_already", name=context.services.session)
-    sharing.require_inviting()  # not after waiting for a hub that may be away
+    sharing.require_inviting()  # before waiting for a hub that may be away
     user = sharing.user_line if is_new and hub is not None else None
     if reseed:
         sharing.reseed()
     sharing.start_relay()
-    if user is None:  # else nothing comes before the hub knows this machine
+    if user is None:  # else nothing is received before the hub knows this machine
         sharing.wait_until_complete(Arrival(context.texts).told)
     token = str(sharing.invite(replaces=again))
     context.answer(
@@ -125,7 +125,7 @@ def join(token: str, name: str | None, adopt: bool, root: str | None, as_json: b
         sharing = join_session(parsed, where, machine_name(name or former), adopt=adopt)
         sharing.start_relay()
         user = None if parsed.seed else sharing.user_line
-        if user is None:  # else nothing comes before the hub knows this machine
+        if user is None:  # else nothing is received before the hub knows this machine
             sharing.wait_until_complete(Arrival(texts).told)
     except Refusal as refusal:
         refuse(refusal, texts, as_json=as_json)
@@ -268,7 +268,7 @@ def require_client() -> None:
     """Raises `InvalidArguments` if the extra `machines` is not installed, which only these commands need."""
     if find_spec("nats") is None or find_spec("nkeys") is None:
         raise InvalidArguments("no_machines_extra")
-    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of how the client ends each TLS connection
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns whenever the client ends a TLS connection
 
 
 def sharing_of(context: SessionContext) -> Sharing:

@@ -1,1 +1,1 @@
-"""One team on several machines: the relay of this machine, its way to the hub (NATS JetStream), and joining."""
+"""A team on several machines: this machine's relay, its connection to the hub (NATS JetStream), and joining."""

@@ -1,4 +1,4 @@
-"""Where a hub listens, and how it is reached."""
+"""The addresses on which a hub listens, and the URLs at which it is reached."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PORT = 4222
 
 
 def parse_address(listen: str) -> tuple[str, int]:
-    """`HOST:PORT`, or one of both. Raises `InvalidArguments`."""
+    """Parses `HOST:PORT`, `HOST` or `PORT`. Raises `InvalidArguments`."""
     host, _, port = (
         listen.rpartition(":") if ":" in listen else ("", "", listen) if listen.isdecimal() else (listen, "", "")
     )
@@ -35,7 +35,7 @@ def is_loopback(host: str) -> bool:
 
 
 def own_addresses() -> list[str]:
-    """This machine's address in its network, and its name."""
+    """Returns this machine's address in its network, if any, and its name."""
     found = []
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))  # RFC 5737; nothing is sent
@@ -48,7 +48,7 @@ def hub_url(host: str, port: int) -> str:
 
 
 def require_protected(urls: Sequence[str]) -> None:
-    """Raises `InvalidArguments` for a hub on another machine without TLS, and for what is no URL of a hub."""
+    """Raises `InvalidArguments` for a hub on another machine without TLS, and for an invalid URL."""
     for url in urls:
         try:
             parts = urlsplit(url)

@@ -1,4 +1,4 @@
-"""Administration of the hub: making its streams, and a connection for a single request of a command."""
+"""Administration of the hub: creating its streams, and connections for single requests."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from multi_agent_mcp.hub.subjects import Names, inbox
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 
 NAME_TAKEN = 10058
-"""What the JetStream API answers to one who makes what is there with another configuration."""
+"""The error code of the JetStream API for creating a stream that exists with another configuration."""
 CONNECT_SECONDS = 3.0
 ADMINISTER_SECONDS = 10.0
 LOG_SECONDS = 90 * 24 * 3600
 
 
 async def make_streams(client: Client, names: Names, identity: str, *, first: int = 1, replicas: int = 1) -> None:
-    """Makes the streams of a session unless they are there; the values' sequence begins at `first`. Needs rights that
-    no machine has. Raises `HubUnreachable`."""
+    """Creates the streams of a session unless they exist; the values' sequence begins at `first`. Requires the
+    administrator's permissions, which no machine has. Raises `HubUnreachable`."""
     common = {"storage": "file", "num_replicas": replicas, "allow_direct": True, "max_msg_size": PAYLOAD_BYTES}
     values = {
         "name": names.stream,
@@ -45,8 +45,8 @@ async def make_streams(client: Client, names: Names, identity: str, *, first: in
 async def administer(
     client: Client, subject: str, data: bytes, *, headers: dict[str, str] | None = None, but: int | None = None
 ) -> None:
-    """Has the hub do something that it does not do for any machine. Raises `HubUnreachable`, also when it refuses with
-    another code than `but`."""
+    """Sends the hub a request that needs the administrator's permissions. Raises `HubUnreachable`, also if the hub
+    refuses with another code than `but`."""
     try:
         answer = json.loads((await client.request(subject, data, ADMINISTER_SECONDS, headers=headers)).data)
     except FAILED as error:
@@ -56,8 +56,8 @@ async def administer(
 
 
 async def connected_once(urls: Sequence[str], seed: str, certificate: str | None, name: str) -> Client:
-    """A connection for one request. It is tried for a moment: a server that was just given a user may not have taken
-    that over yet. Raises `HubUnreachable`."""
+    """Returns a connection for one request. Retries for `CONNECT_SECONDS`, as a server may not know a new user yet.
+    Raises `HubUnreachable`."""
     deadline = time.monotonic() + CONNECT_SECONDS
     while True:
         client = Client()
@@ -75,7 +75,7 @@ async def connected_once(urls: Sequence[str], seed: str, certificate: str | None
             )
             return client
         except FAILED as error:
-            with suppress(Exception):  # it may be in the middle of anything
+            with suppress(Exception):  # it may be in any state
                 await asyncio.wait_for(client.close(), 0.5)
             if time.monotonic() > deadline:
                 raise HubUnreachable from error
@@ -83,4 +83,4 @@ async def connected_once(urls: Sequence[str], seed: str, certificate: str | None
 
 
 async def _ignore(_: Exception) -> None:
-    """The caller gets it as well."""
+    """Ignores an error, as the caller gets it, too."""

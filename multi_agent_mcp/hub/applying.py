@@ -1,8 +1,8 @@
-"""From the hub into the files: what other machines wrote, in the hub's order, each value as often as need be.
+"""Applies values of the hub, written by other machines, to the files, in the hub's order.
 
-A value may come again (the position is written after the files), may be older than the file (another process was
-faster) and may be nonsense (any joined machine can publish): applying it twice does nothing, the older one loses, and
-nonsense is logged and passed over.
+A value may be received again (the position is written after the files), may be older than the file (another process was
+faster) and may be invalid (any joined machine can publish): applying it twice has no effect, an older value is ignored,
+and an invalid one is logged and skipped.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ logger = logging.getLogger(__name__)
 BULK = 32
 LOG_BYTES = 1 << 30
 NAME_BYTES = 255
-"""The longest that file systems take."""
+"""The longest file name that file systems accept."""
 HOPELESS = frozenset({errno.ENAMETOOLONG, errno.EFBIG, errno.EINVAL, errno.EILSEQ, errno.EOVERFLOW})
-"""How the disk refuses what it will never take; everything else may pass."""
+"""The errors of the disk that are permanent; all others may be temporary."""
 _OUR_FILE = re.compile(r"[^/\0.][^/\0]*\.md")
 _DAY = re.compile(r"\d{8}")
 _EXECUTION = re.compile(r"exec_[0-9a-f]{12}")
@@ -56,7 +56,7 @@ Then = Callable[[], None]
 
 
 class Consequences(Protocol):
-    """What follows from a value once its file is there. None of them raises."""
+    """The consequences of a value once its file is written. No method raises."""
 
     def task_changed(self, task: Task) -> None: ...
 
@@ -65,40 +65,40 @@ class Consequences(Protocol):
     def notified(self, notice: Notification) -> None: ...
 
     def moved_in(self, agent: Agent) -> None:
-        """This machine is the home of an agent now, or has been for long."""
+        """Called for an agent whose home is this machine, newly or already before."""
 
 
 @dataclass(eq=False)
 class Applying:
-    """Writes values into the files of one session."""
+    """Writes values to the files of one session."""
 
     workspace: Workspace
     names: Names
     machine: str
     consequences: Consequences
     on_written: Callable[[int, int], object]
-    """Told of each file that is written here, by the hash of its signature, and when (nanoseconds since the epoch)."""
+    """Called for each file written here, with the hash of its signature and the time (nanoseconds since the epoch)."""
     _marks: dict[tuple[str, str, str], datetime | None] = field(default_factory=dict)
     _merged: set[tuple[str, str, str]] = field(default_factory=set)
 
     def apply(self, batch: Sequence[Stored], *, restoring: bool) -> list[Then]:
-        """Applies them in order; durable when it returns. Returns what is to be done about them then. `restoring`: what
-        this machine itself wrote is applied, too, because its files were lost. Raises `StorageError`."""
+        """Applies values in order, durably, and returns their consequences, to be called next. `restoring`: this
+        machine's own values are applied, too, as its files were lost. Raises `StorageError`."""
         self._marks, self._merged = self._true_marks(batch), set()
         return self._each(sorted(batch, key=self._refers), partial(self._apply, restoring=restoring))
 
     def _refers(self, stored: Stored) -> bool:
-        """Whether a value refers to others, which are applied before it."""
+        """Returns whether a value may refer to others, which are applied before it."""
         what = self.names.parse(stored.subject)
         return not (isinstance(what, str) and what.startswith(tuple(f"{kind}." for kind in subjects.REFERRED)))
 
     def at_home(self) -> list[Then]:
-        """What may be left to be done for the agents of this machine: an earlier relay may have died before it was."""
+        """Returns the consequences for this machine's agents that an earlier relay may not have completed."""
         agents = self.workspace.registry.active().values()
         return [partial(self.consequences.moved_in, agent) for agent in agents if agent.machine == self.machine]
 
     def apply_logs(self, batch: Sequence[Stored], *, restoring: bool) -> None:
-        """Pieces of logs. Durable when it returns. `restoring` as in `apply`. Raises `StorageError`."""
+        """Applies parts of logs, durably. `restoring` as in `apply`. Raises `StorageError`."""
         self._each(batch, partial(self._apply_log, restoring=restoring))
 
     def _each(self, batch: Sequence[Stored], apply: Callable[[Stored], list[Then]]) -> list[Then]:
@@ -149,13 +149,13 @@ class Applying:
         return []
 
     def _true_marks(self, batch: Sequence[Stored]) -> dict[tuple[str, str, str], datetime | None]:
-        """When what of this batch was read, by the mark's kind, owner and name. Most was soon after it came: then it is
-        written once."""
+        """Returns the times of reading in this batch, by the mark's kind, owner and name, so that an item that was read
+        within the batch is written only once."""
         found: dict[tuple[str, str, str], datetime | None] = {}
         for stored in batch:
             what = self.names.parse(stored.subject)
             if isinstance(what, Own) and what.kind in subjects.MARKS.values():
-                with suppress(Exception):  # it is passed over in its turn
+                with suppress(Exception):  # it is skipped when it is applied
                     if self._is_home(what.machine, what.owner):
                         found[what[1:]] = _read_at(stored)
         return found
@@ -183,7 +183,7 @@ class Applying:
             subjects.DELEGATION: self.workspace.delegations,
         }
         if stored.headers.get(MACHINE) == self.machine and _is_there(known[kind].find(entity_id(kind, name)), stored):
-            return []  # whoever wrote it has the lock, as likely as not
+            return []  # the process that wrote it probably holds the lock
         written = known[kind].accept(entity_id(kind, name), stored.shared, _time(stored), was=_was(stored))
         return [lambda: self.consequences.task_changed(written)] if isinstance(written, Task) else []
 
@@ -203,7 +203,7 @@ class Applying:
         return [partial(self._tell, what, entity)] if self._is_mine(what) else []
 
     def _tell(self, what: Own, entity: Any) -> None:
-        """Notes that something came for an agent of this machine, and rings."""
+        """Records the arrival of an item for an agent of this machine, and triggers the ring."""
         with suppress(StorageError):  # nothing depends on it
             self.workspace.travel_log.add("arrived", now(), [entity.id], machine=what.machine)
         if what.kind == subjects.MESSAGE:
@@ -212,7 +212,7 @@ class Applying:
             self.consequences.notified(entity)
 
     def _copy(self, message: Message) -> None:
-        """Puts what was said in a conversation into its directory, too, as its sender has done."""
+        """Copies a message of a conversation to the conversation's directory, as its sender has done."""
         if message.message_type != "conversation" or "conversation_id" not in message.metadata:
             return
         conversation = self.workspace.conversations.find(entity_id("cnv", message.metadata["conversation_id"]))
@@ -221,7 +221,7 @@ class Applying:
                 self.workspace.conversation_messages(conversation.id).create(file_name(message), message)
 
     def _state(self, what: Own, stored: Stored) -> None:
-        """What the home of an agent says of it."""
+        """Applies a value that only the agent's home writes."""
         if what.kind == subjects.READ:
             inbox = self.workspace.mailbox(what.owner)
             inbox.accept_read(_file(what.name), _read_at(stored))
@@ -244,13 +244,14 @@ class Applying:
         return agent is not None and agent.machine == self.machine
 
     def _is_home(self, machine: str, agent_id: str) -> bool:
-        """Whether a machine is, or was once, an agent's home."""
+        """Returns whether a machine is or was an agent's home."""
         agent = self.workspace.registry.all().get(agent_id)
         return agent is not None and machine in (agent.machine, *agent.extra.get("machines", ()))
 
 
 def _of_the_disk(error: Exception) -> StorageError | None:
-    """What is to be tried again; None for what no trying will mend."""
+    """Returns the error as a `StorageError` if the disk caused it and it may be temporary, so that the caller retries;
+    else None."""
     cause = error.__cause__ if isinstance(error, StorageError) else error
     if isinstance(cause, OSError) and cause.errno in HOPELESS:
         return None
@@ -264,22 +265,22 @@ def _is_there(entity: Identified | None, stored: Stored) -> bool:
 
 
 def _file(name: str) -> str:
-    """A name that a file of an inbox may have. Raises `InvalidArguments`."""
+    """Returns the name if a file of an inbox may have it. Raises `InvalidArguments`."""
     if not _OUR_FILE.fullmatch(name) or len(os.fsencode(name)) > NAME_BYTES:
         raise InvalidArguments("bad_text", name=repr(name)[:80])
     return name
 
 
 def _read_at(stored: Stored) -> datetime | None:
-    """Raises `ValueError`, `LookupError` or `TypeError`."""
+    """Returns the time of reading in a mark. Raises `ValueError`, `LookupError` or `TypeError`."""
     return parse_time(json.loads(stored.data)["read_at"])
 
 
 def _was(stored: Stored) -> int | None:
-    """Raises `ValueError`."""
+    """Returns the value's revision on a former hub, if any. Raises `ValueError`."""
     return int(stored.headers[WAS]) if WAS in stored.headers else None
 
 
 def _time(stored: Stored) -> int:
-    """When the value was written, in nanoseconds since the epoch. Raises `ValueError`."""
+    """Returns the time at which the value was written, in nanoseconds since the epoch. Raises `ValueError`."""
     return int(stored.headers[TIME])

@@ -10,7 +10,7 @@ VALID_DAYS = 3650
 
 
 def new_certificate() -> tuple[bytes, bytes]:
-    """A key and a certificate that is its own authority: the joining machines are given it with their token."""
+    """Returns a new key and a self-signed certificate, which joining machines receive with their token."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

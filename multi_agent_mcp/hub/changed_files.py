@@ -1,4 +1,4 @@
-"""Which files of a session travel, and which of them have changed."""
+"""The files of a session that are sent to the hub, and those of them that have changed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 HAND_MADE = frozenset({"ipc", "tasks", "delegations", "conversations", "agents.json", "session.yaml"})
-"""What people write by hand, too."""
+"""Files and directories in which people may write by hand."""
 TRAVELLING = HAND_MADE | {"notifications", "sessions", "executions", "owner_wait", "audit"}
 _ASIDE = frozenset({"quarantine"})
 
 
 def travels(path: Path) -> bool:
-    """Whether a path, relative to the session's directory, is of a file that other machines have, too."""
+    """Returns whether a path, relative to the session's directory, is of a file that other machines have, too."""
     if not path.parts or path.parts[0] not in TRAVELLING or path.name.startswith(".") or _ASIDE & set(path.parts):
         return False
     logs = (".log",) if path.parts[0] == "executions" else (".jsonl",) if path.parts[0] == "audit" else ()
@@ -23,7 +23,7 @@ def travels(path: Path) -> bool:
 
 
 class Changed(NamedTuple):
-    """`at` in seconds since the epoch; by `st_ctime`, which nobody can set back."""
+    """A changed file. `at` is its `st_ctime`, which cannot be set, in seconds since the epoch."""
 
     at: float
     path: Path
@@ -31,10 +31,10 @@ class Changed(NamedTuple):
 
 
 def changed_since(base: Path, since: float) -> Iterator[Changed]:
-    """The files below that travel and were changed since then."""
+    """Yields the files below `base` that are sent to the hub and were changed since then."""
     pending = [str(base)]
     while pending:
-        with suppress(FileNotFoundError), os.scandir(pending.pop()) as directory:  # it has been removed meanwhile
+        with suppress(FileNotFoundError), os.scandir(pending.pop()) as directory:  # it may be removed meanwhile
             for item in directory:
                 path = Path(item.path).relative_to(base)
                 if item.is_dir(follow_symlinks=False):
@@ -47,7 +47,7 @@ def changed_since(base: Path, since: float) -> Iterator[Changed]:
 
 
 def _status(item: os.DirEntry[str]) -> os.stat_result | None:
-    """None for a file that was removed or archived meanwhile."""
+    """Returns a file's status; None if it was removed or archived meanwhile."""
     try:
         return item.stat(follow_symlinks=False)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What the disk of this machine refuses the relay, which waits for it: a full disk has room again some day."""
+"""Refusals by this machine's disk, after which the relay retries, as a full disk may have room again later."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ logger = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Disk:
-    """Why it refuses, by what was to be written."""
+    """The current refusals of the disk, by what was to be written."""
 
     _refused: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
     def unwritten(self) -> dict[str, str] | None:
-        """What the disk has not taken (`path`, `reason`), and `since` when it takes nothing more; None: all that was
-        tried last has succeeded."""
+        """The first current refusal: `path`, `reason`, and `since` when; None if all last attempts succeeded."""
         return next(iter(self._refused.values()), None)
 
     @contextmanager
     def tried(self, what: str) -> Iterator[None]:
-        """A refusal within is noted instead of raised: it is to be tried again. What the hub refuses is raised."""
+        """Records a refusal by the disk within the context instead of raising it, for a retry. Refusals by the hub are
+        raised."""
         try:
             yield
         except (HubReplaced, HubUnreachable):
@@ -51,7 +51,7 @@ class Disk:
 
 
 def refusal_words(error: StorageError | OSError) -> tuple[str, str]:
-    """The path, and why: `No space left on device`."""
+    """Returns the path and the reason: `No space left on device`."""
     if isinstance(error, OSError):
         return str(error.filename or "-"), str(error.strerror or error)
     path, reason = str(error.values.get("path", "-")), error.values.get("reason", str(error))

@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 
 class Due(NamedTuple):
-    """`after` is by `time.monotonic`, `changed_at` in seconds since the epoch."""
+    """The earliest time to send a file (by `time.monotonic`), and when it was changed (seconds since the epoch)."""
 
     after: float
     changed_at: float
 
 
 class DueFiles:
-    """A file is due, at work, or both: what changes while it is brought there is due again."""
+    """The files to send. A file is due, at work, or both: if it changes while it is being sent, it is due again."""
 
     def __init__(self) -> None:
         self._due: dict[Path, Due] = {}
@@ -30,21 +30,21 @@ class DueFiles:
         return iter(self._due.keys() | self._at_work.keys())
 
     def add(self, path: Path, changed_at: float, wait: float = 0.0) -> None:
-        """It is due, in `wait` seconds; one that is due already stays as it is."""
+        """Makes a file due in `wait` seconds, unless it is due already."""
         self._due.setdefault(path, Due(time.monotonic() + wait, changed_at))
 
     def ready(self) -> list[Path]:
-        """What may be brought there now, as it was added."""
+        """Returns the files that may be sent now, in the order in which they were added."""
         now = time.monotonic()
         return [path for path, due in self._due.items() if due.after <= now]
 
     def pause(self, longest: float) -> float:
-        """How long it is until the next one may be, in seconds."""
+        """Returns the seconds until the next file may be sent; `longest` if there is none."""
         return min((due.after for due in self._due.values()), default=time.monotonic() + longest) - time.monotonic()
 
     @contextmanager
     def at_work(self, path: Path) -> Iterator[float]:
-        """While it is brought there; gives since when it has changed."""
+        """Marks a file as being sent within the context; yields the time at which it was changed."""
         due = self._due.pop(path, None)
         changed_at = self._at_work[path] = time.time() if due is None else due.changed_at
         try:
@@ -53,5 +53,5 @@ class DueFiles:
             self._at_work.pop(path, None)
 
     def changed_before(self, now: float) -> float:
-        """What had changed before then, in seconds since the epoch, is not among these any more."""
+        """Returns the time (seconds since the epoch) before which all changes have been sent, at most `now`."""
         return min([now, *(due.changed_at for due in self._due.values()), *self._at_work.values()])

@@ -1,4 +1,4 @@
-"""Following the hub: what other machines wrote comes here in the hub's order, as long as the hub is the one it was."""
+"""Following the hub: applies the values of other machines here in the hub's order, as long as it is the same hub."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from multi_agent_mcp.hub.subjects import MESSAGE, NOTIFICATION, REFERRED, Own
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
-"""How often it looks although nobody says that there is anything new."""
+"""The interval of polling without any sign of new values."""
 RETRY_SECONDS = 1.0
 DOUBT_SECONDS = 30.0
 MANY = 5_000
-"""From so many values on it is worth the second that other processes take to start."""
+"""The number of values from which on several processes are worth the second that they take to start."""
 ROUND = 4096
-"""About so many values are written together by several processes."""
+"""The approximate number of values that several processes write together."""
 AHEAD = 2
-"""So many such rounds are handed over ahead, so that no process idles."""
+"""The number of rounds handed over in advance, so that no process idles."""
 APPLYING = "what other machines wrote"
 T = TypeVar("T")
 
 
 class Following:
-    """Runs in the relay's event loop; files are written in one thread, agents rung in another. `on_news` is called
-    whenever something has changed that others want to know. `replaced`: the hub is older than what was had of it."""
+    """Applies the hub's values, in the relay's event loop; files are written in one thread, agents rung in another.
+    `on_news` is called on every change to be reported to others. `replaced`: the hub is older than it was before."""
 
     def __init__(
         self,
@@ -64,13 +64,13 @@ class Following:
         self._doubted_at: float | None = None
         self._restored = False
         self._begun: str | None = None
-        """The identity of the hub to which everything was brought from the beginning on."""
+        """The identity of the hub to which all files are being sent from the beginning."""
         self._wake = asyncio.Event()
         self._applier = ThreadPoolExecutor(1, "apply")
         self._ringer = ThreadPoolExecutor(1, "ring")
 
     def wake(self) -> None:
-        """There may be something new."""
+        """Makes `run` look for new values."""
         self._wake.set()
 
     def require(self) -> None:
@@ -85,7 +85,7 @@ class Following:
         self.wake()
 
     def claimed(self, position: int, last: int) -> None:
-        """Another machine says how far it is, and what it has last put there."""
+        """Takes another machine's position and the last revision that it has stored."""
         self._claimed = max(self._claimed, position)
         if max(last, position) > self.progress.sequence:
             self.wake()
@@ -98,7 +98,7 @@ class Following:
             self._on_news()
 
     async def run(self) -> None:
-        """Applies what comes, in order, for ever; after every connection it first sees which hub that is."""
+        """Applies new values in order, forever; after each connection it first checks that it is the same hub."""
         while True:
             self._wake.clear()
             try:
@@ -115,14 +115,14 @@ class Following:
                 await asyncio.wait_for(self._wake.wait(), LOOK_SECONDS)
 
     async def look_at_files(self) -> None:
-        """Notices from now on what changes here, and once what has changed since it last did."""
+        """Starts noticing changes of files here, and notices once those since the last scan."""
         await self.noticing.look_at_files(self.progress.scanned)
 
     async def _follow(self) -> None:
         if not self.synchronised:
             await self._synchronise()
         await self._catch_up()
-        # A machine that has had more of the hub than there is now shows that it was replaced.
+        # If another machine has had later revisions than there are now, the hub was replaced.
         if self._claimed > self.progress.sequence and (state := await self.hub.state()).last_sequence < self._claimed:
             self._found_older(state)
 
@@ -140,24 +140,24 @@ class Following:
         if self.progress.is_new:
             logs = await self.hub.state(self.hub.names.log_stream)
             self.progress.begin(state.last_sequence, logs.last_sequence)
-            await self.noticing.note_changed(0.0)  # before all that comes
+            await self.noticing.note_changed(0.0)  # before values are received
         await self._catch_up()
-        await self.look_at_files()  # where nothing was noticed yet: all that this relay has not written
+        await self.look_at_files()  # if nothing was scanned yet: all files not written by this relay
         await self._in_applier(self.publishing.keep_newest)
         self.synchronised = True
         self._do_soon(self.applying.at_home())
         self._on_news()
 
     def _found_older(self, state: StreamState) -> None:
-        """Raises `HubUnreachable` as long as that may pass: of several servers one that was their leader tells of the
-        past until it notices that it is no more."""
+        """Marks the hub as replaced. Raises `HubUnreachable` instead while that may be temporary: of several servers, a
+        former leader may return old data until it notices that it is not the leader any more."""
         self._doubted_at = self._doubted_at or time.monotonic()
         if state.replicas > 1 and time.monotonic() - self._doubted_at < DOUBT_SECONDS:
             raise HubUnreachable
         self.found_replaced()
 
     async def _is_made_anew(self) -> bool:
-        """Whether the hub that was too old has got a successor; then all is exchanged again."""
+        """Returns whether the hub that was too old has a successor; then everything is exchanged again."""
         state = await self.hub.state()
         if state.identity.partition(" ")[0] == self.progress.identity:
             return False
@@ -168,13 +168,13 @@ class Following:
 
     async def _catch_up(self) -> None:
         if self.progress.restore_until - self.progress.sequence > MANY and not self._restored:
-            self._restored = True  # should it fail, all the rest is applied here
+            self._restored = True  # if it fails, the rest is applied here
             await self._restore()
         while batch := await self.hub.after(self.progress.sequence):
             if not batch[-1].is_last and batch[-1].sequence > self._referred_until:
                 await self._get_referred()
             await self._apply(batch)
-            if batch[-1].is_last:  # whatever comes now is told of
+            if batch[-1].is_last:  # later values are announced
                 break
         while batch := await self.hub.after(self.progress.log_sequence, self.hub.names.log_stream):
             is_restoring = self.progress.is_restoring_logs
@@ -183,7 +183,7 @@ class Following:
             self._on_news()
 
     async def _restore(self) -> None:
-        """Gets thousands of values, and the next while some are being written."""
+        """Receives and writes thousands of values, fetching the next ones while others are being written."""
         await self._get_referred()
         values: list[Stored] = []
         sequence = self.progress.sequence
@@ -204,14 +204,14 @@ class Following:
                 await asyncio.gather(*(task for task, _ in work), return_exceptions=True)
 
     async def _restored_first(self, work: deque[tuple[asyncio.Task[Written], list[Stored]]]) -> None:
-        """Waits for the first of these. What comes after one that failed does not count: it is applied again."""
+        """Waits for the first round. If it raises, later rounds do not count and are applied again."""
         task, values = work.popleft()
         await self._in_applier(partial(self.publishing.wrote_all, await task))
         self._applied(values)
 
     async def _get_referred(self) -> None:
-        """Gets what mail and marks refer to before them: of an agent and a conversation the hub has the newest state
-        alone, which may be newer than all that was said and read."""
+        """Applies agents and conversations before the mail and marks that refer to them: the hub has only their newest
+        state, whose revision may be later than those."""
         until = (await self.hub.state()).last_sequence
         for subject in (self.hub.names.shared(f"{kind}.>") for kind in REFERRED):
             sequence = self.progress.sequence
@@ -227,7 +227,7 @@ class Following:
         self._do_soon(then)
 
     def _applied(self, batch: Sequence[Stored]) -> None:
-        """These are in the files now."""
+        """Records that a batch is in the files now."""
         self.progress.sequence = batch[-1].sequence
         self.progress.witnessed(batch[-1].sequence, batch[-1].headers.get(OP, ""))
         for stored in batch:

@@ -1,4 +1,4 @@
-"""Heartbeats: every machine says every few seconds how far it is. One that has not been heard of for long is away."""
+"""Heartbeats: every machine reports its position every few seconds. One that has not reported for long is away."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from multi_agent_mcp.hub.stream import Hub
 BEAT_SECONDS = 5.0
 DEAD_SECONDS = 15.0
 DISK, DOUBLE = TROUBLES = ("disk", "double")
-"""What a machine may say that is wrong with it: its disk does not take what the others write; another relay says that
-it is this machine, too."""
+"""The troubles that a machine may report: its disk refuses the others' values; another relay runs under its name."""
 
 
 @dataclass(frozen=True)
 class Beat:
-    """What a machine says of itself. `position`: up to which revision its files are; `last`: the newest revision that
-    it has put there; `time`: its clock (seconds since the epoch); `queued`: how many messages wait there; `conflicts`:
-    how many edits are set aside there; `replaced`: the identity of a hub that it found to be older than it was; `ends`:
-    it will not be heard of for now; `asking`: who waits for a human in a pane there; `troubles`: which of `TROUBLES` it
-    has; `relay`: which process says this; `members`: by the machine with the hub, all that take part."""
+    """One heartbeat. `position`: the revision up to which the machine's files are; `last`: the newest revision that it
+    has stored; `time`: its clock (seconds since the epoch); `queued`: the number of messages that wait there;
+    `conflicts`: the number of edits set aside there; `replaced`: the identity of a hub that it found to be older than
+    before; `ends`: it stops reporting for now; `asking`: the agents that wait for a human in a pane there; `troubles`:
+    those of `TROUBLES` that it has; `relay`: the id of the relay process; `members`: all machines of the team, only
+    from the machine with the hub."""
 
     position: int
     last: int
@@ -49,16 +49,16 @@ class Beat:
 
     @property
     def news(self) -> tuple[object, ...]:
-        """What is reported to other processes at once."""
+        """The values whose changes are reported to other processes at once."""
         return self.queued, self.conflicts, self.asking, self.troubles, self.members
 
     @classmethod
     def parse(cls, data: bytes) -> Beat:
-        """Raises `ValueError`, `LookupError`, `TypeError`, `AttributeError`, `ArithmeticError` or `RecursionError` for
-        anything else."""
+        """Parses a heartbeat. Raises `ValueError`, `LookupError`, `TypeError`, `AttributeError`, `ArithmeticError` or
+        `RecursionError` for anything else."""
         facts = json.loads(data)
         known = int(facts["position"]), int(facts["last"]), float(facts["time"])
-        if not isfinite(known[2]):  # no JSON for a browser
+        if not isfinite(known[2]):  # a browser's JSON has no such number
             raise ValueError(facts["time"])
         counts = int(facts.get("queued", 0)), int(facts.get("conflicts", 0))
         asking = tuple(map(Asked.parse, facts.get("asking", ())))
@@ -73,8 +73,8 @@ class Beat:
 
 @dataclass
 class Peer:
-    """Another machine, as far as its heartbeats tell. `since`: from when on it was heard of; of one that is away, when
-    it was for the last time. `seen`: the same on this machine's monotonic clock. `said`: its newest."""
+    """Another machine, by its heartbeats. `since`: the time of the first one since it is up, or of the last one if it
+    is away. `seen`: the time of the last one on this machine's monotonic clock. `said`: the last one."""
 
     up: bool
     since: str
@@ -83,8 +83,8 @@ class Peer:
     clock_offset: float = 0.0
 
     def as_answer(self, position: int) -> dict[str, Any]:
-        """As `.share/state.json` has it; `position` is how far this machine is. What a machine that is away has queued
-        nobody knows."""
+        """Returns the machine's entry in `.share/state.json`; `position` is this machine's. Of a machine that is away,
+        mail that waits there is unknown."""
         state: dict[str, Any] = {"up": self.up, "since": self.since}
         if self.said is not None:
             state |= {
@@ -98,9 +98,9 @@ class Peer:
 
 
 class Heartbeats:
-    """This machine's, and every machine that was heard of. `own` is what this one says, `on_beat` is called with what
-    another one says, `on_news` when one comes or is given up. `listened`: every machine that is up would have been
-    heard of by now."""
+    """Sends this machine's heartbeats and tracks those of others. `own` makes this machine's, `on_beat` is called with
+    those of others, `on_news` when a machine comes, goes or reports news. `listened`: it has run for so long that every
+    machine that is up has been heard."""
 
     def __init__(
         self, hub: Hub, own: Callable[[], Beat], on_beat: Callable[[Beat], None], on_news: Callable[[], None]
@@ -117,16 +117,16 @@ class Heartbeats:
         self._soon = asyncio.Event()
 
     def is_up(self, machine: str) -> bool:
-        """Whether it was heard of just now."""
+        """Returns whether a machine has reported within `DEAD_SECONDS`."""
         peer = self.peers.get(machine)
         return peer is not None and peer.up
 
     def soon(self) -> None:
-        """The others want to know something at once."""
+        """Makes `run` send a heartbeat at once."""
         self._soon.set()
 
     def remember(self, machines: Mapping[str, Mapping[str, Any]], at: str) -> None:
-        """What an earlier relay knew of them, and last at this time."""
+        """Takes the machines as an earlier relay last knew them, at this time."""
         self._remembered = {
             name: Peer(up=False, since=at if facts.get("up") else str(facts.get("since")))
             for name, facts in machines.items()
@@ -134,23 +134,23 @@ class Heartbeats:
         }
 
     async def run(self) -> None:
-        """Beats for ever, and gives up those that have not been heard of for long."""
+        """Sends heartbeats forever, and marks machines as away that have not reported for `DEAD_SECONDS`."""
         asyncio.get_running_loop().call_later(DEAD_SECONDS, self._miss_remembered)
         while True:
             self._soon.clear()
-            with suppress(Exception):  # it is cut off just now
+            with suppress(Exception):  # the connection may be lost at the moment
                 await self.hub.beat(self._own().as_json())
             self._bury()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._soon.wait(), BEAT_SECONDS)
 
     async def end(self) -> None:
-        """This machine leaves: the others need not wait until they miss it."""
+        """Sends a last heartbeat, so that the others need not wait until they miss this machine."""
         with suppress(Exception):
             await self.hub.beat(replace(self._own(), ends=True).as_json())
 
     async def heard(self, message: Msg) -> None:
-        """Takes a heartbeat; nonsense is passed over."""
+        """Takes a heartbeat; invalid ones are ignored."""
         machine = message.subject.rpartition(".")[2]
         with suppress(Exception):
             beat = Beat.parse(message.data)
@@ -162,7 +162,7 @@ class Heartbeats:
 
     @property
     def has_double(self) -> bool:
-        """Whether another relay has been heard of just now that says it is this machine: one of a copied directory."""
+        """Whether another relay has recently reported under this machine's name: one in a copied directory."""
         return time.monotonic() - self._double_heard < DEAD_SECONDS
 
     def _heard_as_this(self, beat: Beat) -> None:
@@ -178,7 +178,7 @@ class Heartbeats:
             return
         if peer is None or not peer.up:
             peer = self.peers[machine] = Peer(up=True, since=format_time(now()))
-            self.soon()  # it does not know of this one yet
+            self.soon()  # it does not know this machine yet
             self._on_news()
         elif peer.said is not None and peer.said.news != beat.news:
             self._on_news()

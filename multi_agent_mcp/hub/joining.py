@@ -1,7 +1,7 @@
-"""How a machine joins a team: a token that is good for one machine and one day, and who takes it.
+"""Joining a team: tokens, each valid for one machine and one day, and the reception that accepts them.
 
-The token holds where the hub is, its certificate, and a key with which one question can be asked, nothing else. The
-machine makes its own key; only the public half of it leaves the machine.
+A token contains the hub's URLs, its certificate, and a key that permits one request and nothing else. The machine makes
+its own key, of which only the public half leaves it.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ VALID = timedelta(days=1)
 PREFIX = "mam1."
 QUESTIONS, ANSWER_SECONDS = 3, 2.0
 LINGER_SECONDS = 5.0
-"""How long a token's user may still ask after it was let in, should its answer be lost."""
+"""The time for which a used token may still ask, in case its answer was lost."""
 
 
 @dataclass(frozen=True)
 class Token:
-    """What a machine needs to join, as one word, which ends with a check of itself: it is copied by people. `seed` may
-    ask to be let in, once."""
+    """All that a machine needs to join, as one word with a checksum, as people copy it. `seed` is a key that permits
+    one request to join."""
 
     uuid: str
     session: str
@@ -59,7 +59,7 @@ class Token:
 
     @classmethod
     def parse(cls, text: str) -> Token:
-        """The token at the end of the text: all of the printed line will do. Raises `InvalidArguments`."""
+        """Parses the token at the end of a text, such as the whole printed line. Raises `InvalidArguments`."""
         data, _, check = (text.split() or [""])[-1].removeprefix(PREFIX).partition(".")
         if not data or check != _check(data):
             raise InvalidArguments("bad_token")
@@ -72,7 +72,8 @@ def _check(data: str) -> str:
 
 
 def new_token(server: Server, session: str, *, replaces: str | None = None) -> Token:
-    """A token that the server knows from now on; with `replaces` for the machine of this name, whose files are lost."""
+    """Returns a new token, registered with the server; `replaces` names a machine whose files are lost, which it may
+    replace. Raises `InvalidArguments` for an unknown one."""
     token_id, seed = secrets.token_hex(6), new_seed()
     with server.share.files.locks.held(LOCK):
         users = server.users()
@@ -84,12 +85,12 @@ def new_token(server: Server, session: str, *, replaces: str | None = None) -> T
 
 
 async def ask_to_join(token: Token, machine: str, public: str) -> dict[str, Any]:
-    """The hub's answer, once it has let this machine in: `settings`. Raises `HubUnreachable`, `InvalidArguments`,
-    `AlreadyExists`."""
+    """Asks the hub to let this machine in; returns its answer with the `settings`. Raises `HubUnreachable`,
+    `InvalidArguments` and `AlreadyExists`."""
     question = json.dumps({"machine": machine, "nkey": public}).encode()
     try:
         answer = await _answer(token, question)
-    except HubUnreachable:  # it may have forgotten the token just now: it tells the next one who comes with it
+    except HubUnreachable:  # the token may just have been revoked, which the next connection reports
         answer = await _answer(token, question)
     if answer.get("refused") == "already_exists":
         raise AlreadyExists("machine_exists", name=answer.get("name") or machine)
@@ -102,14 +103,14 @@ async def _connected(token: Token) -> Client:
     try:
         return await connected_once(token.urls, token.seed, token.certificate, f"join-{token.id}")
     except HubUnreachable as error:
-        if is_key_refused(error.__cause__):  # it answers, and knows this token no more
+        if is_key_refused(error.__cause__):  # the hub answers, but no longer knows this token
             raise InvalidArguments("token_used") from error
         raise
 
 
 async def _answer(token: Token, question: bytes) -> dict[str, Any]:
-    """Asks again when no answer comes: a server that takes over new users may drop one. The same answer is given to the
-    same key."""
+    """Asks, and again if no answer comes, as a server that reloads its users may drop one. The same key gets the same
+    answer. Raises `HubUnreachable` and `InvalidArguments`."""
     client, subject = await _connected(token), Names(token.uuid).join(token.id)
     try:
         for _ in range(QUESTIONS):
@@ -131,7 +132,7 @@ class Reception:
     _forgetting: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def open(self) -> None:
-        """Answers questions from now on. Raises `HubUnreachable`."""
+        """Starts answering requests to join. Raises `HubUnreachable`."""
         url = [self.server.local_url]
         self.client = await connected_once(url, self.server.admin_seed, self.server.certificate, "reception")
         await self.client.subscribe(self.server.names.joins, cb=self._asked)
@@ -166,7 +167,7 @@ class Reception:
             made = None if token is None else parse_time(token["created_at"])
             if token is None or token["used"] or made is None or not is_recent(made, now(), VALID):
                 raise InvalidArguments("token_used")
-            if token.get("used_by") not in (None, public):  # its answer may have been lost
+            if token.get("used_by") not in (None, public):  # the same key may ask again: its answer may be lost
                 raise InvalidArguments("token_used")
             machines = users["machines"]
             if not is_name(machine) or not (public.isalnum() and public.startswith("U")):
@@ -186,7 +187,7 @@ class Reception:
 
 
 def let_go(server: Server, machine: str) -> None:
-    """The machine may not use the hub any more. Raises `InvalidArguments`."""
+    """Revokes a machine's access to the hub. Raises `InvalidArguments`."""
     with server.share.files.locks.held(LOCK):
         users = server.users()
         if machine not in users["machines"]:

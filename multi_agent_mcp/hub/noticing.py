@@ -1,6 +1,6 @@
-"""Which files of this machine go to the hub, and when: at once what was just sent, all else as file events tell of it,
-and what was written while nobody listened by its change time, once the relay or the hub is there. The files are the
-outbox: nothing else remembers what is still to be sent."""
+"""Decides which files of this machine are sent to the hub, and when: new mail at once, other changes on file events,
+and those made without a relay or a hub by their change time, once both are there. The files themselves are the outbox:
+no other record says what is still to be sent."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from multi_agent_mcp.system.file_events import TreeWatch
 logger = logging.getLogger(__name__)
 
 GRACE_SECONDS = 1.0
-"""How long a file of a kind that people write by hand, or that an operation may still take back, is left alone."""
+"""The delay before sending a file that may be written by hand, or that an operation may still undo."""
 MARGIN_SECONDS = 10.0
-"""So much later than it happened may be heard of a change."""
+"""The longest time between a change and its event."""
 RETRY_SECONDS = 2.0
 LONGEST_SECONDS = 60.0
 AT_ONCE = 64
@@ -32,7 +32,7 @@ AT_ONCE = 64
 
 @dataclass(eq=False)
 class Noticing:
-    """Runs in the relay's event loop."""
+    """Notices changed files and has them published, in the relay's event loop."""
 
     path: Path
     hub: Hub
@@ -42,17 +42,17 @@ class Noticing:
     _watch: TreeWatch | None = None
 
     def close(self) -> None:
-        """Notices nothing more."""
+        """Stops watching the files."""
         if self._watch is not None:
             self._watch.__exit__()
 
     @property
     def queued(self) -> int:
-        """How many messages and notifications the hub does not have yet."""
+        """The number of messages and notifications that the hub does not have yet."""
         return sum(path.parts[0] in MAIL and not self.publishing.has_mail(path) for path in self.due)
 
     def noticed(self, path: Path) -> None:
-        """A file has changed; `path` is relative to the session's directory."""
+        """Takes a changed file; `path` is relative to the session's directory."""
         if travels(path):
             kind = path.parts[0]
             is_known = kind in MAIL and self.publishing.has_mail(path)
@@ -60,7 +60,7 @@ class Noticing:
             self._asked.set()
 
     async def send(self, paths: Iterable[Path]) -> None:
-        """Mail that was just written, at once. Raises `HubUnreachable`: then it is to be noticed again."""
+        """Sends new mail at once. Raises `HubUnreachable`: then the caller passes it to `noticed`."""
         await asyncio.gather(*map(self._send, set(paths)))
 
     async def _send(self, path: Path) -> None:
@@ -68,8 +68,8 @@ class Noticing:
             await self.publishing.publish_mail(path, is_new=True)
 
     async def look_at_files(self, since: float) -> None:
-        """Notices every change from now on, and what was changed after `since` (seconds since the epoch), as far as
-        this was heard of in time."""
+        """Watches the files from now on, and notices those changed after `since` (seconds since the epoch), less
+        `MARGIN_SECONDS` for events that come late."""
         if self._watch is None:
             loop = asyncio.get_running_loop()
 
@@ -81,9 +81,9 @@ class Noticing:
         await self.note_changed(since - MARGIN_SECONDS)
 
     async def note_changed(self, since: float) -> None:
-        """Notices what was changed after `since`, unless this relay has done it."""
+        """Notices the files changed after `since`, except those written by this relay."""
         found = await asyncio.to_thread(self._changed_since, since)
-        for changed in found:  # the oldest first: a relay that is killed meanwhile goes on from there
+        for changed in found:  # oldest first: if this relay is killed, the next one continues from there
             self.due.add(changed.path, changed.at)
         self._asked.set()
 
@@ -92,7 +92,7 @@ class Noticing:
         return sorted(changed for changed in found if not self.publishing.is_own_file(changed.path, changed.status))
 
     async def run(self) -> None:
-        """Publishes what is due, for ever."""
+        """Publishes due files, forever."""
         while True:
             self._asked.clear()
             if self.hub.usable:

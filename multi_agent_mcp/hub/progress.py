@@ -1,4 +1,4 @@
-"""How far this machine has applied the hub's stream, and whether the hub is still the one that the stream came from."""
+"""This machine's progress in applying the hub's streams, and the check that the hub is still the same one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from multi_agent_mcp.store.json_file import Record
 
 
 class Progress:
-    """As `.share/position.json` has it. A power cut may leave an earlier one: then some values are applied twice.
+    """The content of `.share/position.json`. A power cut may leave an earlier one: then some values are applied twice.
 
     `identity`: of the hub's stream. `sequence`, `log_sequence`: up to where its values and its logs are in the files.
-    `scanned`: when all that had changed here was known to be there (seconds since the epoch). `witness`: the newest
-    revision that it is known to have had, and which operation it was. `restore_until`, `restore_logs_until`: up to
-    there a machine whose files are new takes over its own, too.
+    `scanned`: the time up to which all changes of files here were sent (seconds since the epoch). `witness`: the newest
+    revision that the hub is known to have had, and its operation. `restore_until`, `restore_logs_until`: the positions
+    up to which a machine with new files applies its own values, too.
     """
 
     def __init__(self, record: Record) -> None:
@@ -34,7 +34,7 @@ class Progress:
         return self.identity, self.sequence, self.log_sequence, self.restore_until, self.scanned > 0
 
     def note(self) -> None:
-        """Writes it down, unless nothing has come since."""
+        """Writes the progress if it has changed."""
         if self._noted == (place := self._place):
             return
         facts = {
@@ -51,13 +51,13 @@ class Progress:
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing of the hub was ever had here."""
+        """Whether no value of the hub was ever applied here."""
         return self.sequence == self.restore_until == 0
 
     def begin(self, last: int, last_log: int) -> None:
-        """Everything up to there comes now, and the machine's own, too. Written down at once: what is made here in the
-        meantime must not count as come from the hub, should the relay die. Raises `StorageError`: then it has not
-        begun."""
+        """Begins to restore all values up to these positions, including this machine's own. This is written at once, so
+        that files made here in the meantime do not count as received from the hub if the relay dies. Raises
+        `StorageError`: then it has not begun."""
         self.restore_until, self.restore_logs_until = last, last_log
         try:
             self.note()
@@ -77,16 +77,16 @@ class Progress:
         self.witness = max(self.witness, (revision, operation))
 
     async def recognises(self, hub: Hub, state: StreamState) -> bool:
-        """Whether this is the hub whose values have come so far, or its successor (see `hub.reseeding`), to which all
-        files are brought again. One that was restored may have grown again since: then another operation has the newest
-        revision that is known here. Raises `HubUnreachable`."""
+        """Returns whether this is the hub followed so far, or its successor (see `hub.reseeding`), to which all files
+        are sent again. A hub restored from an old copy may have grown again since: then the witness's revision belongs
+        to another operation. Raises `HubUnreachable`."""
         identity, _, predecessor = state.identity.partition(" after ")
         if self.identity in ("", identity):
             self.identity = identity
             return await self._is_as_witnessed(hub, state)
         if predecessor != self.identity:
             return False
-        self.scanned, self.log_sequence = 0.0, 0  # before the identity: they may be noted in between
+        self.scanned, self.log_sequence = 0.0, 0  # before the identity: `note` may be called in between
         self.identity = identity
         return True
 

@@ -1,4 +1,4 @@
-"""From the files to the hub: what a file of this machine says, as values of the hub. `noticing` says when."""
+"""Publishes the content of this machine's files as values of the hub; `noticing` decides when."""
 
 from __future__ import annotations
 
@@ -31,43 +31,43 @@ from multi_agent_mcp.system.file_status import RACY_NS, signature
 CHUNK_BYTES = 256 << 10
 KNOWN_MAX = 20_000
 SETTLE_SECONDS = 1.0
-"""So long a hand may be in the midst of writing."""
+"""The time that a person's program may need to write a file."""
 MAIL = ("ipc", "notifications")
 LETTER = ("ipc", "owner", "name")
 
 
 @dataclass(eq=False)
 class Publishing:
-    """Brings files to the hub. Runs in the relay's event loop; what takes locks runs in threads."""
+    """Publishes files, in the relay's event loop; operations that take locks run in threads."""
 
     workspace: Workspace
     names: Names
     machine: str
     hub: Hub
     on_sent: Callable[[int, str], None]
-    """Called with the revision and the operation of what was stored."""
+    """Called with the revision and the operation of each value stored."""
     _known: dict[str, str] = field(default_factory=dict)
     _own: dict[int, int] = field(default_factory=dict)
-    """Files that this relay has written, as the hub has them, and when (nanoseconds since the epoch): by the hashes of
-    their signatures, because there may be hundreds of thousands of them while a machine joins."""
+    """The times (nanoseconds since the epoch) of files that this relay has written from the hub, by the hashes of their
+    signatures, as there may be hundreds of thousands while a machine joins."""
     _own_max: float = KNOWN_MAX
     _first: int = 1
 
     def begin_anew(self, first: int) -> None:
-        """The hub has nothing of this machine, and what is said to have a revision before `first` is not there. Until
-        `keep_newest` all that is written here is remembered."""
+        """Begins with a hub that has no values of this machine and none of revisions before `first`. All files written
+        here are remembered until `keep_newest`."""
         self._known.clear()
         self._own.clear()
         self._own_max = inf
         self._first = first
 
     def keep_newest(self) -> None:
-        """From now on only the newest of what is written here is remembered."""
+        """Limits the remembered files to the newest `KNOWN_MAX`."""
         self._own_max = KNOWN_MAX
         self._own = dict([*self._own.items()][-KNOWN_MAX:])
 
     def wrote(self, signature_hash: int, at: int) -> None:
-        """This relay writes a file that came from the hub, and need not bring it there. From one thread at a time."""
+        """Records that this relay writes a file from the hub, which need not be published. Not thread-safe."""
         self._own[signature_hash] = at
         if len(self._own) > self._own_max:
             del self._own[next(iter(self._own))]
@@ -77,22 +77,22 @@ class Publishing:
             self.wrote(signature_hash, at)
 
     def is_own(self, path: Path) -> bool:
-        """Whether nobody has changed a file since this relay wrote it. What holds several values (agents.json,
-        session.yaml) is looked at in any case: there may be an edit of another one in it."""
+        """Returns whether a file is unchanged since this relay wrote it. It is False for files with several values
+        (agents.json, session.yaml), in which another one may have been edited."""
         try:
             return self.is_own_file(path, (self.workspace.path / path).lstat())
         except OSError:
             return False
 
     def is_own_file(self, path: Path, status: os.stat_result) -> bool:
-        """The same of a file with this status; by `st_ctime`, too, which whoever keeps the size and the modification
-        time cannot keep."""
+        """As `is_own`, for a file with this status. `st_ctime` also reveals a change that keeps the size and the
+        modification time."""
         written_at = self._own.get(hash(signature(status))) if len(path.parts) > 1 else None
         return written_at is not None and abs(status.st_ctime_ns - written_at) < RACY_NS
 
     async def publish(self, path: Path) -> None:
-        """Brings there what a file says. Raises a `Refusal` or OSError, which may pass; anything else is the file's
-        fault."""
+        """Publishes a file. Raises a `Refusal` or OSError, which may be temporary; any other exception is due to the
+        file."""
         kind = path.parts[0]
         if kind in MAIL:
             await self.publish_mail(path)
@@ -110,7 +110,7 @@ class Publishing:
             await self._publish_log(path)
 
     async def publish_mail(self, path: Path, *, is_new: bool = False) -> None:
-        """A message or notification, once; and whether it is read, if the agent's home is here."""
+        """Publishes a message or notification once, and its `read_at` if this machine is the agent's home."""
         owner, name = path.parts[1], path.name
         inbox: Inbox[Any] = (self.workspace.mailbox if path.parts[0] == "ipc" else self.workspace.notices)(owner)
         found = _read(self.workspace, path)
@@ -134,10 +134,10 @@ class Publishing:
             try:
                 stored_at = await self._publish_first(kind, owner, name, unread, modified, known)
             except HubUnreachable as refusal:
-                if refusal.key == f"error.{TOO_LARGE}":  # it never travels as it is
+                if refusal.key == f"error.{TOO_LARGE}":  # it is never sent
                     await asyncio.to_thread(self._note_too_large, owner, entity.id)
                 raise
-            await asyncio.to_thread(self._note_travel, owner, entity.id, stored_at)  # the others hear of it meanwhile
+            await asyncio.to_thread(self._note_travel, owner, entity.id, stored_at)  # the others receive it meanwhile
             self._remember(key, "" if is_new else await self._known_mark(kind, owner, name))
         mark = "" if entity.read_at is None else format_time(entity.read_at)
         if mark != self._known[key] and self._is_home(owner):
@@ -148,9 +148,9 @@ class Publishing:
     def _give_way(
         self, inbox: Inbox[Any], path: Path, found: tuple[bytes, int], known: Stored, mark: Stored | None
     ) -> None:
-        """A hand has given a letter the name of another one: it gets a name of its own, by which it is noticed. The
-        other one is put in its place, read if it was. Nothing is done if the file has changed since it was `found`:
-        then it is noticed again."""
+        """Renames a hand-written message that has the name of another one, so that it is noticed under its new name,
+        and puts the other one in its place, read if it was. Does nothing if the file has changed since it was `found`,
+        as it is then noticed again."""
         files, whole = self.workspace.files, self.workspace.path / path
         with files.locks.held(inbox.lock):
             if _read(self.workspace, path) != found:
@@ -164,12 +164,12 @@ class Publishing:
     async def _publish_first(
         self, kind: str, owner: str, name: str, data: bytes, modified: int, known: Stored | None
     ) -> datetime | None:
-        """Returns when the hub has taken it from this machine; None: it is another one's. `known`: what the hub has of
-        it, as far as it was asked."""
+        """Stores a message or notification unless the hub has it; returns the time when the hub accepted it from this
+        machine, None if it is another machine's. `known` is the hub's value, if it was asked for."""
         subject = self.names.own(self.machine, kind, owner, name)
         if known is not None:  # another machine's, or sent before this relay began
             return parse_time(known.at) if known.subject == subject else None
-        with suppress(Superseded):  # it is there
+        with suppress(Superseded):  # the hub has it
             await self._put(subject, data, modified, expected=0)
         return now()
 
@@ -190,7 +190,7 @@ class Publishing:
         return "" if found is None else json.loads(found.data)["read_at"] or ""
 
     async def _publish_own(self, path: Path, kind: str) -> None:
-        """The newest state of a file that only the agent's home writes."""
+        """Publishes the newest state of a file that only the agent's home writes."""
         owner, stem = (path.parts[1], path.stem) if kind != subjects.WAIT else (path.stem, "-")
         if not self._is_home(owner) or len(path.parts) != (2 if kind == subjects.WAIT else 3):
             return
@@ -203,7 +203,7 @@ class Publishing:
             self._remember(str(path), digest8(data))
 
     async def _publish_log(self, path: Path) -> None:
-        """What a log has grown by."""
+        """Publishes the new part of a log."""
         is_audit = path.parts[0] == "audit"
         if "." in path.stem or (not is_audit and not self._is_home(path.parts[1])):
             return  # another machine's
@@ -232,14 +232,14 @@ class Publishing:
                 self.workspace.conflicts.keep("session.json", data)
 
     def _push(self, kind: str, path: Path) -> None:
-        """A shared file that was made or edited by hand. Runs in a thread, with the entity's lock."""
+        """Pushes a shared file that was made or edited by hand. Runs in a thread, as it takes the entity's lock."""
         if kind == "conversations":
             if path.name != "conversation.md":
                 return  # a copy of mail
             self.workspace.conversations.push(path.parts[1], self._first)
         elif kind == "tasks":
             self.workspace.tasks.push(path.stem, self._first)
-            if len(path.parts) == 3:  # what leaves the archive was pruned
+            if len(path.parts) == 3:  # files that leave the archive were pruned
                 self.workspace.tasks.restore(path.stem)
         else:
             self.workspace.delegations.push(path.stem, self._first)
@@ -254,7 +254,7 @@ class Publishing:
         headers = {TIME: str(modified)} if offset is None else {TIME: str(modified), OFFSET: str(offset)}
         op = secrets.token_hex(8)
         stored = await self.hub.put(subject, data, op, headers, expected=expected)
-        if offset is None:  # a log has revisions of its own
+        if offset is None:  # logs have separate revisions
             self.on_sent(stored, op)
 
     def _is_home(self, agent_id: str) -> bool:
@@ -262,11 +262,11 @@ class Publishing:
         return agent is not None and agent.machine == self.machine
 
     def has_mail(self, path: Path) -> bool:
-        """Whether the hub has the message or notification of this file."""
+        """Returns whether the hub has the message or notification in this file."""
         return _mail_key(path) in self._known
 
     def came(self, kind: str, owner: str, name: str) -> None:
-        """The hub has this message or notification; a mark of it that is known here stands."""
+        """Records that the hub has this message or notification; a known mark of it is kept."""
         key = f"{MAIL[kind == subjects.NOTIFICATION]}/{owner}/{name}"
         self._remember(key, self._known.get(key, ""))
 
@@ -278,12 +278,12 @@ class Publishing:
 
 
 def _mail_key(path: Path) -> str:
-    """The same for a file in the archive as before it was moved there."""
+    """Returns the key of a mail file, which is the same before and after it is archived."""
     return f"{path.parts[0]}/{path.parts[1]}/{path.name}"
 
 
 def _read(workspace: Workspace, path: Path) -> tuple[bytes, int] | None:
-    """A file's bytes and when it was changed; None when it has gone."""
+    """Returns a file's bytes and modification time (nanoseconds since the epoch); None if it is gone."""
     whole = workspace.path / path
     data = workspace.files.read(whole)
     try:

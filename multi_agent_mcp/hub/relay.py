@@ -1,5 +1,5 @@
-"""The relay: this machine's one connection to the hub. It brings what is written here there and what is written
-elsewhere here, and answers this machine's processes on a socket (docs/protocol.md, Several machines)."""
+"""The relay: this machine's only connection to the hub. It publishes changes made here, applies those made elsewhere,
+and answers this machine's processes on a socket (docs/protocol.md, Several machines)."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ logger = logging.getLogger(__name__)
 
 GRACE_SECONDS = 1.0
 NOTE_SECONDS = 0.5
-"""How soon, and at most how often, those who look are told of something new."""
+"""The delay, and the shortest interval, of writing the state for other processes."""
 STALL_SECONDS = 5.0
 TAKE_SECONDS = 1.0
 CANCEL_SECONDS = 0.1
 HUB_SECONDS = 1.0
-"""How soon a hub that has died is started again, and asked again by whom it has refused."""
+"""The delay before a hub that died is restarted, and before a machine that was refused connects again."""
 
 REFUSED_SECONDS = 30.0
-"""How often, at most, a hub is started again because the disk has refused it: its room is not all that it may lack."""
+"""The shortest interval of restarts because the disk refused the hub, as it may lack more than space."""
 
 
 class Home(Consequences, Protocol):
-    """What the relay has others do for the agents of this machine."""
+    """The operations on this machine's agents that the relay delegates."""
 
     def look_after_agents(self) -> tuple[Asked, ...]:
-        """Notices what nobody else can: servers that were killed, and who waits for a human in a pane, which it
-        returns."""
+        """Detects servers that were killed, and returns the agents that wait for a human in a pane: no other process on
+        this machine can."""
 
 
 class Relay:
-    """Made once per process; `run` until a signal comes."""
+    """The relay of a session, one per process. `work` or `run` serves until a signal."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Relay:
         known = noted.get("machines", {})
         self.heartbeats.remember(known, format_time(from_timestamp(workspace.relay_state.noted_at)))
 
-    # What processes of this machine ask for
+    # Requests of this machine's processes
 
     def require(self) -> None:
         """Raises `HubReplaced` or `HubUnreachable`."""
@@ -108,15 +108,15 @@ class Relay:
         self.following.require()
 
     async def put(self, key: str, revision: int, data: bytes, was: int | None = None) -> int:
-        """Stores a shared value in place of this revision (0: of none); `was` as in `Authority.create`. Raises as
-        `Hub.put`, and `HubReplaced`."""
+        """Stores a shared value in place of this revision (0: none) and returns the new one; `was` as in
+        `Authority.create`. Raises as `Hub.put`, and `HubReplaced`."""
         self.require()
         stamp, op = {TIME: str(time.time_ns())}, secrets.token_hex(8)
         if was is not None:
             stamp[WAS] = str(was)
         stored = await self.hub.put(self.names.shared(key), data, op, stamp, expected=revision)
         self._sent(stored, op)
-        # Should the process that asked for it die before it has written its file, we do.
+        # If the process that asked dies before it has written its file, the relay writes it.
         asyncio.get_running_loop().call_later(GRACE_SECONDS, self.following.wake)
         return stored
 
@@ -128,10 +128,10 @@ class Relay:
     def is_up(self, machine: str) -> bool:
         return machine == self.machine or self.heartbeats.is_up(machine)
 
-    # Its life
+    # Running
 
     def work(self) -> None:
-        """Works until SIGTERM or SIGINT. Raises `AlreadyExists` when another relay of this session does."""
+        """Runs until SIGTERM or SIGINT. Raises `AlreadyExists` if another relay of this session runs."""
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
         lock = self.workspace.locks.lock(RELAY)
         try:
@@ -161,7 +161,7 @@ class Relay:
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                task.result()  # all but the first end by a fault only
+                task.result()  # all but the first end only by an exception
         finally:
             server.close()
             await _end(tasks)
@@ -174,7 +174,7 @@ class Relay:
             await _end(asyncio.all_tasks() - {asyncio.current_task()})
 
     async def _keep_hub(self) -> None:
-        """Keeps the hub running, if it is this machine's, and lets others join."""
+        """Keeps the hub running and lets machines join, if the hub is on this machine."""
         if self.server is None:
             await asyncio.Event().wait()
             return
@@ -193,7 +193,7 @@ class Relay:
             await asyncio.sleep(HUB_SECONDS)
 
     async def _has_ended(self, server: Server) -> bool:
-        """Ends the hub if it stores nothing although its disk has room; returns whether it did."""
+        """Stops the hub if it stores nothing although its disk has room; returns whether it did."""
         if not await asyncio.to_thread(server.has_given_up):
             return False
         logger.warning("the hub is started again: the disk has refused it, and has room now")
@@ -201,8 +201,8 @@ class Relay:
         return True
 
     async def _connect(self) -> None:
-        if self.progress.sequence:  # else everything comes from the hub first
-            with self.disk.tried("files"):  # when it has found the hub it looks again
+        if self.progress.sequence:  # else all values are received from the hub first
+            with self.disk.tried("files"):  # repeated once the hub is found
                 await self.following.look_at_files()
         while True:
             await self.hub.connect(self.membership.urls, self.share.seed(), self.share.certificate())
@@ -261,7 +261,7 @@ class Relay:
                     self._has_news()
             await asyncio.sleep(BEAT_SECONDS)
 
-    # Those who look
+    # State for other processes
 
     def _has_news(self) -> None:
         self._news.set()
@@ -269,7 +269,7 @@ class Relay:
             self.heartbeats.soon()
 
     async def _note(self) -> None:
-        """Writes down how things stand, for those who look."""
+        """Writes the state for other processes, forever."""
         looked_at = time.monotonic()
         while True:
             self._news.clear()
@@ -287,7 +287,7 @@ class Relay:
                 await asyncio.wait_for(self._news.wait(), NOTE_SECONDS)
 
     def status(self) -> dict[str, Any]:
-        """How things stand, as `.share/state.json` has it."""
+        """Returns the state, as written to `.share/state.json`."""
         position = self.progress.sequence
         machines = {name: peer.as_answer(position) for name, peer in self.heartbeats.peers.items()}
         machines[self.machine] = {"up": True, "since": self._since, "behind": 0, "clock_offset": 0.0}
@@ -317,8 +317,8 @@ class Relay:
 
 
 async def _end(tasks: Set[asyncio.Task[Any] | None]) -> None:
-    """Cancels them until they have ended. Once is not enough: a task may take it for an answer that has just come, in
-    `asyncio.wait_for` before Python 3.12 (python/cpython#86296) and in the hub's client as it sends."""
+    """Cancels tasks until they have ended. Once is not enough: a cancellation may be lost if an answer has just come,
+    in `asyncio.wait_for` before Python 3.12 (python/cpython#86296), and in the hub's client while it sends."""
     while pending := [task for task in tasks if task is not None and not task.done()]:
         for task in pending:
             task.cancel()

@@ -1,4 +1,4 @@
-"""The authority for threads of the relay itself: they ask its event loop directly; other processes use the socket."""
+"""The authority for the relay's own threads, which ask its event loop directly; other processes use the socket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANSWER_SECONDS = 6.0
 
 
 class Decides(Protocol):
-    """What asks the hub; see `hub.relay.Relay`."""
+    """The part of `hub.relay.Relay` that decides changes."""
 
     def require(self) -> None: ...
 
@@ -30,7 +30,7 @@ class Decides(Protocol):
 
 
 class RelayAuthority:
-    """The authority of the relay itself, for its threads; see `store.authority.Authority`."""
+    """The authority for the relay's own threads; see `store.authority.Authority`."""
 
     def __init__(self, machine: str) -> None:
         self.here: str | None = machine
@@ -65,5 +65,5 @@ class RelayAuthority:
             raise HubUnreachable("no_relay")
         try:
             return asyncio.run_coroutine_threadsafe(answer, self.loop).result(ANSWER_SECONDS)
-        except (FutureTimeout, CancelledError) as error:  # the relay ends: its end must not wait for its threads
+        except (FutureTimeout, CancelledError) as error:  # the relay is ending, and must not wait for its threads
             raise HubUnreachable("hub_unclear") from error

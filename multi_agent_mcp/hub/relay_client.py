@@ -1,6 +1,6 @@
-"""The authority of a machine that shares its session: every question goes to its relay, by a socket of this machine.
+"""The authority of a shared session: a client of this machine's relay, over a Unix socket.
 
-No client of the hub and no event loop is imported here: servers and commands start without them.
+It imports neither the hub's client nor an event loop, so that servers and commands start without them.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.relay_state import RelayState
 
 ANSWER_SECONDS = 6.0
-"""Longer than the relay waits for the hub."""
+"""The time to wait for the relay, longer than the relay waits for the hub."""
 QUEUE_SECONDS = 0.25
 HUB_SECONDS = 0.2
-"""Of these it is waited for the hub; a relay that hangs says nothing."""
+"""The time to wait for the relay about new mail, and the part of it for which the relay waits for the hub: a relay that
+hangs does not answer at all."""
 CHANGES = frozenset({"create", "swap"})
 STATE_SECONDS = 1.0
 HUB_SLOW = "hub_slow"
-"""Why mail is queued although nothing seems to be wrong."""
+"""The reason for queued mail if no problem is known."""
 HANGS, UNCLEAR = "relay_hangs", "relay_unclear"
-"""The relay is there and does not answer; and a change was asked of it."""
+"""The reasons if the relay runs but does not answer: in general, and after it was asked for a change."""
 REFUSALS: dict[str, type[StorageError]] = {"hub_unreachable": HubUnreachable, "hub_replaced": HubReplaced}
 
 
 class RelayClient:
-    """Asks the relay; see `store.authority.Authority`. Without a relay nothing shared can be changed."""
+    """A client of the relay; see `store.authority.Authority`. Without a relay shared values cannot be changed."""
 
     def __init__(self, share: Share, membership: Membership) -> None:
         self.here: str | None = membership.machine
@@ -73,14 +74,14 @@ class RelayClient:
         return bool(state.get("machines", {}).get(machine, {}).get("up"))
 
     def ask(self, seconds: float = ANSWER_SECONDS, /, **request: Any) -> dict[str, Any]:
-        """One request and its answer. Raises `HubUnreachable`, also when the relay does not answer in this time: what
-        was to be changed may be changed then or later. Raises `HubReplaced`."""
+        """Sends one request and returns the answer. Raises `HubReplaced`, and `HubUnreachable`, also if the relay does
+        not answer within `seconds`: then a change may have been made or may still be."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(seconds)
             try:
                 with socket_path(self._share.path) as path:
                     connection.connect(path)
-            except TimeoutError as error:  # so many have asked it already
+            except TimeoutError as error:  # the socket's backlog is full
                 raise self._hangs(HANGS) from error
             except OSError as error:
                 raise HubUnreachable("no_relay") from error
@@ -88,7 +89,7 @@ class RelayClient:
                 answer = _answered(connection, request)
             except TimeoutError as error:
                 raise self._hangs(UNCLEAR if request["op"] in CHANGES else HANGS) from error
-            except (OSError, ValueError) as error:  # it was killed just now
+            except (OSError, ValueError) as error:  # the relay has just been killed
                 raise HubUnreachable("hub_unclear" if request["op"] in CHANGES else "no_relay") from error
         if "refused" in answer:
             raise REFUSALS[answer["refused"]](answer.get("key"))
@@ -105,7 +106,7 @@ class RelayClient:
 
 
 def relay_client_of(session: Path) -> RelayClient | None:
-    """The authority of a session directory; None for one that is not shared."""
+    """Returns the authority of a session directory; None if the session is not shared."""
     share = Share(Files(session))
     membership = share.membership()
     return None if membership is None else RelayClient(share, membership)

@@ -1,4 +1,4 @@
-"""What the relay answers this machine's processes on its socket: one line of JSON each way; see `hub.relay_client`."""
+"""The relay's socket for this machine's processes: one line of JSON each way; see `hub.relay_client`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Answer = dict[str, Any]
 
 
 class Answers(Decides, Protocol):
-    """What knows the answers; see `hub.relay.Relay`."""
+    """The part of `hub.relay.Relay` that answers requests."""
 
     noticing: Noticing
 
@@ -33,7 +33,7 @@ class Answers(Decides, Protocol):
 
 
 class Answering:
-    """Serves the socket."""
+    """The server on the relay's socket."""
 
     def __init__(self, relay: Answers, share: Share) -> None:
         self.relay = relay
@@ -49,7 +49,7 @@ class Answering:
         }
 
     async def listen(self) -> asyncio.AbstractServer:
-        """Answers from now on, until the server that is returned is closed."""
+        """Starts answering, until the returned server is closed."""
         self.share.remove_socket()
         with socket_path(self.share.path) as path:
             before = os.umask(0o177)
@@ -93,7 +93,7 @@ class Answering:
         return {"waits": sending.result() if done else HUB_SLOW}
 
     async def _send(self, paths: list[Path]) -> str | None:
-        """Why the hub does not have these yet; None: it has them."""
+        """Sends mail; returns the code of the reason why the hub does not have it yet, or None if it has."""
         try:
             self.relay.require()
             await self.relay.noticing.send(paths)

@@ -1,8 +1,8 @@
-"""A hub recreated from the files of one machine, when the old one was lost or restored from an older copy.
+"""Recreates a hub from the files of one machine, after the old one was lost or restored from an older copy.
 
-Its revisions go on far above the old ones, so every machine takes its values for newer. Each value says which revision
-it had: a machine whose file is newer than that brings its own. What machines wrote alone they bring themselves, as they
-look at all their files when they find the new hub.
+The new revisions begin far above the old ones, so that every machine accepts its values as newer. Each value carries
+its old revision: a machine whose file is newer than that sends its own. Machines send their own values themselves, as
+they scan all their files when they find the new hub.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from multi_agent_mcp.store.tasks import LINE
 from multi_agent_mcp.store.workspace import Workspace
 
 GAP = 1_000_000
-"""Between what any machine can have had and what the new hub begins with."""
+"""The gap between the position of this machine and the new hub's first revision, which no machine can have passed."""
 
 
 async def reseed(server: Server, workspace: Workspace, machine: str, position: int, identity: str) -> None:
-    """Replaces the streams of the hub by the files here. Raises `HubUnreachable`."""
+    """Replaces the hub's streams by new ones with the shared values of the files here. Raises `HubUnreachable`."""
     client = await connected_once([server.local_url], server.admin_seed, server.certificate, "admin")
     try:
         for stream in (server.names.stream, server.names.log_stream):
@@ -39,7 +39,7 @@ async def reseed(server: Server, workspace: Workspace, machine: str, position: i
 
 
 def _shared_values(workspace: Workspace) -> Iterator[tuple[str, bytes, int]]:
-    """Every shared value of the files: its key, its bytes, its old revision."""
+    """Yields every shared value of the files: its key, its bytes, its old revision."""
     yield "settings", shared_settings(workspace), 0
     yield from workspace.registry.shared_values()
     for collection in (workspace.conversations, workspace.delegations, workspace.tasks):

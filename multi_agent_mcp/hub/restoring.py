@@ -1,8 +1,8 @@
-"""Bulk writing: several processes write what a machine receives when it joins or has lost its files. One would write
-3 000 values a second, and the hub delivers ten times as many.
+"""Bulk writing: several processes write the values that a machine receives when it joins or has lost its files. One
+process writes 3 000 values a second, and the hub delivers ten times as many.
 
-`python -m multi_agent_mcp.hub.restoring DIRECTORY UUID MACHINE` is one of them: for every pickled batch on standard
-input it answers with a `Done`, pickled after its length, and it ends with its relay.
+`python -m multi_agent_mcp.hub.restoring DIRECTORY UUID MACHINE` is one such process: it answers every pickled batch on
+standard input with the length of a pickled `Done` and the `Done`, and ends with its relay.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from multi_agent_mcp.store.authority import ALONE
 from multi_agent_mcp.store.workspace import Workspace
 
 PROCESSES = 4 if (os.cpu_count() or 1) >= 4 else 2
-"""A divisor of the number of lock stripes: no two processes take the same one."""
+"""The number of processes: a divisor of the number of lock stripes, so that no two take the same stripe."""
 LENGTH_BYTES = 8
 Written = list[tuple[int, int]]
-"""As `Applying.on_written` is told."""
+"""The arguments of `Applying.on_written` for each file."""
 Done = tuple[str, Written]
-"""What became of a batch: why the disk refuses, nothing if it does not; what was written."""
+"""The result of a batch: the reason of the disk's refusal, or "", and the files written."""
 
 
 class Restoring:
-    """Processes that apply values; see `running`."""
+    """A pool of processes that apply values; see `running`."""
 
     def __init__(self, names: Names, pipes: Sequence[tuple[StreamWriter, StreamReader, asyncio.Lock]]) -> None:
         self._names = names
         self._pipes = pipes
 
     async def apply(self, values: Sequence[Stored]) -> Written:
-        """As `Applying.apply`, restoring, but for what follows from them; what is handed in meanwhile is applied after
-        them. Durable when it returns. Returns what was written, as in `Done`. Raises `StorageError`."""
+        """Applies values durably, as `Applying.apply` when restoring, but without consequences; concurrent calls are
+        applied in order. Returns the files written. Raises `StorageError`."""
         parts = parted(values, self._names, len(self._pipes))
         done = await asyncio.gather(*(_handed(part, *pipe) for part, pipe in zip(parts, self._pipes, strict=True)))
         return [each for written in done for each in written]
@@ -59,7 +59,7 @@ class Restoring:
 
 @asynccontextmanager
 async def running(path: Path, names: Names, machine: str) -> AsyncIterator[Restoring]:
-    """With the processes, for the session at `path`."""
+    """Runs the processes within the context, for the session at `path`."""
     call = (sys.executable, "-m", __name__, str(path), names.uuid, machine)
     how: dict[str, Any] = {"stdin": PIPE, "stdout": PIPE, "env": child_environment()}
     processes = await asyncio.gather(*(asyncio.create_subprocess_exec(*call, **how) for _ in range(PROCESSES)))
@@ -74,8 +74,8 @@ async def running(path: Path, names: Names, machine: str) -> AsyncIterator[Resto
 
 
 def parted(values: Sequence[Stored], names: Names, count: int) -> list[list[Stored]]:
-    """One part for each process. A mark goes with what it marks; that of an earlier file with all others of the inbox,
-    which has one lock."""
+    """Divides values into one part for each process. A mark goes with its item; marks of earlier items go together for
+    each inbox, which has one lock."""
     named = [(names.parse(stored.subject), stored) for stored in values]
     arrived = {(what.owner, what.name) for what, _ in named if isinstance(what, Own) and what.kind in MARKS}
     parts: list[list[Stored]] = [[] for _ in range(count)]
@@ -90,7 +90,7 @@ def parted(values: Sequence[Stored], names: Names, count: int) -> list[list[Stor
 
 
 async def _handed(part: Sequence[Stored], writer: StreamWriter, reader: StreamReader, turn: asyncio.Lock) -> Written:
-    """To a process, which has written it when this returns. It answers in order."""
+    """Sends a part to a process and waits until it is written; processes answer in order. Raises `StorageError`."""
     try:
         writer.write(pickle.dumps(part))
         async with turn:
@@ -110,7 +110,7 @@ def main() -> None:
     workspace = Workspace(path.parent, path.name, relay_client_of(path) or ALONE)  # type: ignore[arg-type]
     written: Written = []
     applying = Applying(workspace, Names(uuid), machine, _Nothing(), lambda *file: written.append(file))
-    with suppress(EOFError, pickle.UnpicklingError):  # the relay has ended, perhaps in the midst of a batch
+    with suppress(EOFError, pickle.UnpicklingError):  # the relay has ended, perhaps in the middle of a batch
         while True:
             part = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our relay
             written.clear()
@@ -125,7 +125,7 @@ def main() -> None:
 
 
 class _Nothing:
-    """Nothing follows from what is restored."""
+    """Ignores the consequences of restored values."""
 
     def task_changed(self, task: Task) -> None: ...
 

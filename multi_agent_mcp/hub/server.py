@@ -1,6 +1,6 @@
-"""The embedded hub: a nats-server of our own, with one nkey per machine, TLS off loopback, and every write synced.
+"""The embedded hub: a nats-server with one nkey per machine, TLS except on loopback, and every write synced.
 
-`sync_interval` is quoted on purpose: the server reads an unquoted interval as something else and only warns.
+`sync_interval` is quoted on purpose: the server misreads an unquoted interval and only warns.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.system.process import is_alive, start_detached, started_at
 
 OLDEST = (2, 11)
-"""The first version with batched direct gets."""
+"""The oldest usable version, the first with batched direct gets."""
 START_SECONDS = 10.0
 STORE_BYTES = 1 << 50
-"""The disk alone says when it is full: by default three quarters of what was free when the server began may be used."""
+"""A limit above any disk: the default is three quarters of the space that was free when the server started."""
 LOG_BYTES = 16 << 10
 ROOM_BYTES = 4 * PAYLOAD_BYTES
-"""A disk with so much room is not full."""
+"""The free space from which on a disk does not count as full."""
 REFUSED_BY_DISK = (b"critical write error", b"no space left on device")
-"""How nats-server logs what the disk did not take: from then on it stores nothing until it is started again."""
+"""Log messages of nats-server after a refusal by the disk, after which it stores nothing until it is restarted."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """The server of one session, in `.share/hub/`."""
+    """The hub of one session, with its files in `.share/hub/`."""
 
     share: Share
     names: Names
@@ -53,7 +53,7 @@ class Server:
         return self.share.path / "hub"
 
     def make(self, listen: str) -> None:
-        """Writes down where it listens, its certificate and the key that alone may make streams. Raises
+        """Writes the hub's address, certificate and administrator's key, which alone may create streams. Raises
         `InvalidArguments`."""
         host, port = parse_address(listen)
         self.share.files.replace(self.path / "admin.nk", new_seed().encode())
@@ -79,12 +79,12 @@ class Server:
 
     @property
     def local_url(self) -> str:
-        """How this machine reaches it."""
+        """The URL for this machine."""
         settings = self.read("settings")
         return hub_url("127.0.0.1" if is_any(settings["host"]) else settings["host"], settings["port"])
 
     def urls(self) -> list[str]:
-        """How other machines may reach it."""
+        """Returns the URLs at which other machines may reach it."""
         settings = self.read("settings")
         hosts = [settings["host"]] if not is_any(settings["host"]) else own_addresses()
         return [hub_url(host, settings["port"]) for host in hosts]
@@ -93,28 +93,28 @@ class Server:
         return json.loads(self.share.files.read(self.path / f"{name}.json") or b"{}")
 
     def users(self) -> dict[str, dict[str, Any]]:
-        """`machines`: name → public nkey; `tokens`: what was handed out for joining, by its id."""
+        """Returns `machines` (name → public nkey) and `tokens` (id → facts of a token for joining)."""
         found: dict[str, dict[str, Any]] = self.read("users")
         return found
 
     def let(self, users: Mapping[str, Mapping[str, Any]]) -> None:
-        """These users from now on; a running server takes them over without cutting anybody else off."""
+        """Sets the users; a running server reloads them without disconnecting the others."""
         self._write("users", users)
         self._configure()
         if (pid := self.pid()) is not None:
             os.kill(pid, signal.SIGHUP)
 
     def start(self) -> None:
-        """Starts it unless it runs; returns when it takes connections. Raises `HubUnreachable`, and `InvalidArguments`
-        where something else listens."""
+        """Starts the server unless it runs, and waits until it accepts connections. Raises `HubUnreachable`, and
+        `InvalidArguments` if the port is taken; see also `launch`."""
         if self.pid() is None:
             self._require_free()
         if self.launch():
             self._wait()
 
     def launch(self) -> bool:
-        """The same, without waiting; returns whether it had to be started. Raises `InvalidArguments` without the
-        program, and `StorageError`."""
+        """Starts the server unless it runs, without waiting; returns whether it had to be started. Raises
+        `InvalidArguments` without a usable program, and `StorageError`."""
         if self.pid() is not None:
             return False
         program = find_program()
@@ -122,14 +122,14 @@ class Server:
         pid = start_detached([program, "-c", str(self.path / "server.conf")], self.path / "server.log")
         try:
             self._write("process", {"pid": pid, "started_at": started_at(pid)})
-        except StorageError:  # nobody would know of it
+        except StorageError:  # its process would be unknown to others
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             raise
         return True
 
     def stop(self) -> None:
-        """Ends it; returns when it has ended."""
+        """Stops the server and waits until it has ended, at most `START_SECONDS`."""
         if (pid := self.pid()) is not None:
             os.kill(pid, signal.SIGTERM)
             deadline = time.monotonic() + START_SECONDS
@@ -137,7 +137,7 @@ class Server:
                 time.sleep(0.02)
 
     def has_given_up(self) -> bool:
-        """Whether it stores nothing since its disk has refused it, and would if it were started again."""
+        """Returns whether the server stores nothing after a refusal by its disk, which now has room."""
         pid = self.pid()
         if pid is None or shutil.disk_usage(self.path).free < ROOM_BYTES:
             return False
@@ -147,7 +147,7 @@ class Server:
         return any(words in line for line in own for words in REFUSED_BY_DISK)
 
     def pid(self) -> int | None:
-        """Its process; None when it does not run."""
+        """Returns the server's process; None if it does not run."""
         noted = self.read("process")
         return noted["pid"] if noted and is_alive(noted["pid"], noted["started_at"]) else None
 
@@ -159,7 +159,7 @@ class Server:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 listening.bind(address)
         except OSError as error:
-            if error.errno == errno.EADDRINUSE:  # what else is wrong nats-server says
+            if error.errno == errno.EADDRINUSE:  # nats-server reports other errors
                 raise InvalidArguments("listen_taken", port=settings["port"]) from error
 
     def _wait(self) -> None:
@@ -182,8 +182,8 @@ class Server:
 
 
 def configuration(server: Server, settings: Mapping[str, Any], users: Mapping[str, Mapping[str, Any]]) -> str:
-    """The server's configuration file (https://docs.nats.io/running-a-nats-service/configuration). Everything in it is
-    a JSON string or number, which that format takes as they are."""
+    """Returns the server's configuration file (https://docs.nats.io/running-a-nats-service/configuration). All values
+    are JSON strings and numbers, which its format accepts."""
     path = server.path
     address = f"{settings['host']}:{settings['port']}"
     store = f"store_dir: {json.dumps(str(path / 'data'))}, max_file_store: {STORE_BYTES}"
@@ -207,12 +207,13 @@ def configuration(server: Server, settings: Mapping[str, Any], users: Mapping[st
 
 
 def user(public: str, permissions: Mapping[str, Any]) -> str:
-    """A user as the configuration has it."""
+    """Returns a user's entry in the configuration."""
     return f"  {{ nkey: {json.dumps(public)}, permissions: {json.dumps(permissions)} }}"
 
 
 def find_program() -> str:
-    """nats-server: the one on PATH, else the one of the extra `machines`. Raises `InvalidArguments`."""
+    """Returns the path of nats-server: on PATH, else that of the extra `machines`. Raises `InvalidArguments`, also if
+    it is too old."""
     beside = Path(sys.executable).parent / "nats-server"
     program = shutil.which("nats-server") or (str(beside) if beside.exists() else None)
     if program is None:

@@ -1,4 +1,4 @@
-"""`.share/`: what a machine knows about the team's other machines and how it reaches the hub. None of it is shared."""
+"""`.share/`: this machine's membership in a team of several and its access to the hub. It is never shared."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _SOCKET_PATH_MAX = 100  # sockaddr_un(7) holds 108 bytes, on macOS 104
 
 @dataclass(frozen=True)
 class Membership:
-    """Which session this machine belongs to and as what. `urls` is where the hub is; `serves`: it runs here;
-    `own_hub`: it is one of the user's, whose configuration names each machine."""
+    """The membership of this machine in a session. `urls` are the hub's; `serves`: the hub runs here; `own_hub`: it is
+    the user's own, whose configuration names each machine."""
 
     uuid: str
     machine: str
@@ -40,7 +40,7 @@ class Share:
         return Record(self.files, self.path / f"{name}.json")
 
     def membership(self) -> Membership | None:
-        """None while the session is this machine's alone."""
+        """Returns this machine's membership; None if the session is not shared."""
         found = self.record("machine").read()
         if not isinstance(found, dict):
             return None
@@ -48,29 +48,29 @@ class Share:
         return Membership(found["uuid"], found["machine"], tuple(found["urls"]), **kind)
 
     def join(self, membership: Membership, seed: str, certificate: str | None) -> None:
-        """Writes down who this machine is. The membership last: with it the session is shared."""
+        """Writes this machine's key, certificate and membership; the last makes the session shared."""
         self.files.replace(self.path / "machine.nk", seed.encode())
         if certificate is not None:
             self.files.replace(self.path / "hub.pem", certificate.encode())
         self.record("machine").write(asdict(membership))
 
     def leave(self) -> None:
-        """The session is this machine's alone again; the files stay, and so does the key, for nobody else."""
+        """Ends the membership, so that the session is no longer shared; all files stay, including the key."""
         if (known := self.membership()) is not None:
             self.record("left").write({"machine": known.machine})
         self.record("machine").remove()
 
     @property
     def former_machine(self) -> str | None:
-        """What this machine was called when it left; None when it never took part."""
+        """This machine's name when it left; None if it never has."""
         return (self.record("left").read() or {}).get("machine")
 
     def seed(self) -> str:
-        """The machine's own nkey."""
+        """Returns the secret half of this machine's nkey; "" if there is none."""
         return self._text("machine.nk") or ""
 
     def certificate(self) -> str | None:
-        """The hub's certificate, which alone is trusted; None without TLS."""
+        """Returns the hub's certificate, the only one trusted; None without one."""
         return self._text("hub.pem")
 
     @property
@@ -78,7 +78,7 @@ class Share:
         return self.files.locks.is_held(RELAY)
 
     def remove_socket(self) -> None:
-        """What a relay that was killed has left; bind(2) would refuse."""
+        """Removes the socket left by a relay that was killed, which would make bind(2) fail."""
         self.files.remove(self.path / SOCKET)
 
     def _text(self, name: str) -> str | None:
@@ -88,7 +88,7 @@ class Share:
 
 @contextmanager
 def socket_path(share: Path) -> Iterator[str]:
-    """The relay's socket by a path that bind(2) and connect(2) take: a session may lie deeper than they allow."""
+    """Yields a path of the relay's socket that is short enough for bind(2) and connect(2), however deep the session."""
     path = str(share / SOCKET)
     if len(path) < _SOCKET_PATH_MAX or not Path("/proc/self/fd").is_dir():
         yield path

@@ -16,13 +16,13 @@ SHARED = ("language", "limits")
 
 
 def shared_settings(workspace: Workspace) -> bytes:
-    """The part that travels."""
+    """Returns the shared part of the settings as JSON."""
     settings = load_yaml(workspace.settings_path) or {}
     return json.dumps({key: settings[key] for key in SHARED if settings.get(key)}, sort_keys=True).encode()
 
 
 def accept_settings(workspace: Workspace, data: bytes) -> None:
-    """Takes over what another machine has set. Raises `ValueError` and `Refusal` for nonsense."""
+    """Applies settings of another machine. Raises `ValueError` and `Refusal` for invalid ones."""
     said: dict[str, Any] = json.loads(data)
     if said.get("language") not in LANGUAGES:
         raise ValueError("language")

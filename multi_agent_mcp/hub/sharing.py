@@ -1,4 +1,4 @@
-"""Whether and how a machine takes part: share a session, join one, start and end the relay, reseed the hub, leave."""
+"""A machine's participation in a team: share a session, join one, start and stop the relay, reseed the hub, leave."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ START_SECONDS = 15.0
 LINGER_SECONDS = 2.0
 POLL_SECONDS = 0.05
 Status = Mapping[str, Any]
-"""How things stand, as the relay says; see `Relay.status`."""
+"""The relay's state; see `Relay.status`."""
 
 
 class Sharing:
-    """One session directory among several machines."""
+    """The participation of one session directory in a team of several machines."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -49,7 +49,7 @@ class Sharing:
 
     @property
     def membership(self) -> Membership:
-        """Raises `InvalidArguments` for a session that is this machine's alone."""
+        """This machine's membership. Raises `InvalidArguments` if the session is not shared."""
         found = self.share.membership()
         if found is None:
             raise InvalidArguments("not_shared")
@@ -62,7 +62,7 @@ class Sharing:
         return Server(self.share, Names(membership.uuid)) if membership is not None and membership.serves else None
 
     def begin(self, machine: str, listen: str) -> None:
-        """Makes this machine the hub's. Raises `InvalidArguments`, `HubUnreachable`."""
+        """Shares the session with an embedded hub on this machine. Raises `InvalidArguments` and `HubUnreachable`."""
         uuid, seed = secrets.token_hex(16), new_seed()
         server = Server(self.share, Names(uuid))
         server.make(listen)
@@ -71,35 +71,35 @@ class Sharing:
         asyncio.run(prepare(server))
         self._become(Membership(uuid, machine, (server.local_url,), serves=True), seed, server.certificate)
         if (self.share.record("position").read() or {}).get("sequence"):
-            self.reseed()  # it was shared before: its files have revisions of the hub of that time
+            self.reseed()  # it was shared before: its files have revisions of the former hub
 
     def begin_at(self, machine: str, urls: tuple[str, ...], admin_seed: str, replicas: int) -> None:
-        """The same with a hub of the user's own, whose configuration must have `user_line` then. Raises
-        `InvalidArguments`, `HubUnreachable`."""
+        """Shares the session with a hub of the user's own, to whose configuration `user_line` must then be added.
+        Raises `InvalidArguments` and `HubUnreachable`."""
         require_protected(urls)
         uuid, seed = secrets.token_hex(16), new_seed()
         asyncio.run(_prepare_at(urls, admin_seed, Names(uuid), replicas))
         self._become(Membership(uuid, machine, urls, own_hub=True), seed, None)
 
     def _become(self, membership: Membership, seed: str, certificate: str | None) -> None:
-        """The first machine of all; everybody is at home here."""
+        """Makes this machine the first of the team, and the home of all agents."""
         self.share.join(membership, seed, certificate)
         workspace = Workspace(self.path.parent, session_name(self.path.name))
         workspace.registry.settle_at(membership.machine, former=self.share.former_machine)
 
     @property
     def user_line(self) -> str:
-        """What the configuration of a hub of the user's own must hold for this machine."""
+        """The entry for this machine in the configuration of the user's own hub."""
         known = self.membership
         return user(public_of(self.share.seed()), Names(known.uuid).machine_permissions(known.machine)).strip()
 
     def require_inviting(self) -> None:
-        """Raises `InvalidArguments` where nobody is let in."""
+        """Raises `InvalidArguments` if this machine cannot let others in."""
         if self.server is None and not self.membership.own_hub:
             raise InvalidArguments("hub_elsewhere")
 
     def invite(self, *, replaces: str | None = None) -> Token:
-        """A token for one more machine, or for one whose files are lost. Raises as `require_inviting`."""
+        """Returns a token for one more machine, or for one whose files are lost. Raises as `require_inviting`."""
         self.require_inviting()
         membership, server = self.membership, self.server
         if server is not None:
@@ -107,8 +107,8 @@ class Sharing:
         return Token(membership.uuid, self.path.name, membership.urls, None, "", "")
 
     def start_relay(self) -> bool:
-        """Starts the relay unless it runs; returns whether it did, once it answers. Raises `HubUnreachable`, also when
-        there is one that does not answer."""
+        """Starts the relay unless it runs, and waits until it answers; returns whether it was started. Raises
+        `HubUnreachable`, also if a running one does not answer."""
         if self._relay_stays():
             return False
         relay = RelayClient(self.share, self.membership)
@@ -124,8 +124,8 @@ class Sharing:
         raise HubUnreachable("relay_not_started", path=f"{self.share.path.name}/relay.log")
 
     def _relay_stays(self) -> bool:
-        """Whether a relay runs: one that was killed holds its lock until the last of its threads has ended. Raises
-        `HubUnreachable` for one that hangs."""
+        """Returns whether a relay runs and will go on: one that was killed holds its lock until its last thread has
+        ended, so this waits up to `LINGER_SECONDS`. Raises `HubUnreachable` for one that hangs."""
         relay, deadline = RelayClient(self.share, self.membership), time.monotonic() + LINGER_SECONDS
         while self.share.relay_runs and time.monotonic() < deadline:
             try:
@@ -139,9 +139,9 @@ class Sharing:
         return self.share.relay_runs
 
     def wait_until_complete(self, report: Callable[[Status | None], None], seconds: float = 3600.0) -> None:
-        """Waits until this machine has what the hub has. `report` is told again and again what the relay says; None
-        while it does not answer. Raises `HubUnreachable` when the relay has ended, and when nothing has come for so
-        many seconds."""
+        """Waits until this machine has all values of the hub and has sent its own. `report` is called repeatedly with
+        the relay's state, None while it does not answer. Raises `HubUnreachable` if the relay has ended, or if nothing
+        was received for `seconds`."""
         relay, position = RelayClient(self.share, self.membership), -1
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -161,8 +161,8 @@ class Sharing:
         raise HubUnreachable("not_complete")
 
     def stop_relay(self) -> bool:
-        """Ends the relay, by force if it hangs, and the hub if it runs here. Returns whether there was anything to end.
-        Raises `HubUnreachable` for a relay that cannot be killed."""
+        """Stops the relay, by force if it hangs, and the hub if it runs here. Returns whether either ran. Raises
+        `HubUnreachable` for a relay that cannot be killed."""
         pid, answers = self._relay_process()
         if pid is not None:
             _signal(pid, signal.SIGTERM)
@@ -178,7 +178,7 @@ class Sharing:
         return ended
 
     def _relay_process(self) -> tuple[int | None, bool]:
-        """The relay's process, if there is one, and whether it answers."""
+        """Returns the relay's process, if there is one, and whether it answers."""
         try:
             return int(RelayClient(self.share, self.membership).ask(op="status")["pid"]), True
         except HubUnreachable as refusal:
@@ -187,7 +187,7 @@ class Sharing:
             return (int(noted["pid"]) if hangs else None), False
 
     def _relay_has_ended(self) -> bool:
-        """Waits for it."""
+        """Waits up to `START_SECONDS` for the relay to end; returns whether it has."""
         deadline = time.monotonic() + START_SECONDS
         while self.share.relay_runs and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
@@ -206,7 +206,7 @@ class Sharing:
         asyncio.run(reseed(server, workspace, membership.machine, position, identity))
 
     def status(self) -> dict[str, Any]:
-        """How things stand: what the relay says, else what it last noted, with `relay` false."""
+        """Returns the relay's state, or the last one it recorded, with `relay` false, if it does not answer."""
         try:
             return {"relay": True, **RelayClient(self.share, self.membership).ask(op="status")}
         except HubUnreachable:
@@ -214,12 +214,13 @@ class Sharing:
             return {**state, "machine": self.membership.machine, "relay": False, "connected": False}
 
     def cut_off_by_leaving(self) -> list[str]:
-        """The machines whose hub ends when this one leaves."""
+        """Returns the machines that lose their hub if this one leaves."""
         server = self.server
         return sorted(server.users()["machines"].keys() - {self.membership.machine}) if server is not None else []
 
     def leave(self, machine: str | None = None) -> None:
-        """Shuts a machine out (the hub must run here), or ends this one's part: its files stay."""
+        """Excludes another machine (the hub must run here), or ends this one's membership; its files stay. Raises
+        `InvalidArguments`."""
         server = self.server
         if machine is not None and machine != self.membership.machine:
             if server is None:
@@ -231,8 +232,9 @@ class Sharing:
 
 
 def join(token: Token, root: Path, machine: str, *, adopt: bool) -> Sharing:
-    """Makes the session's directory on this machine and joins it. Raises `AlreadyExists` for a name that is taken, for
-    a directory of another session, and without `adopt` for any that has something in it."""
+    """Makes the session's directory on this machine and joins the team. Raises `AlreadyExists` for a name that is
+    taken, for another session's directory, and without `adopt` for a directory that is not empty; and as
+    `ask_to_join`."""
     require_machine(machine)
     if token.certificate is None:
         require_protected(token.urls)
@@ -259,14 +261,14 @@ def join(token: Token, root: Path, machine: str, *, adopt: bool) -> Sharing:
 
 
 def _signal(pid: int, number: int) -> None:
-    """Sends a signal to a process that may have been stopped, too, or have ended."""
+    """Sends a signal to a process that may be stopped (SIGCONT lets it act on the signal) or may have ended."""
     with suppress(ProcessLookupError):
         os.kill(pid, number)
         os.kill(pid, signal.SIGCONT)
 
 
 def machine_name(given: str | None) -> str:
-    """A machine's name: as given, else that of the host, as far as names may hold it. Raises `InvalidId`."""
+    """Returns the given name of a machine, else one made from the host's name. Raises `InvalidId`."""
     return require_machine(given or as_name(socket.gethostname().split(".")[0], "machine"))
 
 
@@ -277,7 +279,7 @@ def require_machine(name: str) -> str:
 
 
 async def prepare(server: Server, *, first: int = 1, after: str = "") -> None:
-    """Makes the streams of a hub that runs here, unless they are there; `after`: in place of which."""
+    """Creates the streams of a hub that runs here, unless they exist; `after` is the identity of its predecessor."""
     client = await connected_once([server.local_url], server.admin_seed, server.certificate, "admin")
     try:
         identity = secrets.token_hex(8) + (f" after {after}" if after else "")

@@ -1,8 +1,8 @@
-"""The hub as the relay sees it: values by subject, each with a revision, over NATS JetStream.
+"""The relay's interface to the hub: values by subject, each with a revision, over NATS JetStream.
 
 Only requests and core subscriptions are used: see `Names.machine_permissions` for why there are no consumers. A stream
 keeps the newest value of each subject; its sequence numbers are the revisions and the order in which all machines see
-them. What the JetStream API answers: https://docs.nats.io/reference/reference-protocols/nats_api_reference.
+them. The JetStream API: https://docs.nats.io/reference/reference-protocols/nats_api_reference.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from multi_agent_mcp.store.authority import PAYLOAD_BYTES, TOO_LARGE, Shared, Su
 logger = logging.getLogger(__name__)
 
 OP, MACHINE, TIME, OFFSET, WAS = "Mam-Op", "Mam-Machine", "Mam-Time", "Mam-Offset", "Mam-Was"
-"""Our headers: which operation wrote it, from where, when (nanoseconds), in a log from which byte on, and which
-revision a value had on the hub that this one replaces."""
+"""Our headers: the operation that wrote the value, its machine, the time (nanoseconds since the epoch), the offset in a
+log (bytes), and the value's revision on the former hub."""
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 PENDING = "Nats-Num-Pending"
 NEEDED = (OP, MACHINE, TIME, OFFSET, WAS, PENDING)
@@ -49,11 +49,11 @@ class Stored:
     headers: Mapping[str, str]
     data: bytes
     at: str | None = None
-    """When the hub took it, where it was asked for alone."""
+    """The time when the hub stored it; None if it was read in a batch."""
 
     @property
     def is_last(self) -> bool:
-        """Whether none came after it when it was read."""
+        """Whether it was the last value when it was read."""
         return self.headers.get(PENDING, "0") == "0"
 
     @property
@@ -63,8 +63,8 @@ class Stored:
 
 @dataclass(frozen=True)
 class StreamState:
-    """`identity` is new whenever the stream is made anew; `replicas` servers have it; no revision is
-    before `first`."""
+    """The state of a stream. `identity` is new whenever the stream is recreated; `replicas` is the number of its
+    servers; no revision is before `first`."""
 
     identity: str
     last_sequence: int
@@ -74,25 +74,24 @@ class StreamState:
 
 @dataclass
 class Hub:
-    """A connection. It comes back by itself; meanwhile every request raises `HubUnreachable` at once."""
+    """A connection to the hub. It reconnects by itself; meanwhile every request raises `HubUnreachable` at once."""
 
     names: Names
     machine: str
     on_change: Callable[[], None] = lambda: None
-    """Called whenever it is connected or cut off."""
+    """Called whenever the connection is made or lost."""
     client: Client = field(default_factory=Client)
     violations: set[str] = field(default_factory=set)
     recognised: bool = False
-    """Whether it was found to be the hub that is known here, on this connection."""
+    """Whether the hub was recognised as the known one, on this connection."""
     refused: bool = False
-    """Whether it answers, but does not know this machine's key."""
+    """Whether the hub answers, but does not know this machine's key."""
     _replicas: int = 1
     _closed: asyncio.Event = field(default_factory=asyncio.Event)
     _said: str = ""
 
     async def connect(self, urls: Sequence[str], seed: str, certificate: str | None) -> None:
-        """Returns when connected; tries until then. Raises `OSError` and `nats.errors.Error` only for what will not
-        pass by itself."""
+        """Connects, retrying until it succeeds. Raises `OSError` and `nats.errors.Error` only for permanent errors."""
         self.client = Client()
         self._closed.clear()
         await self.client.connect(
@@ -106,7 +105,7 @@ class Hub:
             connect_timeout=2,
             ping_interval=5,
             max_outstanding_pings=2,
-            pending_size=0,  # what cannot be sent now is refused: the files remember it
+            pending_size=0,  # requests fail while disconnected: the files are the outbox
             error_cb=self._on_error,
             disconnected_cb=self._on_change,
             reconnected_cb=self._on_change,
@@ -116,7 +115,7 @@ class Hub:
         self.on_change()
 
     async def wait_until_closed(self) -> None:
-        """It does not come back by itself when the server has refused something: the machine's key, above all."""
+        """Waits until the connection is closed for good, as after the server refused the machine's key."""
         await self._closed.wait()
 
     @property
@@ -125,7 +124,7 @@ class Hub:
 
     @property
     def usable(self) -> bool:
-        """Whether values may be brought to it and asked of it: else it may be another one's, or older than it was."""
+        """Whether the hub is connected and recognised, so that values may be exchanged."""
         return self.connected and self.recognised
 
     @property
@@ -136,7 +135,8 @@ class Hub:
         await self.client.close()
 
     async def state(self, stream: str | None = None) -> StreamState:
-        """Of a stream that is lost: that of an empty one, of no identity. Raises `HubUnreachable`."""
+        """Returns the state of a stream; that of an empty one without identity if it is lost. Raises
+        `HubUnreachable`."""
         answer = await self._api(f"STREAM.INFO.{stream or self.names.stream}", {}, but=NO_STREAM)
         if "error" in answer:
             return StreamState("", 0, replicas=self._replicas)
@@ -147,11 +147,11 @@ class Hub:
     async def put(
         self, subject: str, data: bytes, op: str, headers: Mapping[str, str], *, expected: int | None = None
     ) -> int:
-        """Stores a value; returns its revision. With `expected` only in place of this revision (0: of none). Raises
-        `Superseded`, and `HubUnreachable` when it was not stored, or when that cannot be known.
+        """Stores a value and returns its revision; with `expected` only in place of this revision (0: none). Raises
+        `Superseded`, and `HubUnreachable` if it was not stored or that is unknown.
 
-        An answer may be lost after the value was stored. Then, and when it seems that somebody was faster, what is
-        stored says by its operation whether it is ours.
+        An answer may be lost after the value was stored. Then, and if another machine seems to have been faster, the
+        operation of the stored value tells whether it is ours.
         """
         if len(data) > PAYLOAD_BYTES:
             raise HubUnreachable(TOO_LARGE)
@@ -176,11 +176,12 @@ class Hub:
         return await self._settled(subject, op, replaces=expected if code is not None else None)
 
     async def last(self, subject: str, stream: str | None = None) -> Stored | None:
-        """The newest value of a subject, which may have wildcards, as the leader has it. Raises `HubUnreachable`."""
+        """Returns the newest value of a subject, which may have wildcards, from the leader; None if there is none.
+        Raises `HubUnreachable`."""
         return await self._get(stream, {"last_by_subj": subject})
 
     async def at(self, sequence: int) -> Stored | None:
-        """The value of this revision; None when a newer one has taken its place. Raises `HubUnreachable`."""
+        """Returns the value of this revision; None if it was replaced by a newer one. Raises `HubUnreachable`."""
         return await self._get(None, {"seq": sequence})
 
     async def _get(self, stream: str | None, which: Mapping[str, Any]) -> Stored | None:
@@ -193,9 +194,9 @@ class Hub:
         return Stored(message["subject"], message["seq"], headers, data, message.get("time"))
 
     async def after(self, sequence: int, stream: str | None = None, subject: str = ">") -> list[Stored]:
-        """The next values in order, some hundred at most; none when there are none (yet). Raises `HubUnreachable`."""
+        """Returns the next values in order, at most `BATCH`; [] if there are none yet. Raises `HubUnreachable`."""
         found = await self._batch_after(sequence, stream, subject)
-        if not found and self._replicas > 1:  # it was asked of any server, and that one may not have the newest yet
+        if not found and self._replicas > 1:  # any server may have answered, even one without the newest values
             newest = await self._get(stream, {"seq": sequence + 1, "next_by_subj": subject})
             return [] if newest is None else [newest]
         return found
@@ -217,7 +218,7 @@ class Hub:
             raise HubUnreachable from error
 
     async def beat(self, facts: Mapping[str, Any]) -> None:
-        """Tells the other machines that this one lives; not stored."""
+        """Sends a heartbeat to the other machines; it is not stored."""
         if self.connected:
             await self.client.publish(self.names.heartbeat(self.machine), json.dumps(facts).encode())
 
@@ -225,8 +226,9 @@ class Hub:
         await self.client.subscribe(subject, cb=heard)
 
     async def _settled(self, subject: str, op: str, *, replaces: int | None) -> int:
-        """What became of a publish that was not answered, or was refused because it `replaces` another revision than
-        there is. It may be stored yet; and of several servers one that was their leader may tell of the past."""
+        """Returns the revision of a value whose publication was not answered, or was refused because the current
+        revision is not the one it `replaces`. Raises `Superseded`, and `HubUnreachable` if the result is unknown: the
+        value may still be stored, and a former leader may return old data."""
         try:
             found = await self.last(subject)
         except HubUnreachable:
@@ -238,7 +240,7 @@ class Hub:
         raise HubUnreachable("hub_unclear")
 
     async def _api(self, call: str, request: Mapping[str, Any], *, but: int = NOT_FOUND) -> dict[str, Any]:
-        """The answer, with its `error` if that is the one of `but`. Raises `HubUnreachable`."""
+        """Returns the answer of the JetStream API, also one with the error code `but`. Raises `HubUnreachable`."""
         self._require_connected()
         try:
             reply = await self.client.request(f"$JS.API.{call}", json.dumps(request).encode(), REQUEST_SECONDS)
@@ -259,7 +261,7 @@ class Hub:
         _, found, subject = str(error).partition('publish to "')
         if found:
             self.violations.add(subject.rstrip('"'))
-        if self._said != (words := str(error)):  # a hub that is away for days is so four times a second
+        if self._said != (words := str(error)):  # a hub that is away fails four times a second
             logger.info("hub: %s", words)
             self._said = words
 
@@ -275,8 +277,8 @@ class Hub:
 
 
 def is_key_refused(error: BaseException | None) -> bool:
-    """Whether a server does not know the key that it was shown: the client says so in the server's words, and on a
-    connection that has stood in its own."""
+    """Returns whether a server refused the client's key: the client reports that in the server's words when it
+    connects, and in its own on an existing connection."""
     return isinstance(error, AuthorizationError) or "authorization violation" in str(error).lower()
 
 
@@ -297,7 +299,7 @@ class _Batch:
             self._found.append(Stored(subject, sequence, needed, message.data))
 
     async def whole(self) -> list[Stored]:
-        """Raises `TimeoutError` when the next answer does not come."""
+        """Returns all values of the batch. Raises `TimeoutError` if the next answer does not come."""
         while not self._ended.is_set():
             known = len(self._found)
             try:
@@ -314,9 +316,9 @@ def _headers(block: bytes) -> dict[str, str]:
 
 
 def protected(urls: Sequence[str], certificate: str | None) -> dict[str, Any]:
-    """How a client connects: by TLS to the one server that has this certificate, by whatever name or address it is
-    reached; without one, to what the system's authorities vouch for, if the URLs say `tls`. TLS comes before the
-    server's first word, else somebody on the way could say for it that there is none."""
+    """Returns the client's options for TLS. With a certificate only the server that has it is accepted, under any name
+    or address; without one, the system's authorities decide if a URL begins with `tls`. TLS begins before the server's
+    first message, which an attacker could otherwise change to disable it."""
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False

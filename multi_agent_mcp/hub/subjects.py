@@ -1,4 +1,4 @@
-"""Names on the hub: its streams and subjects, and what a machine may do there (docs/protocol.md, Several machines)."""
+"""Names on the hub: streams and subjects, and the permissions of a machine (docs/protocol.md, Several machines)."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 MESSAGE, NOTIFICATION, READ, SEEN, SESSION, EXECUTION, WAIT = "msg", "ntf", "read", "seen", "ses", "exec", "wait"
-"""What one machine writes: mail and notifications, their marks `read_at`, and the files with a single writer."""
+"""The kinds of values that one machine writes: mail and notifications, marks `read_at`, and files with one writer."""
 MARKS = {MESSAGE: READ, NOTIFICATION: SEEN}
 TASK, CONVERSATION, DELEGATION, AGENT, SETTINGS = "tsk", "cnv", "dlg", "agent", "settings"
-"""What all machines write, one after the other."""
+"""The kinds of values that all machines write, in the order of the authority."""
 REFERRED = (AGENT, CONVERSATION)
-"""What others of them refer to."""
+"""The kinds of values to which other values refer."""
 KNOWN_MAX = 16_384
-"""Of so many subjects it is remembered what they name: a value's is asked for several times in a row."""
+"""The number of parsed subjects in the cache: that of a value is parsed several times in a row."""
 LOG, AUDIT = "exec", "audit"
-"""What only grows, in the stream of logs."""
+"""The kinds of append-only files, in the stream of logs."""
 
 
 class Own(NamedTuple):
-    """`own.{machine}.{kind}.{owner}.{name}`"""
+    """The parts of the subject of a value that one machine writes: `own.{machine}.{kind}.{owner}.{name}`."""
 
     machine: str
     kind: str
@@ -29,7 +29,7 @@ class Own(NamedTuple):
 
 
 class Names:
-    """The names of one session, by its uuid (32 hexadecimal digits)."""
+    """The names of one session, made from its uuid (32 hexadecimal digits)."""
 
     def __init__(self, uuid: str) -> None:
         self.uuid = uuid
@@ -41,14 +41,14 @@ class Names:
         self.heartbeats = f"{self.root}.hb.*"
         self.joins = f"{self.root}.join.*"
         self.parse = lru_cache(KNOWN_MAX)(self._parse)
-        """What a stored subject names: something of one machine, or a shared key; None for neither."""
+        """Parses the subject of a stored value: returns `Own` for one machine's, a key for a shared one, else None."""
 
     def own(self, machine: str, kind: str, owner: str, name: str = "-") -> str:
-        """The subject of what a machine alone writes; `*` for any machine."""
+        """Returns the subject of a value that one machine writes; `*` matches any machine."""
         return f"{self.root}.own.{machine}.{kind}.{token(owner)}.{token(name)}"
 
     def shared(self, key: str) -> str:
-        """The subject of a key of `store.authority`."""
+        """Returns the subject of a key of `store.authority`."""
         return f"{self.root}.all.{key}"
 
     def log(self, machine: str, kind: str, name: str) -> str:
@@ -67,8 +67,8 @@ class Names:
         return ".".join(parts[1:]) if parts[0] == "all" and len(parts) > 1 else None
 
     def machine_permissions(self, machine: str) -> dict[str, list[str]]:
-        """What a machine may publish and subscribe to: it writes in no other's name, and makes, changes or deletes
-        nothing of the hub itself. It may have no consumer: the server would publish for it to any subject it names."""
+        """Returns the subjects that a machine may publish and subscribe to: it cannot write in another's name, nor
+        change the hub itself. It may not have consumers: the server would publish for them to any subject."""
         reading = [
             f"$JS.API.{call}.{stream}"
             for stream in (self.stream, self.log_stream)
@@ -81,20 +81,20 @@ class Names:
         }
 
     def joiner_permissions(self, token_id: str) -> dict[str, list[str]]:
-        """What the holder of a join token may do: ask once."""
+        """Returns the permissions of a token for joining: asking to join."""
         return {"publish": [self.join(token_id)], "subscribe": [f"{inbox(f'join-{token_id}')}.>"]}
 
 
 def inbox(name: str) -> str:
-    """Where a machine's answers arrive; only it may listen there."""
+    """Returns the prefix of the subjects for a machine's answers, to which only it may subscribe."""
     return f"_INBOX_{name}"
 
 
 def token(name: str) -> str:
-    """A name as one token of a subject: a file's name may hold dots and blanks."""
+    """Returns a name quoted as one token of a subject, as a file's name may contain dots and blanks."""
     return quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
 
 
 def unquoted(part: str) -> str:
-    """The name that a token stands for."""
+    """Returns the name quoted in a token."""
     return unquote(part)

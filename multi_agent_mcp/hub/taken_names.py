@@ -1,4 +1,4 @@
-"""Letters that a hand has given the name of another one: they get a name of their own."""
+"""Renames hand-written messages whose file name is that of another message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STEM_LENGTH = 40
 
 
 def is_by_hand(name: str, entity: Readable) -> bool:
-    """Whether the program has not written this letter, or not by this name."""
+    """Returns whether the program has not written this message, or not under this name."""
     return isinstance(entity, Message) and (entity.signature is None or name != file_name(entity))
 
 
@@ -23,12 +23,12 @@ def name_of_its_own(name: str, data: bytes) -> str:
 
 
 def content_of(inbox: Inbox[Any], data: bytes, name: str) -> str:
-    """What a letter says, apart from its header."""
+    """Returns the content of a message, without its header."""
     return str(inbox.hot.decode(data, name.removesuffix(".md"), 0.0).content)
 
 
 def make_way(inbox: Inbox[Any], name: str, data: bytes) -> None:
-    """Moves a letter by hand away from where this letter of the hub is to be put. Raises `StorageError`."""
+    """Renames a hand-written message whose name is needed for another one from the hub. Raises `StorageError`."""
     path = inbox.path / name
     if not path.exists():
         return

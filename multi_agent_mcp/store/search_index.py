@@ -176,7 +176,7 @@ class SearchIndex:
         database = sqlite3.connect(self.path, timeout=BUSY_SECONDS)
         try:
             database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = OFF")  # derived: a power cut may cost it
+            database.execute("PRAGMA synchronous = OFF")  # derived: it may be lost by a power cut
             with _writing(database):
                 if (version := database.execute("PRAGMA user_version").fetchone()[0]) == 0:
                     for statement in _SCHEMA.strip().split(";\n"):

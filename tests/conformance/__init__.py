@@ -1,1 +1,1 @@
-"""Thousands of doorbells into panes whose programs behave like the real hosts, beside a human who does as humans do."""
+"""Thousands of doorbells into panes with programs that behave like the real hosts, beside a simulated human."""

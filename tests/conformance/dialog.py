@@ -1,4 +1,4 @@
-"""A program that nobody has described: it asks whether it may do something, and takes Enter for yes.
+"""A program without a profile: it asks for permission to do something, and takes Enter for yes.
 
 `python -m tests.conformance.dialog LOG`. Every byte that reaches it is written to LOG.
 """

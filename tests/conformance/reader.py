@@ -1,4 +1,4 @@
-"""What the panes' programs have written down."""
+"""Reads the logs of the programs in the panes."""
 
 from __future__ import annotations
 

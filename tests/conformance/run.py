@@ -1,4 +1,4 @@
-"""One run: senders in several processes, humans, and what came of it."""
+"""One run: senders in several processes, simulated humans, and the result."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """A process with several concurrent senders: `python -m tests.conformance.sender ROOT FIRST COUNT THREADS PAUSE QUIET`.
 
-Each delivery is one line with a sender's name of its own, rung under the recipient's lock again and again until it was
-submitted, the way a mailbox is rung until it is read. A stranger is rung beside each of them. Prints a JSON object:
-reasons and how often, what was said of strangers, lines that were never submitted, milliseconds from the ring to the
-key.
+Each delivery is one line with a unique sender's name, rung under the recipient's lock repeatedly until it is submitted,
+as a mailbox is rung until it is read. A stranger is rung beside each of them. Prints a JSON object: the reasons and
+their counts, the outcomes for strangers, lines that were never submitted, milliseconds from the ring to the key.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The stage: a tmux server of its own, panes with composers, and before each of them a client with a human's hands."""
+"""The stage: a separate tmux server, panes with composers, and for each pane a client that types like a human."""
 
 from __future__ import annotations
 

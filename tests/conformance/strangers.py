@@ -1,4 +1,4 @@
-"""Programs that are nobody's host, each in a pane that was registered while its shell or a line reader had it: an
+"""Programs that are no agent's host, each in a pane that was registered while a shell or a line reader ran there: an
 editor, a pager, a recorded shell, an interpreter's prompt, shells, and a dialog that takes Enter for yes."""
 
 from __future__ import annotations

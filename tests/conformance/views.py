@@ -1,4 +1,4 @@
-"""What a host shows in place of its composer, after the fixtures."""
+"""The views that a host shows in place of its composer, modelled on the fixtures."""
 
 from __future__ import annotations
 

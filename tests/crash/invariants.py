@@ -1,4 +1,4 @@
-"""What holds after any crash, whatever was going on (docs/protocol.md, Durability)."""
+"""The invariants that hold after any crash, at any moment (docs/protocol.md, Durability)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Kills this process with SIGKILL at a chosen moment: before, in the midst of, or after one of the calls by which it
-changes the disk.
+"""Kills this process with SIGKILL at a chosen moment: before, during, or after one of the calls that change the disk.
 
-The functions of `os` that change files are wrapped, which is where every write of this project goes through
-(`store/files/durable_files.py`; pathlib and filelock call them too). A call that only reads leaves the disk as it was,
-so dying beside it is dying after the change before it.
+The functions of `os` that change files are wrapped, as all writes of this project go through them
+(`store/files/durable_files.py`; pathlib and filelock call them too). A call that only reads needs no kill point, as the
+disk is in the same state as after the preceding change.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Kill points where machines share a session: between the hub's answer, the file, the outbox and the position.
 
-The hub and the relays live on, so no tree can be copied for each moment: every moment has an entity of its own in one
-session of two machines, and all of them are looked at when both are at rest.
+The hub and the relays keep running, so the tree cannot be copied for each moment: every moment has its own entity in
+one session of two machines, and all are checked once both machines are idle.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The stage of a crash: a prepared tree is copied, a process works on the copy and is killed, a fresh one looks.
+"""The stage of a crash: a prepared tree is copied, a process works on the copy and is killed, a new one checks it.
 
 This process has one thread, so it may fork: a child per moment costs a few milliseconds instead of a second.
 """

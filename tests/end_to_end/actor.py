@@ -1,4 +1,4 @@
-"""An agent in a window: a session of its own that logs out when the file `leave` lies beside the root, and then stays
+"""An agent in a window: its session logs out when the file `leave` exists beside the root, and the program then stays
 in its window, as a coding agent does after `logout()`."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the tests of tasks, interrupts, delegations and conversations over real processes share."""
+"""Support for the tests of tasks, interrupts, delegations and conversations over real processes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`serve` without an agent, by a clock that a test sets: `python -m tests.end_to_end.later ROOT SESSION FILE`.
+"""`serve` without an agent, with a clock set by a test: `python -m tests.end_to_end.later ROOT SESSION FILE`.
 
-The file holds how many seconds the clock is ahead.
+The file contains the number of seconds by which the clock is ahead.
 """
 
 from __future__ import annotations

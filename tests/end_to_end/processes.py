@@ -1,6 +1,6 @@
-"""What the system tests run in processes of their own: `python -m tests.end_to_end.processes JOB ARGUMENT…`.
+"""Jobs that the system tests run in separate processes: `python -m tests.end_to_end.processes JOB ARGUMENT…`.
 
-A job says `ready`, waits for a line on its standard input, and prints what was acknowledged to it.
+A job prints `ready`, waits for a line on its standard input, and prints the results acknowledged to it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An environment in which nothing reaches the desktop, the home or the tmux of whoever runs the tests."""
+"""An environment without access to the desktop, the home and the tmux of the user who runs the tests."""
 
 from __future__ import annotations
 

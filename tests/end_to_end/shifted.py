@@ -1,5 +1,5 @@
 """`python -m tests.end_to_end.shifted …`: the program under a clock that is ahead by the seconds in `SHIFT_FILE`, which
-`set_clock` may change while it runs. Durations are measured by another clock (monotonic), which nobody can set."""
+`set_clock` may change while it runs. Durations are measured by the monotonic clock, which cannot be set."""
 
 from __future__ import annotations
 

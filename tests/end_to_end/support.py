@@ -1,4 +1,4 @@
-"""What the system tests share: a team's directory, its servers over stdio, its command line, a tmux server."""
+"""Support for the system tests: a team's directory, its servers over stdio, its command line, a tmux server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A host that speaks to `serve` in lines of bytes, so that it can say and leave unread whatever it likes."""
+"""A host that exchanges raw lines of bytes with `serve`, so that it can send anything and leave answers unread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session directory to break, and a small file system of its own where one may be mounted."""
+"""Fixtures: a session directory to break, and a small separate file system, if mounting is allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a team does all day, to be tried while something is wrong with the machine."""
+"""The everyday operations of a team, to be tried on a machine with a fault."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`python -m tests.faults.polling ROOT`: watches a mailbox and puts a letter into it; prints whether it was seen and
-whether doctor knows that file events are not to be had. Run where inotify(7) has nothing left to give."""
+"""`python -m tests.faults.polling ROOT`: watches a mailbox and puts a message into it; prints whether it was seen, and
+whether doctor reports that file events are unavailable. It is run with inotify(7)'s limits exhausted."""
 
 from __future__ import annotations
 

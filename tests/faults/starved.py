@@ -1,5 +1,5 @@
-"""`python -m tests.faults.starved ROOT`: everyday work in a process that may open no more files; prints what became of
-it, then again with enough of them."""
+"""`python -m tests.faults.starved ROOT`: everyday operations in a process that may open no more files; prints their
+results, then those with enough descriptors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The doors: every tool by its schema, and beside it; the console's API by its paths, and beside them."""
+"""Targets at the doors: calls of every tool, valid and invalid by its schema; requests to valid and invalid paths of
+the console's API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ground that is fuzzed: one session directory for a whole run, put back as it was for every input."""
+"""The session directory that is fuzzed: one for a whole run, restored for every input."""
 
 from __future__ import annotations
 

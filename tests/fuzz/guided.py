@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz.guided TARGET [LIBFUZZER_OPTION…]`: one target led by the branches of our own code."""
+"""`python -m tests.fuzz.guided TARGET [LIBFUZZER_OPTION…]`: one target, guided by the coverage of our own code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everybody looks at everything: every tool that reads, every page, doctor, timeline, hooks."""
+"""Runs everything that only reads: all reading tools, all pages, doctor, timeline, hooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers of what anybody may have written: front matter, registry, settings, team file, journals, entity files."""
+"""Readers of files that may be written by hand: front matter, registry, settings, team file, journals, entity files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What inputs are made of: arbitrary text, YAML as people and accidents write it, JSON, arguments by a schema."""
+"""Strategies for inputs: arbitrary text, YAML with human errors and damage, JSON, arguments by a schema."""
 
 from __future__ import annotations
 

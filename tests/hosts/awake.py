@@ -1,4 +1,4 @@
-"""A team that `up` opens and nobody types to: its hosts begin with their first prompt and do what the answers say."""
+"""A team opened by `up`, without anybody typing: its hosts begin with their first prompt and follow the answers."""
 
 from __future__ import annotations
 

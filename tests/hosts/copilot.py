@@ -1,4 +1,4 @@
-"""GitHub Copilot CLI, offline, with a model provider of its own, which needs no login."""
+"""GitHub Copilot CLI, offline, with a custom model provider, which needs no login."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gemini CLI, offline: a base URL on loopback and a key that is none."""
+"""Gemini CLI, offline, with a base URL on loopback and a dummy key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenCode, offline, with a provider of its own."""
+"""OpenCode, offline, with a custom provider."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scripted model says and is sent, whatever dialect it is in."""
+"""The replies of a scripted model and the requests to it, independent of the dialect."""
 
 from __future__ import annotations
 

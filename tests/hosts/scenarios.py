@@ -1,4 +1,4 @@
-"""What a host is put through. Each scenario has a world of its own, says what it measured and fails by an assertion."""
+"""The scenarios for a host. Each has its own environment, returns its measurements and fails by an assertion."""
 
 from __future__ import annotations
 

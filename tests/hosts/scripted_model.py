@@ -1,5 +1,5 @@
-"""A model on loopback that says what a test tells it to, in each dialect the hosts speak (`wires/`), streamed. It keeps
-every request, so a test sees what a real model would have seen."""
+"""A model on loopback that streams replies scripted by a test, in each dialect of the hosts (`wires/`). It keeps every
+request, so that a test sees what a real model would see."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What both hosts' scenarios stand on: a team in a directory of its own, a tmux server of its own, a scripted model,
-and the host that a human starts in a shell there."""
+"""The stage of the hosts' scenarios: a team in its own directory, a separate tmux server, a scripted model, and the
+host, started as by a human in a shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three real nats-servers on loopback that keep every value three times: a hub of the user's own."""
+"""Three real nats-servers on loopback with three replicas of every value, as the user's own hub."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Machines for the tests: directories of this computer, each with its own relay, and one with a real hub.
 
-Between a machine and the hub lies a wire that the tests can cut and slow down.
+The connection between a machine and the hub is a wire that the tests can cut and slow down.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A tmux server for the tests of doorbells, with panes in which programs can be started."""
+"""Fixtures for the tests of doorbells: a tmux server with panes in which programs can be started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to a team once in a while: a hub that is restored from an old copy, a machine that loses its files."""
+"""Rare accidents of a team: a hub that is restored from an old copy, a machine that loses its files."""
 
 from __future__ import annotations
 

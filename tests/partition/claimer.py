@@ -1,5 +1,5 @@
-"""`python -m tests.partition.claimer ROOT NAME`: starts every task that nobody has started, as one of many processes
-that want the same, and finishes what it has won. Prints that, one id a line."""
+"""`python -m tests.partition.claimer ROOT NAME`: starts every task that was not started yet, as one of many competing
+processes, and finishes those it has won. Prints their ids, one a line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to the machines: short disturbances while everybody writes, and ways of being cut off from the hub."""
+"""Disturbances of the machines: short ones while all agents write, and ways of being cut off from the hub."""
 
 from __future__ import annotations
 

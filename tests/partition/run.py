@@ -1,5 +1,5 @@
 """Three machines whose links are cut and slow, whose relays are stopped and killed, and whose hub dies, while writers
-send letters: what was acknowledged is everywhere once, and the files are the same everywhere in the end."""
+send messages: in the end every acknowledged one exists everywhere once, and the files are the same everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong in the end: what was acknowledged and is not there once, and what differs between the machines."""
+"""The verdict of a run: acknowledged items that do not exist exactly once, and differences between the machines."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`python -m tests.partition.writer ROOT AGENT LIFE`: works as an agent's server does. For every number on standard
-input it sends so many messages, several at once, changes tasks, keeps a log and reads its mail; says each thing that
-was acknowledged to it as a line of JSON, and at last `{"done": true}`."""
+input it sends that many messages, several at once, changes tasks, keeps a log and reads its mail; prints every result
+that was acknowledged as a line of JSON, and at last `{"done": true}`."""
 
 from __future__ import annotations
 

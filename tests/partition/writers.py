@@ -1,4 +1,4 @@
-"""The writers as the harness has them: one process on each machine, killed now and then, and what was acknowledged."""
+"""The harness's writers: one process on each machine, killed now and then, and the results acknowledged to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be on a disk whose power was cut at a moment of the log."""
+"""The possible contents of a disk after a power cut at a moment of the log."""
 
 from __future__ import annotations
 

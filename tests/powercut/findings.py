@@ -1,4 +1,4 @@
-"""What is wrong with the tree that is found after a power cut."""
+"""The problems of the tree found after a power cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is going on when the power is cut: agents that write to each other, read, report, delegate and converse."""
+"""The load during a power cut: agents that write to each other, read, report, delegate and converse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine whose power is cut: a recorded disk, ext4 on it, and what a fresh machine finds on what is left."""
+"""The machine whose power is cut: a recorded disk with ext4, and the checks by a new machine on the remaining data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent's server without its pipe: tool calls through the middleware, in this process."""
+"""An agent's server without stdio: tool calls through the middleware, in this process."""
 
 from __future__ import annotations
 

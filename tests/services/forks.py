@@ -1,6 +1,6 @@
-"""What the tests of the services run in processes of their own: `python -m tests.services.forks JOB ARGUMENT…`.
+"""Jobs that the tests of the services run in separate processes: `python -m tests.services.forks JOB ARGUMENT…`.
 
-This process has one thread, so it may fork: a child per step that is killed, or sixteen that want the same thing.
+This process has one thread, so it may fork: a child per step to be killed, or sixteen that compete.
 """
 
 from __future__ import annotations

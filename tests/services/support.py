@@ -1,4 +1,4 @@
-"""What the tests of the services share."""
+"""Support for the tests of the services."""
 
 from __future__ import annotations
 

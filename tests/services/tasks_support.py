@@ -1,4 +1,4 @@
-"""What the tests of tasks, interrupts, conversations and delegations share."""
+"""Support for the tests of tasks, interrupts, conversations and delegations."""
 
 from __future__ import annotations
 

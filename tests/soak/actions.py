@@ -1,4 +1,4 @@
-"""What agents do at random. Each action writes down what it was answered; refusals are answers."""
+"""The random actions of agents. Each records its answer in the books; refusals are answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens around the agents: kills, a tmux server that dies, programs that write files by hand, a human."""
+"""Disturbances of the agents: kills, a tmux server that dies, programs that write files by hand, a human."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A host: starts its agent's server, has it do things, starts it again whenever it is dead."""
+"""A host: starts its agent's server, calls its tools, and restarts it whenever it has died."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the hosts have seen: every acknowledged effect, every one that may or may not be there, everything handed out.
+"""The books of the hosts: all acknowledged effects, those that may or may not exist, and all items handed out.
 
-The books are kept by the hosts, so nothing in them is taken from the files that they are compared with.
+The hosts keep them, so that nothing in them is taken from the files with which they are compared.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What mailboxes, tasks and interrupts are, in a few lines: the machine's idea of what every process must be told."""
+"""A small model of mailboxes, tasks and interrupts, which predicts the answers to every process."""
 
 from __future__ import annotations
 

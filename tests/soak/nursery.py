@@ -1,7 +1,7 @@
 """`python -m tests.soak.nursery SOCKET`: forks a process per connection, each an agent's server without a pipe.
 
-A forked process is ready in milliseconds where `serve` takes a second; it answers through the same middleware, and
-dies of SIGKILL as dead as any. First line of a connection: whose seat to take. Then one line per call.
+A forked process is ready in milliseconds, while `serve` takes a second; it answers through the same middleware, and can
+be killed by SIGKILL like any other. The first line of a connection names the agent; then each line is a call.
 """
 
 from __future__ import annotations

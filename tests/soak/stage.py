@@ -1,4 +1,4 @@
-"""Where a soak plays: a team's directory, the books, who is alive, and when it is over."""
+"""The stage of a soak: a team's directory, the books, the running processes, and the end time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is true at the end of a soak: the books of the hosts against the files of the session."""
+"""The verdict of a soak: compares the books of the hosts with the files of the session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sentence may not be made of: the other language, placeholders, more than one line."""
+"""Checks of a sentence: it may not contain the other language, placeholders, or more than one line."""
 
 from __future__ import annotations
 

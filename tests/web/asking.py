@@ -1,4 +1,4 @@
-"""A pane of worker-a for the console's tests, in a tmux of its own, with a program that asks in it."""
+"""A pane of worker-a for the console's tests, on a separate tmux server, with a program that asks questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person at the console with a real browser, who hears of everything that goes wrong in it."""
+"""A person at the console with a real browser, all of whose errors are reported."""
 
 from __future__ import annotations
 

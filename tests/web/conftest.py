@@ -1,4 +1,4 @@
-"""Fixtures of the console's tests: a team, its console in a process of its own, a browser."""
+"""Fixtures of the console's tests: a team, its console in a separate process, a browser."""
 
 from __future__ import annotations
 

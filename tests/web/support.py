@@ -1,4 +1,4 @@
-"""The console as a process, and somebody who visits it without a browser."""
+"""The console as a process, and a visitor without a browser."""
 
 from __future__ import annotations
 

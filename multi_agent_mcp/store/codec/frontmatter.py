@@ -1,7 +1,7 @@
-"""Entity and text: a YAML header, a line `---`, one blank line, and the body byte for byte (docs/format.md).
+"""Entities as text: a YAML header, a line `---`, one blank line, and the body byte for byte (docs/format.md).
 
-python-frontmatter's own `loads` strips the body, so only its handler is used: it splits, loads and exports (with
-libyaml where there is one), and the body is left as it is.
+python-frontmatter's `loads` strips the body, so only its handler is used, which splits the text and leaves the body as
+it is.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from multi_agent_mcp.store.codec.yaml_header import dump, load, load_quickly
 E = TypeVar("E", bound=Entity)
 
 _NOTHING: Mapping[str, Any] = {}
-"""What thousands of entities hold in most of their mappings, once; nobody changes a field of an entity."""
+"""The empty mapping, shared by thousands of entities, as fields of entities are never changed."""
 _BOUNDARY = re.compile(r"^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
 _BLANK_LINE = re.compile(r"\A\r?\n")
 _VALUES_MAX, _DEPTH_MAX = 200_000, 64  # a header beyond that is an accident or a bomb of aliases
 
 
 class Unreadable(Exception):
-    """The file cannot be read at all; the reason goes beside it into quarantine."""
+    """Raised for a file that cannot be read at all; the reason is stored beside it in the quarantine."""
 
     def __init__(self, key: str, /, **values: object) -> None:
         self.reason = Reason(key, **values)
@@ -67,7 +67,7 @@ def parse(data: bytes) -> Document:
 
 
 def _quick(text: str) -> Document | None:
-    """The same for what we wrote ourselves, nearly always; None for what has to be parsed."""
+    """Splits a file that we wrote ourselves, in nearly all cases; None if it needs YAML's parser."""
     end = text.find("\n---\n", 3)
     if end < 0 or not text.startswith("---\n") or (header := load_quickly(text[4:end])) is None:
         return None
@@ -88,7 +88,7 @@ def _load(header_text: str) -> Mapping[str, Any]:
 
 
 def _require_tree(header: Any) -> None:
-    """Raises `Unreadable` for what could be read and never be written again: aliases that contain themselves."""
+    """Raises `Unreadable` for a header that is too deep or large to be written again, as with recursive aliases."""
     pending, visited = [(header, 0)], 0
     while pending:
         value, depth = pending.pop()
@@ -102,12 +102,12 @@ def _require_tree(header: Any) -> None:
 
 
 def render(document: Document) -> bytes:
-    """The file's bytes. Raises ValueError for a lone surrogate, which no UTF-8 file can hold."""
+    """Returns the file's bytes. Raises ValueError for a lone surrogate, which UTF-8 cannot represent."""
     return f"---\n{dump(document.header)}\n---\n\n{document.body}".encode()
 
 
 class Codec(Generic[E]):
-    """Translates one entity type. Fields are keys in order; the type of a field says how it is written and read."""
+    """Encodes and decodes one entity type. The fields are the keys, in order; a field's type decides how it is read."""
 
     def __init__(self, entity_type: type[E]) -> None:
         self.entity_type = entity_type
@@ -127,7 +127,8 @@ class Codec(Generic[E]):
         return render(Document({**header, **entity.extra}, body))
 
     def decode(self, data: bytes, **fallback: Any) -> E:
-        """Reads leniently: what is missing or makes no sense takes its value from `fallback`, else the default."""
+        """Decodes leniently: a missing or invalid value is taken from `fallback`, else the default. Raises
+        `Unreadable`, and TypeError for a required field without any value."""
         header, body = parse(data)
         readers = self._readers
         values = self._defaults | {name: value for name, value in fallback.items() if name in readers}
@@ -154,12 +155,12 @@ def _is_required(spec: Field[Any]) -> bool:
 
 
 def _default(spec: Field[Any]) -> Any:
-    """What a field holds that nothing is said of; one for all entities, as nobody changes it."""
+    """Returns the default of a field; one object serves all entities, as fields are never changed."""
     return spec.default if spec.default_factory is MISSING else spec.default_factory()
 
 
 def as_text(entity: Entity) -> str:
-    """An entity's file, to be kept inside another one."""
+    """Returns the text of an entity's file, to be embedded in another one."""
     return codec(type(entity)).encode(entity).decode()
 
 
@@ -171,7 +172,7 @@ _codecs: dict[type[Entity], Codec[Any]] = {}
 
 
 def codec(entity_type: type[E]) -> Codec[E]:
-    """The codec of an entity type, built once: reading type hints takes longer than reading a file."""
+    """Returns the codec of an entity type, built once: reading type hints takes longer than reading a file."""
     if entity_type not in _codecs:
         _codecs[entity_type] = Codec(entity_type)
     return _codecs[entity_type]
@@ -223,7 +224,7 @@ _READERS: Mapping[Any, Callable[[Any], Any]] = {
 
 
 def _reader(hint: Any, make_item: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-    """How a header value becomes a field of this type; the reader answers None for what it cannot use."""
+    """Returns the function that converts a header value to a field of this type, or None if it is invalid."""
     if make_item is not None:
         return partial(_read_items, make_item)
     if get_origin(hint) is UnionType:

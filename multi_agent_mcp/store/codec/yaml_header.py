@@ -16,17 +16,17 @@ _ENDLESS_LINE = 2**31 - 1  # libyaml folds longer lines, and a folded line is no
 
 
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """libyaml's safe loader with YAML 1.2's idea of a plain scalar: a subject `12:30` or `yes` that somebody wrote by
-    hand without quotes is a text, not 750 or true."""
+    """libyaml's safe loader with YAML 1.2's plain scalars: a subject `12:30` or `yes`, written by hand without quotes,
+    is a string, not 750 or true."""
 
 
 class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """libyaml's safe dumper without anchors: `&id001` in a task's history helps nobody. It quotes what either version
-    of YAML would not take for a text: its own idea of a number is not the loader's. What the loader knows by its tag
-    only (a date, an infinity in somebody's own key) is written with it."""
+    """libyaml's safe dumper without anchors, as `&id001` is useless in a task's history. It quotes strings that either
+    version of YAML would not read as a string: its own rules for numbers are not the loader's. Values that the loader
+    recognises only by tag (a date, an infinity in a user's own key) are written with the tag."""
 
     def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
-        """What a plain value would be taken for: nothing at all where the two versions disagree."""
+        """Returns the tag that a plain value would get; an unknown one if the two versions disagree."""
         tag: str = super().resolve(kind, value, implicit)
         if kind is not yaml.ScalarNode or not implicit[0] or tag == _TEXT:
             return tag
@@ -37,14 +37,14 @@ class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mis
         return True
 
 
-for _tag in ("omap", "pairs"):  # the lists of mappings that they are; as pairs they could not be written back
+for _tag in ("omap", "pairs"):  # read as lists of mappings; pairs could not be written back
     Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", Loader.construct_yaml_seq)
 
 Loader.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    # `0042` is a text: PyYAML would take it for octal. So is what has more digits than Python makes a number of.
+    # `0042` is a string: PyYAML would read it as octal. So are numbers with more digits than Python converts.
     ("int", r"[-+]?(?:0|[1-9][0-9]{0,4299})", list("-+0123456789")),
     ("float", r"[-+]?[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?", list("-+0123456789")),
 ):
@@ -54,7 +54,7 @@ for _tag, _pattern, _first in (
 
 _WORDS = re.compile(
     r"(?!(?:y|n|yes|no|on|off|true|false|null)\Z)"  # the words of either version are quoted
-    r"(?=.{1,100}\Z)"  # a long key is written in another way
+    r"(?=.{1,100}\Z)"  # YAML writes long keys in another form
     r"[A-Za-z][A-Za-z0-9_-]*(?: [A-Za-z0-9_-]+)*"
     r"|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
     re.IGNORECASE | re.ASCII,
@@ -67,11 +67,10 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
 
 
 def dump(header: Mapping[str, Any]) -> str:
-    """The header's lines, as PyYAML would write them (the tests compare the two).
+    """Returns the header's lines, as PyYAML would write them (the tests compare the two).
 
-    Where many send at once, a quarter of their time was PyYAML's way from a value to a word. What nearly every line
-    holds (plain words, an id, a time, a signature, nothing, keys with such values) is written at once; only the others
-    take that way.
+    With many senders, PyYAML took a quarter of their time. Nearly all lines (plain words, an id, a time, a signature,
+    an empty value, keys with such values) are written directly; only the others by PyYAML.
     """
     if not header:
         return dump_slowly(header)
@@ -80,7 +79,7 @@ def dump(header: Mapping[str, Any]) -> str:
 
 
 def dump_slowly(header: Mapping[str, Any]) -> str:
-    """As `dump`, by PyYAML alone."""
+    """Returns the same lines as `dump`, by PyYAML alone."""
     text: str = yaml.dump(
         dict(header), Dumper=Dumper, default_flow_style=False, sort_keys=False, allow_unicode=True, width=_ENDLESS_LINE
     )
@@ -88,7 +87,7 @@ def dump_slowly(header: Mapping[str, Any]) -> str:
 
 
 def _quick_lines(value: Any, depth: int = 0) -> list[str] | None:
-    """The lines of a mapping or a list that need no thought; None for any other."""
+    """Returns the lines of a mapping or list that can be written without PyYAML; None for any other."""
     if depth > _DEEPEST_QUICK or not isinstance(value, (dict, list)):
         return None
     lines: list[str] = []
@@ -143,31 +142,31 @@ _VALUE = (
 )
 _KEY = r"(?P<key>(?!(?i:true|false|null):)[A-Za-z][A-Za-z0-9_]{0,60}):"
 _LINE = re.compile(rf"{_KEY}(?: {_VALUE})?")
-"""A line that stands for itself, in any header; without a value it begins a mapping or a list."""
+"""A line that can be read by itself, in any header; without a value it begins a mapping or a list."""
 _FACT = re.compile(
     rf"{_KEY} (?:'(?P<time>[0-9T:.Z+-]*)'"
     r"|(?P<code>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|v2:[0-9a-f]{128}))"
 )
-"""A line that every message has anew: its id, its times, its signature. `_LINE` takes twice as long to match it."""
+"""A line that differs in every message: its id, its times, its signature. `_LINE` takes twice as long to match it."""
 _WORD = re.compile(_VALUE)
-"""The same in a list."""
+"""A value in a list that can be read by itself."""
 _LONGEST_QUICK = 16_000
 REPEATED_CHARACTERS = 20
-"""Words of so many characters are names and kinds, which thousands of files repeat: each is kept in memory once."""
+"""The length up to which words, mostly names and kinds repeated in thousands of files, are interned."""
 
 
 def load(header: str) -> Any:
-    """What a header says. Raises what PyYAML raises."""
+    """Returns a header's content, parsed by PyYAML; raises its errors."""
     return yaml.load(header, Loader=Loader)  # noqa: S506 - it is a safe loader
 
 
 def load_quickly(header: str) -> dict[str, Any] | None:
-    """As `load` (the tests compare the two), where every line is one that `dump` writes without PyYAML; None for any
-    other header. Nearly all of the time it took to read a file was PyYAML's."""
+    """Returns the same as `load` (the tests compare the two) if `dump` would write every line without PyYAML, else
+    None. PyYAML took nearly all of the time of reading a file."""
     if len(header) > _LONGEST_QUICK:
         return None
     plain, known, found = header.strip("\n").split("\n"), _KNOWN.get, {}
-    for line in plain:  # as nearly all mail is
+    for line in plain:  # without nesting, as in nearly all mail
         pair = known(line) or _pair(line)
         if pair is None:
             break
@@ -185,20 +184,20 @@ def load_quickly(header: str) -> dict[str, Any] | None:
 
 
 class _NotQuick(Exception):
-    """A line that is not for `load_quickly`."""
+    """Raised for a line that `load_quickly` cannot read."""
 
 
 _Lines = list[tuple[int, str]]
-"""What is still to be read, the next line last: how far each is indented, and what it says then."""
+"""The remaining lines, the next one last: indentation and text of each."""
 
 _KNOWN: dict[str, tuple[str, Any]] = {}
-"""Lines that thousands of files repeat, as they were read; nobody changes what is in a header."""
+"""A cache of lines that thousands of files repeat, as key and value, which are never changed."""
 _KNOWN_MAX = 4096
 _NOTHINGS = frozenset({"null", "empty", "none"})
 
 
 def _pair(line: str) -> tuple[str, Any] | None:
-    """The key and the value of a line that stands for itself; None for another one."""
+    """Returns key and value of a line that can be read by itself; None for any other."""
     if (fact := _FACT.fullmatch(line)) is not None:
         return fact["key"], fact[fact.lastgroup or "time"]
     match = _LINE.fullmatch(line)
@@ -224,7 +223,7 @@ def _mapping(lines: _Lines, margin: int) -> dict[str, Any]:
 
 
 def _inner(lines: _Lines, margin: int) -> Any:
-    """What follows a key without a value: a list at its own margin, or a mapping further in."""
+    """Reads the lines after a key without a value: a list at the same margin, or an indented mapping."""
     indented, line = lines[-1]
     if indented == margin and line.startswith("- "):
         return _list(lines, margin)
@@ -248,7 +247,7 @@ def _list(lines: _Lines, margin: int) -> list[Any]:
 
 
 def _value(match: re.Match[str]) -> Any:
-    """By the group of `_VALUE` that has matched."""
+    """Returns the value by the group of `_VALUE` that has matched."""
     kind = match.lastgroup or ""
     text: str = match[kind]
     if kind == "words":

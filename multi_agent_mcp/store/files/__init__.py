@@ -1,1 +1,1 @@
-"""How bytes reach the disk: durable writes, locks, and nothing that leads out of the session's directory."""
+"""File access: durable writes, locks, and containment within the session's directory."""

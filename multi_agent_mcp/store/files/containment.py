@@ -1,4 +1,4 @@
-"""Nothing in a session directory leads out of it: symbolic links are not followed, pipes are not waited for."""
+"""Containment: reading never leaves the session's directory by a symbolic link, nor blocks on a pipe."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def read_file(path: Path | str) -> tuple[bytes, os.stat_result]:
-    """A regular file's bytes and status. Raises OSError: ELOOP for a symbolic link, EINVAL for a pipe or a device
-    (opening one would wait for its writer), `IsADirectoryError`."""
+    """Returns a regular file's bytes and status. Raises OSError: ELOOP for a symbolic link, EINVAL for a pipe or a
+    device (opening one would wait for its writer), `IsADirectoryError`."""
     descriptor = os.open(path, _READ)
     with open(descriptor, "rb") as file:  # closes the descriptor
         status = os.fstat(descriptor)
@@ -25,8 +25,8 @@ def read_file(path: Path | str) -> tuple[bytes, os.stat_result]:
 
 
 def peek(path: str, place: int | None = None) -> tuple[bytes, os.stat_result | None]:
-    """A file as far as its header reaches, and a little more, with the status it had before; nothing of one that cannot
-    be read, and None of one that cannot be opened. With `place`, the path is one from the directory that has this
+    """Returns at least the header of a file, with the status from before reading: no bytes if it is not a readable
+    regular file, and None if it cannot be opened. With `place`, the path is relative to the directory of this
     descriptor."""
     try:
         descriptor = os.open(path, _READ, dir_fd=place)
@@ -42,7 +42,7 @@ def peek(path: str, place: int | None = None) -> tuple[bytes, os.stat_result | N
 
 
 def header(path: str, place: int | None = None) -> bytes:
-    """The bytes that `peek` gives, of what was a regular file a moment ago."""
+    """Returns the bytes that `peek` returns, for a path known to be a regular file."""
     try:
         descriptor = os.open(path, _READ, dir_fd=place)
     except OSError:
@@ -65,24 +65,24 @@ def _header(descriptor: int) -> bytes:
 
 
 def is_own_directory(path: Path) -> bool:
-    """A directory, and no symbolic link to one."""
+    """Returns whether the path is a directory, and not a symbolic link to one."""
     return path.is_dir() and not path.is_symlink()
 
 
 class Containment:
-    """Knows which directories really lie below `base`.
+    """Checks that directories are inside `base`.
 
-    A directory that was found to lie inside is remembered by its inode: asking again is one stat(2).
+    A directory found inside is cached by its inode, so that checking it again costs one stat(2).
     """
 
     def __init__(self, base: Path) -> None:
         self.base = base
         self._inside: dict[str, tuple[int, int]] = {}
-        """By name: a new `Path` takes longer to hash and to compare than the stat(2)."""
+        """Device and inode by path, as a string: hashing and comparing a `Path` takes longer than the stat(2)."""
 
     def require(self, directory: Path) -> None:
-        """Raises `StorageError` when a symbolic link on the way to the directory leads out of `base`; a directory that
-        does not exist yet is judged by the one it would be made in."""
+        """Raises `StorageError` if a symbolic link in the directory's path leads out of `base`. If the directory does
+        not exist yet, its nearest existing parent is checked."""
         try:
             status = directory.stat()
         except FileNotFoundError:

@@ -1,14 +1,14 @@
-"""The ways to write a file: `create` and `replace`, both whole or not at all and durable, and `relocate`.
+"""Atomic and durable ways to write files: `create`, `replace` and `relocate`.
 
-A new content is written to a scratch directory on the same file system, fsynced, put in place atomically, and the
-directory is fsynced (docs/protocol.md, Durability). The scratch directory keeps half-written files out of those that
-people `ls` and other processes watch; what a killed process leaves there was never acknowledged.
+New content is written to a scratch directory on the same file system, fsynced and put in place atomically, and the
+directory is fsynced (docs/protocol.md, Durability). The scratch directory keeps partial files out of the directories
+that people `ls` and processes watch; files that a killed process leaves there were never acknowledged.
 
-Exclusive is what link(2) is. Where a file system knows no hard links (FAT, some network mounts) the file is renamed
-into place instead, under a lock, if the name is free. An `O_EXCL` placeholder to rename over would be exclusive for
-strangers too, but a crash would leave it: an empty key, an empty message. A lock goes with its process, a name is there
-whole or not at all, and among our own processes it stays exclusive; only a stranger who takes the same random name in
-the same microseconds would lose.
+Exclusive creation uses link(2). On a file system without hard links (FAT, some network mounts) the file is renamed into
+place instead, under a lock, if the name is free. Renaming over an `O_EXCL` placeholder would be exclusive towards other
+programs, too, but a crash would leave the placeholder: an empty key or message. A lock ends with its process and is
+exclusive among our own processes; only a foreign file created under the same random name within the same microseconds
+would be overwritten.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from multi_agent_mcp.system.writing import (
 )
 
 WITHOUT_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
-"""How link(2) says that this file system has no hard links, or not for this file (fs.protected_hardlinks)."""
+"""The errors of link(2) if the file system has no hard links, or allows none of this file (fs.protected_hardlinks)."""
 ROOM_BYTES = 1 << 20
-"""A disk without room for as much is full: a message's content may be as long."""
+"""The free space below which a disk counts as full: the largest content of a message."""
 PLACES = 16
 
 logger = logging.getLogger(__name__)
@@ -62,8 +62,8 @@ class Files:
 
     @contextmanager
     def noting(self, note: Callable[[Signature], object]) -> Iterator[None]:
-        """Within, `note` gets each file that this thread makes or replaces, before it is in its place: whoever
-        sees it there can know who wrote it."""
+        """Calls `note` within the context with the signature of each file that this thread creates or replaces, before
+        it is in place, so that file events can be attributed to this process."""
         self._this_thread.note = note
         try:
             yield
@@ -72,7 +72,7 @@ class Files:
 
     @contextmanager
     def in_bulk(self) -> Iterator[None]:
-        """What is written within is durable when it ends, not before: for many files that can be fetched again.
+        """Makes files written within the context durable only at its end: for many files that can be fetched again.
         A power cut may leave empty ones."""
         self._in_bulk = True
         try:
@@ -82,10 +82,10 @@ class Files:
             sync_file_system(self.base)
 
     def create(self, path: Path, data: bytes, *, sync: bool = True, modified: int | None = None) -> None:
-        """Puts a new file in place, exclusively. Raises `FileExistsError`, never overwrites.
+        """Creates a file, exclusively: raises `FileExistsError` and never overwrites.
 
-        With `sync=False` the caller fsyncs the directory itself, after several files. `modified` is when another
-        machine wrote it, in nanoseconds since the epoch.
+        With `sync=False` the caller fsyncs the directory itself, after several files. `modified` is the modification
+        time to set, in nanoseconds since the epoch, for a file written on another machine.
         """
         directory = path.parent
         with storage_errors(path):
@@ -99,8 +99,8 @@ class Files:
                 self._sync(directory)
 
     def create_all(self, contents: Mapping[Path, bytes]) -> None:
-        """As `create`, for several files, which are made durable together. Raises `FileExistsError` and `StorageError`:
-        then none is there."""
+        """Creates several files as `create`, made durable together. Raises `FileExistsError` and `StorageError`, and
+        then creates none."""
         scratches: dict[Path, Path] = {}
         placed: list[Path] = []
         with storage_errors(self.scratch):
@@ -122,7 +122,7 @@ class Files:
                     scratch.unlink(missing_ok=True)
 
     def read(self, path: Path) -> bytes | None:
-        """A regular file's bytes; None when there is none. Raises `StorageError`, also for a link or a pipe."""
+        """Returns a regular file's bytes, None if it does not exist. Raises `StorageError`, also for a link or pipe."""
         with storage_errors(path, FileNotFoundError):
             try:
                 self.containment.require(path.parent)
@@ -131,7 +131,7 @@ class Files:
                 return None
 
     def names(self, directory: Path) -> list[str]:
-        """The names in a directory, sorted; none when there is no such directory. Raises `StorageError`."""
+        """Returns the sorted names in a directory; [] if it does not exist. Raises `StorageError`."""
         with storage_errors(directory, FileNotFoundError):
             try:
                 self.containment.require(directory)
@@ -140,8 +140,7 @@ class Files:
                 return []
 
     def remove(self, path: Path, *, sync: bool = False) -> None:
-        """Removes a file, unless it has gone already. Only with `sync` a power cut does not bring it back. Raises
-        `StorageError`."""
+        """Removes a file if it exists; without `sync` a power cut may bring it back. Raises `StorageError`."""
         with storage_errors(path):
             self.containment.require(path.parent)
             with self.locks.writing():
@@ -150,7 +149,7 @@ class Files:
                 self._sync(path.parent)
 
     def remove_directory(self, path: Path) -> None:
-        """Removes a directory, unless something lies in it."""
+        """Removes a directory if it is empty."""
         with suppress(OSError):
             self.containment.require(path.parent)
             path.rmdir()
@@ -158,9 +157,8 @@ class Files:
     def replace(
         self, path: Path, data: bytes, *, sync: bool = True, durable: bool = True, modified: int | None = None
     ) -> None:
-        """Replaces a file's content atomically. With `sync=False` a power cut may leave the content it had before. With
-        `durable=False` it may leave an empty file: for derived facts, which anybody can do without. `modified` as in
-        `create`."""
+        """Replaces a file's content atomically. With `sync=False` a power cut may leave the old content, with
+        `durable=False` (for derived data) an empty file. `modified` as in `create`."""
         with storage_errors(path):
             self.containment.require(path.parent)
             scratch = self._written(data, durable=durable, modified=modified)
@@ -173,10 +171,10 @@ class Files:
                 self._sync(path.parent)
 
     def relocate(self, moves: list[tuple[Path, Path]]) -> list[Path]:
-        """Moves files for good: linked at the new place, durable there, only then unlinked at the old.
+        """Moves files durably: links each at the new path, syncs that, and only then unlinks the old path.
 
-        A crash in between leaves a file at both places (without hard links: at one of them), never at none. Returns
-        where the files are now: a name that another file has taken gets a number.
+        A crash in between leaves a file at both paths (without hard links: at one of them), never at none. Returns the
+        new paths: a name that is taken by another file gets a number.
         """
         if not moves:
             return []
@@ -204,9 +202,9 @@ class Files:
                 self._sync(source.parent)
 
     def append(self, path: Path, line: str | bytes, *, sync: bool = False) -> int:
-        """Adds one line (or several at once) to a journal. Appends do not interleave; only with `sync` are they there
-        after a power cut. A line that was cut off before is ended first; one that another process is writing at this
-        moment may look cut off, which leaves an empty line. Returns where in the file it ends, in bytes."""
+        """Appends one line (or several) to a journal; returns the offset of its end in bytes. Appends do not
+        interleave; only with `sync` they survive a power cut. An incomplete last line is ended first. A line that
+        another process is just writing may look incomplete, which leaves an empty line."""
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is not waited for
         data = (line.encode() if isinstance(line, str) else line).rstrip(b"\n") + b"\n"
         with storage_errors(path):
@@ -226,7 +224,7 @@ class Files:
                 os.close(descriptor)
 
     def extend(self, path: Path, offset: int, data: bytes) -> None:
-        """Writes a piece of a log of another machine where it belongs, durably."""
+        """Writes a part of another machine's log at its offset, durably."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         with storage_errors(path):
             self.containment.require(path.parent)
@@ -240,7 +238,7 @@ class Files:
                 os.close(descriptor)
 
     def has_links(self) -> bool:
-        """Whether link(2) works here. Raises `StorageError` when nothing can be written, or the disk is full."""
+        """Returns whether link(2) works here. Raises `StorageError` if files cannot be written, or the disk is full."""
         with storage_errors(self.scratch):
             scratch = self._written(bytes(ROOM_BYTES), durable=False)
             other = scratch.with_suffix(".link.tmp")
@@ -274,8 +272,7 @@ class Files:
         return path
 
     def _place(self, source: Path, target: Path) -> None:
-        """Puts a file under a name that is free; raises `FileExistsError`. Where there are hard links, it is at both
-        places then."""
+        """Puts a file at a path that is free; raises `FileExistsError`. With hard links, the source remains."""
         try:
             self._link(source, target)
         except OSError as error:
@@ -291,7 +288,7 @@ class Files:
         in_directory(target.parent, lambda: os.link(source, target, follow_symlinks=False))
 
     def _link_beside(self, source: Path, target: Path) -> Path:
-        """Links under the wanted name, or under the next free one; the same file found there is an earlier attempt."""
+        """Links a file at a path, or with the next free number, unless an earlier attempt has linked it there."""
         candidate, number = target, 0
         while True:
             try:

@@ -1,13 +1,13 @@
-"""Every lock of the program, in the order in which they may be taken; flock(2) between processes, a mutex within one.
+"""All locks, in the order in which they may be taken: flock(2) between processes, a mutex within one.
 
-A thread that holds a lock may take only locks further down in `ORDER`, so no two can wait for each other. The tests
-switch on `ORDER_CHECK`, which fails a thread that takes one out of order, or one that the table does not name.
+A thread that holds a lock may take only locks further down in `ORDER`, which excludes deadlocks. The tests enable
+`ORDER_CHECK`, which fails a thread that takes a lock out of order, or one that is not in the table.
 
-A lock whose file somebody removes while it is held protects nothing any more: the next process makes a new file and
-locks that. So a change is put in place only while the files of the locks it is made under are where they were, and a
-lock's file is made only while nobody puts a change in place: both under a flock(2) on the session's directory, shared
-by those who write, exclusive for those who make. Who gets the new lock sees everything that was written under the
-old one, and who held the old one writes nothing more.
+A lock no longer protects anything once its file is removed while it is held: the next process makes a new file and
+locks that. Therefore a change is put in place only while the files of the writer's locks still exist, and a lock's file
+is made only while no change is being put in place. Both happen under a flock(2) on the session's directory: shared for
+writers, exclusive for makers of lock files. So the holder of a new lock sees everything written under the old one, and
+the holder of the old one writes nothing more.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from multi_agent_mcp.system.writing import FILE_MODE, make_directory, make_priva
 LOCK_SECONDS = 10.0
 LOCK_POLL_SECONDS = 0.002
 WINDOWS = "windows"
-"""What a team has open in tmux: `up`, `down` and the supervisor look and act under it. Taken before any other lock."""
+"""The lock of a team's windows in tmux, for `up`, `down` and the supervisor. It is taken before all others."""
 
 SERVING, WAITER, RELAY = "serving", "waiter", "relay"
 LIFELONG = (f"{SERVING}-", f"{WAITER}-", RELAY)
-"""How the locks begin that a process holds for as long as it lives, for others to see; all others are held briefly.
-They have no place in the order: no thread waits for one longer than a moment."""
+"""Prefixes of the locks that a process holds as long as it lives, for others to see; all others are held briefly.
+They are not in the order, as no thread waits for one longer than a moment."""
 
 
 class Level(NamedTuple):
-    """A lock, or a family of them of which a thread holds at most one: `{…}` stands for any text."""
+    """A lock, or a family of locks (`{…}` stands for any text) of which a thread holds at most one."""
 
     name: str
     guards: str
@@ -80,13 +80,13 @@ ORDER = (
 
 
 class OrderViolated(BaseException):
-    """A lock was taken out of order. No `Exception`, so that no handler turns it into an answer."""
+    """Raised for a lock taken out of order. It is not an `Exception`, so that no handler turns it into an answer."""
 
 
 class OrderCheck:
-    """Knows which locks each thread holds, once `violated` says what is to be done about a wrong order.
+    """Tracks the locks of each thread once `violated`, the function to call for a wrong order, is set.
 
-    The one module state of the package: a thread's locks are the whole process's business.
+    It is the only module state of the package, as a thread's locks concern the whole process.
     """
 
     def __init__(self) -> None:
@@ -94,16 +94,16 @@ class OrderCheck:
         self._of_thread = threading.local()
 
     def raise_violations(self) -> None:
-        """From now on a wrong order raises `OrderViolated`."""
+        """Makes a wrong order raise `OrderViolated`."""
         self.violated = _raise
 
     def abort_on_violations(self) -> None:
-        """From now on a wrong order ends the process with a traceback, unless it raises already: in a process that a
-        test has spawned an exception may end unseen in some thread."""
+        """Makes a wrong order abort the process with a traceback, unless it raises already: in a process spawned by a
+        test an exception might end a thread unnoticed."""
         self.violated = self.violated or _abort
 
     def take(self, name: str, *, again: object = None) -> None:
-        """A thread is about to take this lock; `again` is one that it may take while it holds it."""
+        """Checks and records that this thread takes a lock; `again` is the lock if it is re-entrant."""
         if self.violated is None:
             return
         held = self._held()
@@ -134,7 +134,7 @@ ORDER_CHECK = OrderCheck()
 
 
 class Mutex:
-    """A lock within this process, re-entrant. `name` stands in `ORDER` as `mutex:{name}`."""
+    """A re-entrant lock within this process. It is in `ORDER` as `mutex:{name}`."""
 
     def __init__(self, name: str) -> None:
         self._name = f"mutex:{name}"
@@ -152,7 +152,7 @@ class Mutex:
 
 
 class Hold(NamedTuple):
-    """A lock that a thread holds: its file, as it was locked."""
+    """A lock held by a thread: its file with the device and inode that were locked."""
 
     name: str
     path: str
@@ -160,7 +160,7 @@ class Hold(NamedTuple):
     identity: tuple[int, int]
 
     def is_in_place(self) -> bool:
-        """Whether whoever wants this lock finds the same file."""
+        """Returns whether the lock's path still leads to the same file."""
         try:
             found = os.lstat(self.path)
         except (FileNotFoundError, NotADirectoryError):
@@ -174,8 +174,8 @@ class _Thread(threading.local):
 
 
 class Locks:
-    """The locks of one session directory: flock(2) on `.locks/{name}.lock`. The kernel takes them back from the
-    dead."""
+    """The locks of one session directory: flock(2) on `.locks/{name}.lock`. The kernel releases those of processes that
+    died."""
 
     def __init__(self, path: Path, containment: Containment) -> None:
         self.path = path
@@ -185,9 +185,9 @@ class Locks:
 
     @contextmanager
     def held(self, name: str) -> Iterator[None]:
-        """Holds the lock `name`; raises `StorageError` after ten seconds.
+        """Holds the lock `name`; raises `StorageError` if it is not free within `LOCK_SECONDS`.
 
-        The threads of this process queue up for it in memory: only the first of them polls the file.
+        The threads of this process queue for it in memory; only the first of them polls the file.
         """
         ORDER_CHECK.take(name)
         try:
@@ -208,8 +208,8 @@ class Locks:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Puts a change in place. Raises `StorageError` when a lock that this thread holds has lost its file: somebody
-        else may have taken it, and read what this change would overwrite."""
+        """A context in which to put a change in place. Raises `StorageError` if the file of a lock of this thread was
+        removed: another process may have taken the lock, and read the data that this change would overwrite."""
         holds = self._thread.holds
         if not holds:
             yield
@@ -221,12 +221,12 @@ class Locks:
             yield
 
     def _acquired(self, name: str, deadline: float) -> Callable[[], None]:
-        """Takes the lock; returns what gives it back."""
+        """Takes the lock and returns the function that releases it."""
         with storage_errors(self.path / name):
             try:
                 hold = self._flocked(name, deadline)
             except OSError as error:
-                if error.errno != errno.ENOSYS:  # else the file system knows no flock(2)
+                if error.errno != errno.ENOSYS:  # ENOSYS: the file system has no flock(2)
                     raise
             else:
                 self._thread.holds.append(hold)
@@ -239,8 +239,8 @@ class Locks:
             return lock.release
 
     def _flocked(self, name: str, deadline: float) -> Hold:
-        """The lock, taken. A `FileLock` of the same file keeps this out, and is kept out by it; what it does beyond
-        flock(2), for those who fork or take a lock twice, takes twenty times as long."""
+        """Takes the lock by flock(2) alone. It excludes, and is excluded by, a `FileLock` of the same file, whose
+        further features (fork, re-entrance) take twenty times as long."""
         path = self._file(name)
         while True:
             self.containment.require(self.path)
@@ -257,7 +257,7 @@ class Locks:
 
     @staticmethod
     def _locked(name: str, path: str) -> Hold | None:
-        """The lock, if nobody holds it and its file is still there."""
+        """Takes the lock if it is free and its file still exists; else returns None."""
         descriptor, hold = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK), None
         try:
             if lock_descriptor(descriptor, blocking=False):
@@ -270,7 +270,7 @@ class Locks:
         return hold
 
     def _make(self, name: str, deadline: float) -> None:
-        """Makes a lock's file, unless its directory is removed meanwhile."""
+        """Makes a lock's file, unless the directory is removed meanwhile."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         with suppress(FileNotFoundError):
             make_directory(self.path)
@@ -283,7 +283,7 @@ class Locks:
 
     @contextmanager
     def _directory(self, operation: int, name: str, deadline: float) -> Iterator[None]:
-        """Holds the flock(2) on the session's directory, for a moment."""
+        """Holds the flock(2) on the session's directory, briefly."""
         descriptor = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             while not _try_flock(descriptor, operation):
@@ -295,7 +295,7 @@ class Locks:
             _unlock(descriptor)
 
     def lock(self, name: str) -> FileLock:
-        """The lock itself, for those who hold it beyond a `with`. Use it once."""
+        """Returns the lock as an object, to be held beyond a `with` statement. Use it once."""
         with storage_errors(self.path):
             self.containment.require(self.path)
             make_directory(self.path)
@@ -308,8 +308,8 @@ class Locks:
         )
 
     def remove(self, name: str) -> None:
-        """Removes the file of a lock, unless somebody holds it. Who has just opened it notices that it is gone, and
-        recreates it."""
+        """Removes the file of a lock unless it is held. A process that has just opened it notices this, and makes it
+        again."""
         path = self._file(name)
         with suppress(OSError):
             hold = self._locked(name, path)
@@ -320,23 +320,23 @@ class Locks:
                     _unlock(hold.descriptor)
 
     def is_held(self, name: str) -> bool:
-        """Whether the lock `name` is held. Asking keeps no process from taking it; several may ask at once."""
+        """Returns whether the lock `name` is held, without preventing others from taking or testing it."""
         try:
             descriptor = os.open(self._file(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
-            return False  # it was never held, or cannot be
+            return False  # it was never held, or cannot be held
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         except OSError:
-            return False  # a file system without flock(2): who holds it cannot be known
+            return False  # a file system without flock(2): unknown
         finally:
             os.close(descriptor)
         return False
 
     def all_held(self) -> list[str]:
-        """The names of the locks that are held at this moment, sorted."""
+        """Returns the names of the locks that are held, sorted."""
         return sorted(path.stem for path in self.path.glob("*.lock") if self.is_held(path.stem))
 
     def _file(self, name: str) -> str:
@@ -344,8 +344,8 @@ class Locks:
 
 
 def _try_flock(descriptor: int, operation: int) -> bool:
-    """False when somebody holds it otherwise. A file system that locks no directory (NFS) keeps nobody waiting; one
-    that knows no flock(2) raises OSError."""
+    """Takes a flock(2); returns False if a conflicting one is held. A file system that cannot lock directories (NFS)
+    counts as success; one without flock(2) raises OSError."""
     try:
         fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -362,8 +362,7 @@ def _give_back(hold: Hold, holds: list[Hold]) -> None:
 
 
 def _unlock(descriptor: int) -> None:
-    """Closes it. A child that was forked meanwhile may have the descriptor, too: closing it would not give the lock
-    back."""
+    """Unlocks and closes a descriptor. Closing alone would not release the lock if a forked child has it, too."""
     try:
         with suppress(OSError):
             unlock_descriptor(descriptor)
@@ -373,7 +372,7 @@ def _unlock(descriptor: int) -> None:
 
 @cache
 def rank_of(name: str) -> int | None:
-    """The place of a lock in `ORDER`; None for one that is not there."""
+    """Returns the index of a lock in `ORDER`; None if it is not there."""
     return next((rank for rank, level in enumerate(ORDER) if _pattern(level).fullmatch(name)), None)
 
 

@@ -1,4 +1,4 @@
-"""One walk through a session's directory, for `doctor` and `prune`: a file at a time, however many there are."""
+"""A walk through a session's directory for `doctor` and `prune`, one file at a time, however many there are."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from multi_agent_mcp.system.writing import DIRECTORY_MODE, FILE_MODE, storage_er
 
 
 class Node(NamedTuple):
-    """A file or directory; `name` is its path in the session directory (`.` for that directory itself). `place` is the
-    descriptor of the directory it lies in, until the next one is asked for."""
+    """A file or directory. `name` is its path in the session directory (`.` for that directory itself); `place` is the
+    descriptor of its directory, valid until the next node is requested."""
 
     name: str
     status: os.stat_result
@@ -22,7 +22,7 @@ class Node(NamedTuple):
 
     @property
     def last(self) -> str:
-        """Its name in `place`."""
+        """The name within `place`."""
         return self.name.rpartition("/")[2]
 
     @property
@@ -47,13 +47,13 @@ class Node(NamedTuple):
 
     @property
     def disk_bytes(self) -> int:
-        """What it takes on the disk; stat(2) counts in blocks of 512 bytes."""
+        """The bytes used on disk; `st_blocks` of stat(2) counts 512 bytes each."""
         return self.status.st_blocks * 512
 
 
 def walk(base: Path) -> Iterator[Node]:
-    """The session directory and all below it, the last directory of each level first; symbolic links are not followed.
-    A file may be deleted as soon as it has been passed on. Raises `StorageError`."""
+    """Yields the session directory and everything below it, the last directory of each level first, without following
+    symbolic links. A file may be deleted once it was yielded. Raises `StorageError`."""
     yield Node(".", base.lstat())
     pending = [""]
     while pending:
@@ -67,7 +67,7 @@ def walk(base: Path) -> Iterator[Node]:
 
 
 def _nodes(base: Path, place: str) -> Iterator[Node]:
-    """What lies in one directory, in no order. One that its owner may not read is found by its mode."""
+    """Yields the entries of one directory, unordered; none if it is gone or unreadable, which its mode shows."""
     directory = f"{base}/{place}"
     missing = FileNotFoundError, PermissionError
     try:

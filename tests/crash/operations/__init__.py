@@ -1,4 +1,4 @@
-"""Every writing operation there is, as a table."""
+"""The table of all writing operations."""
 
 from __future__ import annotations
 

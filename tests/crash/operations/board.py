@@ -1,4 +1,4 @@
-"""The board: tasks made, moved, stopped, given away, requested, approved."""
+"""Operations on tasks: create, move, stop, assign, request, approve."""
 
 from __future__ import annotations
 

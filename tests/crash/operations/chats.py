@@ -1,4 +1,4 @@
-"""Delegations, conversations, and what a chat session tells its task session."""
+"""Operations on delegations and conversations, and reports of a chat session to its task session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every look at an aftermath asks: there once, whole or not at all, and there for sure if it was acknowledged."""
+"""The common checks after a crash: an item exists once, whole or not at all, and certainly if it was acknowledged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mail: sending it, reading it, putting it away."""
+"""Operations on mail: sending, reading, archiving."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who takes part: sessions of agents, the registry, a new session directory."""
+"""Operations on agent sessions, the registry and new session directories."""
 
 from __future__ import annotations
 

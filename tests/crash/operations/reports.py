@@ -1,4 +1,4 @@
-"""Work that is handed over, reported on and finished, and the Owner's wait for it."""
+"""Operations that hand over, report and finish work, and the Owner's wait for it."""
 
 from __future__ import annotations
 

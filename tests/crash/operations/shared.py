@@ -1,4 +1,4 @@
-"""What several machines share, and what travels between them."""
+"""Operations on values that several machines share or exchange."""
 
 from __future__ import annotations
 

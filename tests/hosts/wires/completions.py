@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions API, which OpenCode and Copilot CLI speak to a provider of one's own."""
+"""OpenAI's Chat Completions API, as OpenCode and Copilot CLI speak it to a custom provider."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A program that asks like Claude Code does, and whose question changes under the hands of who answers.
+"""A program that asks questions like Claude Code, which may change while they are being answered.
 
-`exec -a claude python -m tests.notify.tmux.asker LOG`. SIGUSR1 changes one row of the question: one that was blank, or
-one that stands there twice. All its rows stand above it once more, as an agent can print them. A digit answers: the
-next question follows; while LOG.late is there it hears nothing. LOG gets every question drawn and every key, with the
-question that the terminal is known to show: after each drawing it is asked for the cursor's place, and what comes
-before its reply was sent by a terminal that had not seen that drawing yet (`crossed`).
+`exec -a claude python -m tests.notify.tmux.asker LOG`. SIGUSR1 changes one row of the question: a blank one, or one
+that occurs twice. All its rows are also printed above it, as an agent may do. A digit answers, and the next question
+follows; while LOG.late exists, input is not read. LOG gets every question drawn and every key, with the question that
+the terminal is known to show: after each drawing the terminal is asked for the cursor's position, and input before its
+reply was sent when it had not shown that drawing yet (`crossed`).
 """
 
 from __future__ import annotations
