@@ -45,7 +45,8 @@ class Inbox(Generic[R]):
     Unread entities are sorted by the key `order`, by default oldest first.
 
     `held` returns the references of files that were handed out and not confirmed yet (see `reference`): they are not
-    archived, so that they can be made unread again.
+    archived, so that they can be made unread again. With `keeps_names`, archiving does not give a file the name of its
+    id: on several machines a file is the same only under the same name.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Inbox(Generic[R]):
         grouped: re.Pattern[bytes] | None = None,
         indexed: Callable[[R], R] = lambda entity: entity,
         order: Callable[[R], Any] | None = None,
+        keeps_names: bool = False,
         **defaults: Any,
     ) -> None:
         self.files = files
@@ -77,6 +79,7 @@ class Inbox(Generic[R]):
         )
         self._archived_months = Archive(path, partial(ArchivedNames, files, entity_type=entity_type, **defaults))
         self._held = held
+        self._keeps_names = keeps_names
         self._prefix = f"{path.relative_to(files.base)}/"
 
     def reference(self, name: str) -> str:
@@ -258,12 +261,15 @@ class Inbox(Generic[R]):
     def _archive(self, entities: list[tuple[str, R]]) -> int:
         held = self._held() if entities else ()
         moves = [
-            (self.path / name, self.path / ARCHIVE / month_of(entity.created_at) / file_name(entity))
+            (self.path / name, self.path / ARCHIVE / month_of(entity.created_at) / self._archived_name(name, entity))
             for name, entity in entities
             if self.reference(name) not in held
         ]
         self.files.relocate(moves)
         return len(moves)
+
+    def _archived_name(self, name: str, entity: R) -> str:
+        return name if self._keeps_names else file_name(entity)
 
     def directories(self) -> Iterator[Directory[R]]:
         """Yields the hot directory and the archive's months, newest first."""

@@ -189,7 +189,15 @@ class Workspace:
         return len(self.mailbox(agent_id).unread()) + len(self.notices(agent_id).unread())
 
     def _inbox(self, path: Path, entity_type: type[R], lock: str, **defaults: Any) -> Inbox[R]:
-        return Inbox(self.files, path, entity_type, lock=lock, held=partial(self._unconfirmed, path.name), **defaults)
+        return Inbox(
+            self.files,
+            path,
+            entity_type,
+            lock=lock,
+            held=partial(self._unconfirmed, path.name),
+            keeps_names=self.authority.here is not None,
+            **defaults,
+        )
 
     def _unconfirmed(self, agent_id: str) -> frozenset[str]:
         """Returns the references of the files that were handed to the agent's sessions and are not confirmed."""

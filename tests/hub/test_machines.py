@@ -118,6 +118,27 @@ def test_a_file_by_hand_travels_and_an_edit_of_a_task_does_too(desk: Machine, la
     eventually(lambda: replica(desk, task_id) == replica(laptop, task_id))
 
 
+def test_a_letter_by_hand_that_is_archived_at_home_does_not_travel_again(desk: Machine, laptop: Machine) -> None:
+    (desk.path / "ipc" / "admin" / "for the archive.md").write_text("---\nsender_id: worker-a\n---\n\nto be archived")
+    eventually(lambda: laptop.has("admin", "to be archived"))
+    mailbox = desk.services.workspace.mailbox("admin")
+    (name,) = [name for name, item in mailbox.unread(fresh=True) if item.content == "to be archived"]
+    with desk.services.workspace.locks.held(mailbox.lock):
+        mailbox.mark_read([name], desk.services.clock())
+        assert mailbox.archive_read(keep=0, above=0)
+    (desk.path / "ipc" / "admin" / "later.md").write_text("---\nsender_id: worker-a\n---\n\nnoticed later")
+    eventually(lambda: laptop.has("admin", "noticed later"))
+
+    def copies() -> list[bool]:
+        """Whether each copy on the laptop is read."""
+        found = laptop.services.workspace.mailbox("admin").history()
+        return [item.read_at is not None for item in found if item.content == "to be archived"]
+
+    eventually(lambda: desk.sharing.status()["pending"] == 0)
+    eventually(lambda: all(copies()))
+    assert copies() == [True]
+
+
 def test_letters_by_hand_may_have_one_name(desk: Machine, laptop: Machine) -> None:
     """`cp note.md ipc/admin/`, today and tomorrow, and on both machines."""
 
