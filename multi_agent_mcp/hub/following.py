@@ -123,7 +123,8 @@ class Following:
             await self._synchronise()
         await self._catch_up()
         # If another machine has had later revisions than there are now, the hub was replaced.
-        if self._claimed > self.progress.sequence and (state := await self.hub.state()).last_sequence < self._claimed:
+        claimed = self._claimed  # it may grow with the hub while the hub is asked
+        if claimed > self.progress.sequence and (state := await self.hub.state()).last_sequence < claimed:
             self._found_older(state)
 
     async def _synchronise(self) -> None:
