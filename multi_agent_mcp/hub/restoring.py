@@ -135,8 +135,6 @@ class _Nothing:
 
     def moved_in(self, agent: Agent) -> None: ...
 
-    def servers_may_have_died(self) -> None: ...
-
 
 if __name__ == "__main__":
     main()
