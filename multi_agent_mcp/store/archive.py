@@ -19,8 +19,7 @@ from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.directory_index import Entry, Index
-from multi_agent_mcp.store.files.containment import is_own_directory
-from multi_agent_mcp.system.file_status import is_settled, modified_at
+from multi_agent_mcp.system.file_status import is_own_directory, is_settled, modified_at
 from multi_agent_mcp.system.writing import storage_errors
 
 E = TypeVar("E", bound=Entity)

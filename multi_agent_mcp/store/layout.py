@@ -18,9 +18,9 @@ from multi_agent_mcp.domain.ids import is_name
 from multi_agent_mcp.errors import InvalidId, Refusal
 from multi_agent_mcp.store.archive import Archive, ArchivedFiles
 from multi_agent_mcp.store.directory import Directory, Looks
-from multi_agent_mcp.store.files.containment import is_own_directory
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.partition import Partition, Place
+from multi_agent_mcp.system.file_status import is_own_directory
 from multi_agent_mcp.system.writing import storage_errors
 
 E = TypeVar("E", bound=Identified)

@@ -13,11 +13,12 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from multi_agent_mcp.system.file_status import modified_at
+from multi_agent_mcp.system.file_status import is_own_directory, modified_at
 from multi_agent_mcp.system.writing import make_directory
 
 if TYPE_CHECKING:
-    from watchdog.observers.api import BaseObserver
+    from watchdog.events import FileSystemEvent, FileSystemEventHandler
+    from watchdog.observers.api import BaseObserver, ObservedWatch
 
 logger = logging.getLogger(__name__)
 
@@ -26,9 +27,9 @@ LOOKS_AFTER_A_CHANGE = 3
 """How often a changed directory is reported: a file being written there is completed without changing the directory's
 time again."""
 INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
-IGNORED = frozenset({".tmp", ".locks", ".share"})
 RELAY_STATE = Path(".share", "state.json")
 """The file below an ignored directory that is reported nevertheless: the connection to other machines."""
+IGNORED = frozenset({".tmp", ".locks", RELAY_STATE.parts[0]})
 
 
 class Watch:
@@ -37,8 +38,6 @@ class Watch:
     second for each directory and misses writes into existing files.
 
     Where the system reports less precisely than inotify, `changed` is called for other files, too."""
-
-    recursive = False
 
     def __init__(self, directories: Iterable[Path], changed: Callable[[Path], None]) -> None:
         self.degraded: str | None = None
@@ -81,21 +80,18 @@ class Watch:
                 for path in filter(None, (event.src_path, event.dest_path)):
                     noticed(Path(str(path)))
 
-        # inotify reports when a file is complete, but also our own reading. The others have no such event, and FSEvents
-        # sometimes reports only the directory.
-        telling: list[type[events.FileSystemEvent]] | None = [
-            events.FileCreatedEvent,
-            events.FileMovedEvent,
-            events.FileClosedEvent,
-            events.FileDeletedEvent,
-        ]
         observer = Observer(timeout=0.2)
-        for directory in self._directories:
-            observer.schedule(
-                Handler(), str(directory), recursive=self.recursive, event_filter=telling if _has_inotify() else None
-            )
         observer.start()
+        try:
+            self._schedule(observer, Handler())
+        except OSError:
+            observer.stop()
+            raise
         return observer
+
+    def _schedule(self, observer: BaseObserver, handler: FileSystemEventHandler) -> None:
+        for directory in self._directories:
+            observer.schedule(handler, str(directory), event_filter=_reported_events())
 
     def _directories_to_poll(self) -> list[Path]:
         return self._directories
@@ -115,14 +111,40 @@ class TreeWatch(Watch):
     """Calls `changed(path)`, with the path relative to the directory, for every change anywhere below it, for views of
     a whole session. Locks and scratch files are ignored."""
 
-    recursive = True
-
     def __init__(self, directory: Path, changed: Callable[[Path], None]) -> None:
         self._directory = directory.resolve()  # FSEvents reports real paths
         super().__init__([self._directory], changed)
         self._last_changed: dict[Path, int] = {}
+        self._followed: dict[Path, ObservedWatch] = {}
+        self._follow: Callable[[Path], None] | None = None
+
+    def _schedule(self, observer: BaseObserver, handler: FileSystemEventHandler) -> None:
+        """Watches each directory of the session by itself where there is inotify. A watch of the whole tree would
+        report scratch files, too: each event wakes three threads, which delays this process while others write."""
+        if not _has_inotify():
+            observer.schedule(handler, str(self._directory), recursive=True)
+            return
+
+        def follow(path: Path) -> None:
+            if (former := self._followed.pop(path, None)) is not None:  # it was deleted and created again
+                observer.unschedule(former)
+            if path.name not in IGNORED or path.name == RELAY_STATE.parts[0]:
+                recursive, reported = path.name not in IGNORED, _reported_events()
+                self._followed[path] = observer.schedule(handler, str(path), recursive=recursive, event_filter=reported)
+
+        self._follow = follow
+        observer.schedule(handler, str(self._directory), event_filter=_reported_events(directories=True))
+        for path in self._directory.iterdir():
+            if is_own_directory(path):
+                follow(path)
 
     def _noticed(self, path: Path) -> None:
+        if self._follow is not None and path.parent == self._directory and is_own_directory(path):
+            with suppress(OSError):  # it is gone again
+                self._follow(path)
+            for inner in path.rglob("*"):
+                self._noticed(inner)
+            return
         with suppress(ValueError):  # moved out of the tree
             inside = path.relative_to(self._directory)
             if inside == RELAY_STATE or (inside.parts and inside.parts[0] not in IGNORED):
@@ -191,6 +213,18 @@ def instances_max() -> int | None:
 
 def _has_inotify() -> bool:
     return sys.platform == "linux"
+
+
+def _reported_events(*, directories: bool = False) -> list[type[FileSystemEvent]] | None:
+    """The events of files, and on request of new directories, to ask for; None for all of them. inotify reports when a
+    file is complete, but also our own reading. The others have no such event, and FSEvents sometimes reports only the
+    directory."""
+    if not _has_inotify():
+        return None
+    from watchdog import events
+
+    files = [events.FileCreatedEvent, events.FileMovedEvent, events.FileClosedEvent, events.FileDeletedEvent]
+    return [*files, events.DirCreatedEvent, events.DirMovedEvent] if directories else files
 
 
 class Changes:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -35,6 +36,14 @@ def modified_at(path: str | os.PathLike[str]) -> int:
         return os.stat(path).st_mtime_ns  # noqa: PTH116 - see above
     except FileNotFoundError:
         return 0
+
+
+def is_own_directory(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a directory at this path, and not a symbolic link to one."""
+    try:
+        return stat.S_ISDIR(os.stat(path, follow_symlinks=False).st_mode)  # noqa: PTH116 - see above
+    except OSError:
+        return False
 
 
 def is_settled(modified: int, looked_at: int) -> bool:

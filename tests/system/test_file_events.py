@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import queue
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,49 @@ def test_what_changes_below_a_root_behind_a_link_is_told(
     with TreeWatch(files.base / "link" / "session", told.put):
         put(files.base / "real" / "session" / "note.md", "x")
         assert told.get(timeout=PATIENCE_SECONDS) == Path("note.md")
+
+
+def test_directories_that_come_and_go_are_watched_with_what_is_in_them(files: Files) -> None:
+    told: queue.Queue[Path] = queue.Queue()
+    with TreeWatch(files.base, told.put):
+        for name in ("first.md", "second.md"):
+            _make_at_once(files.base / "tasks", name)
+            _await(told, Path("tasks", "worker", name))
+            put(files.base / "tasks" / "worker" / "later.md", name)
+            _await(told, Path("tasks", "worker", "later.md"))
+            shutil.rmtree(files.base / "tasks")
+            _await(told, Path("tasks", "worker", "later.md"))
+
+
+def test_scratch_files_wake_no_thread_and_the_state_of_the_relay_does(files: Files) -> None:
+    told: queue.Queue[Path] = queue.Queue()
+    woken: list[str] = []
+    noticed = TreeWatch._noticed
+
+    class Listening(TreeWatch):
+        def _noticed(self, path: Path) -> None:
+            woken.append(path.name)
+            noticed(self, path)
+
+    put(files.base / ".tmp" / "1.tmp", "x")
+    with Listening(files.base, told.put):
+        put(files.base / ".tmp" / "2.tmp", "x")
+        put(files.base / ".locks" / "a.lock", "x")
+        put(files.base / ".share" / "state.json", "{}")
+        assert told.get(timeout=PATIENCE_SECONDS) == Path(".share/state.json")
+    assert "2.tmp" not in woken
+
+
+def _make_at_once(directory: Path, name: str) -> None:
+    """A directory that comes with its contents, in one step."""
+    made = directory.parent.parent / "made"
+    put(made / "worker" / name, "x")
+    made.rename(directory)
+
+
+def _await(told: queue.Queue[Path], path: Path) -> None:
+    while told.get(timeout=PATIENCE_SECONDS) != path:
+        pass
 
 
 @pytest.fixture

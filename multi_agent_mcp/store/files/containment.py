@@ -64,11 +64,6 @@ def _header(descriptor: int) -> bytes:
     return data
 
 
-def is_own_directory(path: Path) -> bool:
-    """Returns whether the path is a directory, and not a symbolic link to one."""
-    return path.is_dir() and not path.is_symlink()
-
-
 class Containment:
     """Checks that directories are inside `base`.
 
