@@ -123,18 +123,20 @@ def _now(texts: Texts, reason: str | None) -> str:
 @click.option(
     "--older-than", metavar="DAYS", default=30.0, type=click.FloatRange(0), help="Only what is older than this."
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Only show what may be deleted.")
 @session_command()
 def prune(context: SessionContext, older_than: float, dry_run: bool) -> None:
     """Delete what is over: archived mail and tasks, ended sessions, executions, conversations, old logs.
 
-    Unread mail and unfinished tasks always stay.
+    Unread mail and unfinished tasks always stay. A dry run does not read the archives: what somebody put there by
+    hand, and nobody has read, is listed but would stay.
     """
     if isnan(older_than):  # no range excludes it
         context.wrong_use("bad_number", name="--older-than", limits="≥ 0")
     services, age = context.services, timedelta(days=min(older_than, LONGEST_AGE_DAYS))
     gone: Counter[str] = Counter()
-    names = _deleted(services.pruning, services.pruning.prunable(services.clock(), age), gone, dry_run=dry_run)
+    items = services.pruning.prunable(services.clock(), age, reads_archives=not dry_run)
+    names = _deleted(services.pruning, items, gone, dry_run=dry_run)
     context.has_answered = True
     if context.as_json:
         _print_json(names, gone, dry_run=dry_run)

@@ -103,6 +103,18 @@ def test_pruning_deletes_just_what_was_found(lived_in: Services) -> None:
     assert len(lived_in.workspace.tasks.all()) == 1
 
 
+def test_only_a_dry_run_believes_that_what_lies_in_an_archive_is_over(lived_in: Services) -> None:
+    inbox = lived_in.workspace.mailbox("worker-a")
+    [(unread_name, _)] = inbox.unread()
+    moved = next(inbox.path.glob("archive/*/")) / unread_name
+    (inbox.path / unread_name).rename(moved)
+    name = str(moved.relative_to(lived_in.workspace.path))
+    quick = {item.name for item in lived_in.pruning.prunable(LATER, MONTH, reads_archives=False)}
+    assert quick - {item.name for item in prunable(lived_in)} == {name}
+    prune(lived_in)
+    assert moved.exists()
+
+
 def test_an_execution_goes_with_its_log_once_it_is_over(services: Services, owner: Agent) -> None:
     sessions = [services.sessions.open(agent_id, "task") for agent_id in ("worker-a", "worker-b")]
     over, running = (services.executions.begin(session.record, "tsk_0123456789ab") for session in sessions)
