@@ -60,6 +60,7 @@ class Following:
         self.synchronised = False
         self._on_news = on_news
         self._claimed = 0
+        self._announced = 0
         self._referred_until = 0
         self._doubted_at: float | None = None
         self._restored = False
@@ -87,7 +88,9 @@ class Following:
     def claimed(self, position: int, last: int) -> None:
         """Takes another machine's position and the last revision that it has stored."""
         self._claimed = max(self._claimed, position)
-        if max(last, position) > self.progress.sequence:
+        newest = max(position, last)
+        self._announced = max(self._announced, newest)
+        if newest > self.progress.sequence:
             self.wake()
 
     def found_replaced(self) -> None:
@@ -112,7 +115,8 @@ class Following:
                 self._on_news()
                 await asyncio.sleep(RETRY_SECONDS)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), LOOK_SECONDS)
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._wake.wait()
 
     async def look_at_files(self) -> None:
         """Starts noticing changes of files here, and notices once those since the last scan."""
@@ -135,7 +139,7 @@ class Following:
         self.hub.recognised = True
         self._doubted_at = None
         if not self.progress.scanned and self._begun != state.identity:
-            self._claimed = 0
+            self._claimed = self._announced = 0
             self.publishing.begin_anew(state.first)
             self._begun = state.identity
         if self.progress.is_new:
@@ -171,7 +175,7 @@ class Following:
         if self.progress.restore_until - self.progress.sequence > MANY and not self._restored:
             self._restored = True  # if it fails, the rest is applied here
             await self._restore()
-        while batch := await self.hub.after(self.progress.sequence):
+        while batch := await self._next():
             if not batch[-1].is_last and batch[-1].sequence > self._referred_until:
                 await self._get_referred()
             await self._apply(batch)
@@ -182,6 +186,13 @@ class Following:
             await self._in_applier(partial(self.applying.apply_logs, batch, restoring=is_restoring))
             self.progress.log_sequence = batch[-1].sequence
             self._on_news()
+
+    async def _next(self) -> list[Stored]:
+        """Returns the next values, with one request if only one is known to be there."""
+        following = self.progress.sequence + 1
+        if self._announced == following and (found := await self.hub.directly(following)) is not None:
+            return [found]
+        return await self.hub.after(self.progress.sequence)
 
     async def _restore(self) -> None:
         """Receives and writes thousands of values, fetching the next ones while others are being written."""

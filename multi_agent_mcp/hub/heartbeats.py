@@ -142,7 +142,8 @@ class Heartbeats:
                 await self.hub.beat(self._own().as_json())
             self._bury()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._soon.wait(), BEAT_SECONDS)
+                async with asyncio.timeout(BEAT_SECONDS):
+                    await self._soon.wait()
 
     async def end(self) -> None:
         """Sends a last heartbeat, so that the others need not wait until they miss this machine."""

@@ -32,6 +32,7 @@ CHUNK_BYTES = 256 << 10
 KNOWN_MAX = 20_000
 SETTLE_SECONDS = 1.0
 """The time that a person's program may need to write a file."""
+LOG_SECONDS = 0.01
 MAIL = ("ipc", "notifications")
 LETTER = ("ipc", "owner", "name")
 
@@ -137,7 +138,8 @@ class Publishing:
                 if refusal.key == f"error.{TOO_LARGE}":  # it is never sent
                     await asyncio.to_thread(self._note_too_large, owner, entity.id)
                 raise
-            await asyncio.to_thread(self._note_travel, owner, entity.id, stored_at)  # the others receive it meanwhile
+            if stored_at is not None and not self._is_home(owner):
+                self._note_travel_soon(entity.id, stored_at)
             self._remember(key, "" if is_new else await self._known_mark(kind, owner, name))
         mark = "" if entity.read_at is None else format_time(entity.read_at)
         if mark != self._known[key] and self._is_home(owner):
@@ -173,10 +175,15 @@ class Publishing:
             await self._put(subject, data, modified, expected=0)
         return now()
 
-    def _note_travel(self, owner: str, item_id: str, stored_at: datetime | None) -> None:
-        if stored_at is not None and not self._is_home(owner):
+    def _note_travel_soon(self, item_id: str, stored_at: datetime) -> None:
+        """Logs when the hub accepted an item, after the other machines have been told of it."""
+
+        def note() -> None:
             with suppress(Refusal):  # nothing depends on it
                 self.workspace.travel_log.add("on_hub", stored_at, [item_id])
+
+        loop = asyncio.get_running_loop()
+        loop.call_later(LOG_SECONDS, loop.run_in_executor, None, note)
 
     def _note_too_large(self, owner: str, item_id: str) -> None:
         log = self.workspace.travel_log

@@ -49,7 +49,7 @@ class Stored:
     headers: Mapping[str, str]
     data: bytes
     at: str | None = None
-    """The time when the hub stored it; None if it was read in a batch."""
+    """The time when the hub stored it; None if it was read directly."""
 
     @property
     def is_last(self) -> bool:
@@ -193,6 +193,18 @@ class Hub:
         data = base64.b64decode(message.get("data", ""))
         return Stored(message["subject"], message["seq"], headers, data, message.get("time"))
 
+    async def directly(self, sequence: int) -> Stored | None:
+        """Returns the value of this revision from the server that answers first, in half the time of `after`; None if
+        it was replaced by a newer one, or that server does not have it yet. Raises `HubUnreachable`."""
+        self._require_connected()
+        try:
+            reply = await self.client.request(
+                f"$JS.API.DIRECT.GET.{self.names.stream}", json.dumps({"seq": sequence}).encode(), REQUEST_SECONDS
+            )
+        except FAILED as error:
+            raise HubUnreachable from error
+        return None if "Status" in (reply.headers or {}) else _stored(reply)
+
     async def after(self, sequence: int, stream: str | None = None, subject: str = ">") -> list[Stored]:
         """Returns the next values in order, at most `BATCH`; [] if there are none yet. Raises `HubUnreachable`."""
         found = await self._batch_after(sequence, stream, subject)
@@ -290,13 +302,10 @@ class _Batch:
         self._ended = asyncio.Event()
 
     async def heard(self, message: Msg) -> None:
-        headers = message.headers or {}
-        if "Status" in headers:  # 204: the end of the batch; 404: there is nothing after this sequence
+        if "Status" in (message.headers or {}):  # 204: the end of the batch; 404: nothing is after this sequence
             self._ended.set()
         else:
-            subject, sequence = headers["Nats-Subject"], int(headers["Nats-Sequence"])
-            needed = {name: headers[name] for name in NEEDED if name in headers}
-            self._found.append(Stored(subject, sequence, needed, message.data))
+            self._found.append(_stored(message))
 
     async def whole(self) -> list[Stored]:
         """Returns all values of the batch. Raises `TimeoutError` if the next answer does not come."""
@@ -308,6 +317,13 @@ class _Batch:
                 if len(self._found) == known:
                     raise
         return self._found
+
+
+def _stored(message: Msg) -> Stored:
+    """Returns the value in an answer to a direct get."""
+    headers = message.headers or {}
+    needed = {name: headers[name] for name in NEEDED if name in headers}
+    return Stored(headers["Nats-Subject"], int(headers["Nats-Sequence"]), needed, message.data)
 
 
 def _headers(block: bytes) -> dict[str, str]:
