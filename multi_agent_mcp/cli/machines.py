@@ -126,13 +126,22 @@ def join(token: str, name: str | None, adopt: bool, root: str | None, as_json: b
         sharing.start_relay()
         user = None if parsed.seed else sharing.user_line
         if user is None:  # else nothing is received before the hub knows this machine
-            sharing.wait_until_complete(Arrival(texts).told)
+            _wait(sharing, texts)
     except Refusal as refusal:
         refuse(refusal, texts, as_json=as_json)
     facts = {"session": parsed.session, "path": str(sharing.path)}
     done = texts("join.done", machine=sharing.membership.machine, **facts)
     given = [texts("share.user", line=user)] if user is not None else []
     print_answer({**facts, "user": user}, [done, *given, texts("join.next")], as_json=as_json)
+
+
+def _wait(sharing: Sharing, texts: Texts) -> None:
+    """Waits until everything has arrived. Ctrl-C ends the command, but not the relay: that is said first."""
+    try:
+        sharing.wait_until_complete(Arrival(texts).told)
+    except KeyboardInterrupt:
+        print_error(texts("join.goes_on", machine=sharing.membership.machine))
+        raise
 
 
 class Arrival:

@@ -24,7 +24,7 @@ from nats.errors import Error
 
 from multi_agent_mcp.domain.ids import differing_in_case, is_name
 from multi_agent_mcp.domain.times import format_time, is_recent, now, parse_time
-from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId, Refusal
+from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId, Refusal, StorageError
 from multi_agent_mcp.hub.administration import connected_once
 from multi_agent_mcp.hub.nkey import new_seed, public_of
 from multi_agent_mcp.hub.server import Server
@@ -94,6 +94,8 @@ async def ask_to_join(token: Token, machine: str, public: str) -> dict[str, Any]
         answer = await _answer(token, question)
     if answer.get("refused") == "already_exists":
         raise AlreadyExists("machine_exists", name=answer.get("name") or machine)
+    if answer.get("refused") == StorageError.code:
+        raise HubUnreachable("hub_disk")
     if "refused" in answer:
         raise InvalidArguments("token_used")
     return answer

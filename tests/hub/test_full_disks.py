@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.errors import HubUnreachable, StorageError
+from multi_agent_mcp.hub.sharing import join
 from multi_agent_mcp.system.process import is_alive
 from tests.hub.support import DESK, LAPTOP, Machine, Machines, Wire, eventually, machines
 from tests.hub.test_machines import send
@@ -153,6 +154,15 @@ def test_a_machine_that_joins_on_a_full_disk_gets_the_rest_once_there_is_room(tm
         eventually(lambda: letters_of(laptop) == letters_of(desk))
 
 
+def test_a_token_that_a_full_disk_refused_can_be_used_again(tmp_path: Path, small: Mounted) -> None:
+    place = small(DESK)
+    with machines(tmp_path) as made:
+        token = made.token()
+        with full(place), pytest.raises(HubUnreachable, match="hub_disk"):
+            join(token, tmp_path / "later", LAPTOP, adopt=False)
+        assert join(token, tmp_path / "later", LAPTOP, adopt=False).membership.machine == LAPTOP
+
+
 @contextmanager
 def joining(made: Machines, machine: Machine, errors: Path) -> Iterator[tuple[subprocess.Popen[bytes], Wire]]:
     """`join`, over a wire that is cut before anything has come; its relay runs."""
@@ -191,6 +201,19 @@ def test_join_ends_with_one_sentence_when_its_relay_dies(tmp_path: Path) -> None
         assert "multi-agent-mcp relay --start" in answer["message"]
         laptop.start()
         assert laptop.has("admin", "for everybody")
+
+
+def test_join_that_is_interrupted_says_that_the_rest_still_comes(tmp_path: Path) -> None:
+    with machines(tmp_path) as made:
+        send(made[DESK], "owner", "admin", "for everybody")
+        laptop, errors = Machine(LAPTOP, tmp_path / LAPTOP), tmp_path / "errors"
+        with joining(made, laptop, errors) as (process, wire):
+            eventually(lambda: "no connection to the hub" in errors.read_text())
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=30)
+            wire.heal()
+        assert f"{LAPTOP} has joined" in errors.read_text()
+        eventually(lambda: laptop.has("admin", "for everybody"))
 
 
 def test_join_says_that_it_waits_for_room_and_ends_once_there_is(tmp_path: Path, small: Mounted) -> None:
