@@ -30,10 +30,10 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import now, parse_time
 from multi_agent_mcp.errors import InvalidArguments, StorageError
 from multi_agent_mcp.hub import subjects
+from multi_agent_mcp.hub.name_collisions import make_way
 from multi_agent_mcp.hub.shared_settings import accept_settings
 from multi_agent_mcp.hub.stream import MACHINE, OFFSET, TIME, WAS, Stored
 from multi_agent_mcp.hub.subjects import Names, Own
-from multi_agent_mcp.hub.taken_names import make_way
 from multi_agent_mcp.store.authority import revision_of
 from multi_agent_mcp.store.codec.frontmatter import codec
 from multi_agent_mcp.store.inbox import Inbox, file_name

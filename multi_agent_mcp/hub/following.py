@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, StorageError
 from multi_agent_mcp.hub.applying import Applying
-from multi_agent_mcp.hub.disk import Disk
+from multi_agent_mcp.hub.disk_errors import Disk
 from multi_agent_mcp.hub.noticing import Noticing
 from multi_agent_mcp.hub.progress import Progress
 from multi_agent_mcp.hub.restoring import Written, running

@@ -19,10 +19,10 @@ from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import HubUnreachable, Refusal
 from multi_agent_mcp.hub import subjects
+from multi_agent_mcp.hub.name_collisions import content_of, is_by_hand, name_of_its_own
 from multi_agent_mcp.hub.shared_settings import shared_settings
 from multi_agent_mcp.hub.stream import OFFSET, TIME, Hub, Stored
 from multi_agent_mcp.hub.subjects import Names
-from multi_agent_mcp.hub.taken_names import content_of, is_by_hand, name_of_its_own
 from multi_agent_mcp.store.authority import TOO_LARGE, Superseded, digest8
 from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.store.workspace import Workspace

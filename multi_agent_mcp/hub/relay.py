@@ -20,7 +20,7 @@ from multi_agent_mcp.domain.dialog import Asked
 from multi_agent_mcp.domain.times import format_time, from_timestamp, now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable
 from multi_agent_mcp.hub.applying import Applying, Consequences
-from multi_agent_mcp.hub.disk import Disk
+from multi_agent_mcp.hub.disk_errors import Disk
 from multi_agent_mcp.hub.following import Following
 from multi_agent_mcp.hub.heartbeats import BEAT_SECONDS, DISK, DOUBLE, TROUBLES, Beat, Heartbeats
 from multi_agent_mcp.hub.joining import Reception

@@ -26,7 +26,7 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.hub.applying import Applying
-from multi_agent_mcp.hub.disk import refusal_words
+from multi_agent_mcp.hub.disk_errors import refusal_words
 from multi_agent_mcp.hub.relay_client import relay_client_of
 from multi_agent_mcp.hub.stream import Stored
 from multi_agent_mcp.hub.subjects import MARKS, Names, Own

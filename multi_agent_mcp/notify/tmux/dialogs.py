@@ -14,7 +14,7 @@ from itertools import accumulate
 from multi_agent_mcp.domain.dialog import Choice, Dialog
 from multi_agent_mcp.domain.text_width import columns
 from multi_agent_mcp.notify.tmux.profiles import Profile
-from multi_agent_mcp.notify.tmux.profiles.choices import ChoiceShape
+from multi_agent_mcp.notify.tmux.profiles.dialog_choices import ChoiceShape
 from multi_agent_mcp.notify.tmux.screens import DIALOG, Screen, classify, topic_of, up_to
 from multi_agent_mcp.notify.tmux.view import pieces
 

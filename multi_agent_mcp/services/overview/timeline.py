@@ -20,7 +20,7 @@ from multi_agent_mcp.domain.times import parse_time, stamp
 from multi_agent_mcp.services.mail.search import MailSearch
 from multi_agent_mcp.services.mail.tracking import delivery_steps
 from multi_agent_mcp.services.sessions.agent_sessions import is_running
-from multi_agent_mcp.store.merged_inbox import MergedInbox
+from multi_agent_mcp.store.merged_inboxes import MergedInbox
 from multi_agent_mcp.store.workspace import Workspace
 
 ARROWS_MAX = 2_000

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.outcomes import completed
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_change import Change
+from multi_agent_mcp.domain.task_reports import completed
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.services.answer_budget import clipped, first_fitting
 from multi_agent_mcp.services.chat.conversations import is_conversational

@@ -12,9 +12,9 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.message import REPORT_TYPES, Message
-from multi_agent_mcp.domain.outcomes import progressed, reported
 from multi_agent_mcp.domain.task import Task, checklist_item
 from multi_agent_mcp.domain.task_change import Change
+from multi_agent_mcp.domain.task_reports import progressed, reported
 from multi_agent_mcp.errors import InvalidId, InvalidStatusTransition, Refusal, TaskNotFound
 from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.overview.dashboard import Dashboard

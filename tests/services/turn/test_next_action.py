@@ -9,9 +9,9 @@ import pytest
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.outcomes import progressed
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_change import Change
+from multi_agent_mcp.domain.task_reports import progressed
 from multi_agent_mcp.errors import (
     ContentTooLarge,
     InvalidArguments,

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from multi_agent_mcp.config import NOT_YAML, load_yaml
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.notify.tmux.profiles.choices import ChoiceShape, choice_shape
+from multi_agent_mcp.notify.tmux.profiles.dialog_choices import ChoiceShape, choice_shape
 from multi_agent_mcp.system.foreground import Foreground, Process, foreground
 
 PLAIN, SHELL = "plain", "shell"
