@@ -16,7 +16,7 @@ WIRED = sorted(WiredServices.__annotations__)
 
 
 def fits(value: object, wanted: Any) -> bool:
-    """Whether a value is of the class, or has all that the protocol names; other annotations say nothing here."""
+    """Whether a value is an instance of the class, or has all members of the protocol; True for other annotations."""
     if not isinstance(wanted, type):
         return True
     if getattr(wanted, "_is_protocol", False):
@@ -39,7 +39,7 @@ def test_a_service_is_made_of_what_its_parameters_ask_for(services: Services, na
 def test_an_agent_that_moved_in_while_the_hub_was_slow_gets_its_key_later(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else it could sign nothing until the relay is started again."""
+    """Otherwise it could not sign anything until the relay is restarted."""
     taken: list[str] = []
 
     def slow_at_first(agent_id: str) -> None:

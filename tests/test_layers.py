@@ -38,7 +38,8 @@ LAYERS = (
     ("cli",),
     ("__main__",),
 )
-"""From the ground up. A package imports itself and what stands on an earlier line, never its neighbours on its own."""
+"""The layers, lowest first. A package may import itself and packages in earlier lines, but not others in its own
+line."""
 
 SERVICES = (
     ("answer_budget",),
@@ -56,7 +57,7 @@ SERVICES = (
     ("attention",),
     ("recent_attention",),
 )
-"""The same inside `services/`."""
+"""The layers inside `services/`, in the same form."""
 
 LIBRARIES = {
     "click": {"cli"},
@@ -72,7 +73,7 @@ LIBRARIES = {
     "frontmatter": {"store"},
     "watchdog": {"system"},
 }
-"""Which packages may know a library."""
+"""Library → the packages that may import it."""
 
 DOORS = {"cli", "web", "server"}
 
@@ -94,7 +95,7 @@ TOUCH_FILES = {
     "cli.timeline": "the picture, where its user wants it",
     "cli.demo": "the demo's own temporary directories",
 }
-"""Which modules may touch files, and whose."""
+"""Modules that may access files → the files that they access."""
 
 CODES = """invalid_id invalid_arguments invalid_session unauthorized wrong_session_purpose agent_not_found
 agent_not_assigned_to_project task_not_found conversation_not_found delegation_not_found execution_not_found
@@ -123,7 +124,7 @@ def for_types_only(node: ast.stmt) -> bool:
 
 
 def statements(body: list[ast.stmt], *, types: bool) -> Iterator[ast.AST]:
-    """All nodes below, without what stands under `if TYPE_CHECKING` unless `types`."""
+    """Yields all nodes below, without those under `if TYPE_CHECKING` unless `types`."""
     pending: list[ast.AST] = list(body)
     while pending:
         node = pending.pop()
@@ -151,7 +152,7 @@ def own(names: set[str]) -> set[str]:
 
 
 def edges(*, types: bool = True) -> Iterator[tuple[str, str]]:
-    """Every import of one of our modules by another: who, and what."""
+    """Yields every import between our modules: the importing and the imported module."""
     for module in modules():
         for name in own(imported(module, types=types)) & set(modules()) - {module}:
             yield module, name
@@ -162,7 +163,7 @@ def rank(part: str, order: tuple[tuple[str, ...], ...]) -> int:
 
 
 def climbs(module: str, name: str, depth: int, order: tuple[tuple[str, ...], ...]) -> bool:
-    """Whether an import leads up, or to a neighbour on the same line."""
+    """Whether an import leads to a higher layer, or to another package of the same one."""
     upper, lower = module.split(".")[depth], name.split(".")[depth]
     return upper != lower and rank(lower, order) >= rank(upper, order)
 
@@ -341,7 +342,7 @@ def refusals() -> dict[str, type[Refusal]]:
 
 
 def raised() -> Iterator[tuple[str, str, set[str] | None]]:
-    """Every refusal that the code makes: where, its key, and the values it is given (None: not to be told)."""
+    """Yields every refusal in the code: its place, its key, and the names of its values (None: unknown)."""
     for module, tree in modules().items():
         called: set[int] = set()
         for node in ast.walk(tree):
@@ -381,7 +382,7 @@ def test_every_code_of_the_contract_has_a_sentence(language: str) -> None:
 
 
 def text_keys() -> Iterator[tuple[str, str]]:
-    """Every literal key that the catalogue is asked for: `texts("doorbell.one", …)`, `self.texts(…)`."""
+    """Yields every literal key that is looked up in the catalogue: `texts("doorbell.one", …)`, `self.texts(…)`."""
     for module, tree in modules().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):

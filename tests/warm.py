@@ -75,7 +75,7 @@ class Warm(_cold):  # type: ignore[type-arg]
 
 
 def install() -> None:
-    """From now on, in this process."""
+    """Replaces `subprocess.Popen` in this process, from now on."""
     if sys.platform == "linux" and "COLD" not in os.environ:
         subprocess.Popen = Warm  # type: ignore[misc]
 
@@ -112,7 +112,7 @@ class _Stove:
 
 @contextmanager
 def _adopting() -> Iterator[None]:
-    """Meanwhile a process below this one whose parent ends becomes this one's child, and not one of init: prctl(2)."""
+    """Within, this process adopts orphaned descendants in place of init: prctl(2)."""
     prctl = ctypes.CDLL(None).prctl
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
@@ -125,7 +125,7 @@ _forked = _Stove().fork
 
 
 def _line_from(line: socket.socket) -> bytes:
-    """Up to the end of a line; EOFError when the other side has gone."""
+    """Returns everything up to the end of a line. Raises `EOFError` when the peer has gone."""
     data = b""
     while not data.endswith(b"\n"):
         data += (more := line.recv(1 << 20))
@@ -135,7 +135,8 @@ def _line_from(line: socket.socket) -> bytes:
 
 
 def _asked(line: socket.socket) -> dict[str, Any]:
-    """The warm process's life. Returns in each of its children, which has its streams then, with what that is to be."""
+    """Serves requests in the warm process. Returns only in a forked child, with the request that the child is to
+    execute and its streams in place."""
     while True:
         _, streams, _, _ = socket.recv_fds(line, 1, 3)
         asked: dict[str, Any] = json.loads(_line_from(line))
@@ -151,7 +152,8 @@ def _asked(line: socket.socket) -> dict[str, Any]:
 
 
 def _is_born() -> bool:
-    """True in the one child of this process, which ends, once the child has another parent."""
+    """Forks once more and ends this process; returns True in its child, once the child has been adopted by another
+    parent."""
     before = os.getpid()
     if os.fork():
         os._exit(0)
@@ -161,7 +163,8 @@ def _is_born() -> bool:
 
 
 def _become(asked: Mapping[str, Any]) -> None:
-    """What a fresh interpreter would have been told by its surroundings."""
+    """Sets the session, directory, environment, streams and arguments that a fresh interpreter would have started
+    with."""
     if asked["session"]:
         os.setsid()
     os.closerange(3, 256)

@@ -1,4 +1,4 @@
-"""What single commands print, for people and as JSON."""
+"""Output of single commands, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -136,11 +136,11 @@ def test_doctor_shows_how_far_it_has_got_on_a_terminal_and_nowhere_else(session:
         os.close(human)
         assert process.returncode == 0
         assert (b"files checked" in seen) == shown
-        assert b"secrets" in seen  # what takes how much
+        assert b"secrets" in seen  # the size of each directory
 
 
 def read_terminal(descriptor: int) -> bytes:
-    """Linux says EIO when nobody writes to it any more."""
+    """Reads from a terminal; returns b"" at its end, for which Linux reports EIO."""
     try:
         return os.read(descriptor, 65536)
     except OSError:

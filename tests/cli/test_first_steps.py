@@ -1,4 +1,4 @@
-"""What the program says to whoever does not know it yet: alone, `help`, and before there is a session."""
+"""Output for new users: without arguments, with `help`, and before there is a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people read in a session that speaks Japanese; codes, ids and roles stay as the tools take them."""
+"""Output for people in a session whose language is Japanese; codes, ids and roles remain as the tools accept them."""
 
 from __future__ import annotations
 

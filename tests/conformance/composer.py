@@ -37,7 +37,7 @@ TITLES = {"idle": "✳ work", "busy": "⠐ work"}
 
 @dataclass
 class Composer:
-    """One host's state, and what the next keys do to it."""
+    """The state of one host, and its reactions to keys."""
 
     host: str
     log: str
@@ -63,7 +63,7 @@ class Composer:
         os.close(descriptor)
 
     def feed(self, data: bytes) -> None:
-        """One read of the terminal."""
+        """Processes the bytes of one read from the terminal."""
         data, quits, _ = data.partition(QUIT)
         self.over = bool(quits)
         if not data:
@@ -143,7 +143,7 @@ class Composer:
             self.dialog_at = now + self.chance.uniform(0.0, 0.5)
 
     def tick(self) -> None:
-        """What happens without a key."""
+        """Advances dialogs, queued lines and work with the time, without a key."""
         now = time.monotonic()
         if not self.view and now >= self.dialog_at and now - self.last_input >= HOLD_BACK_SECONDS:
             self.view, self.dialog_at = "dialog", now + self.chance.uniform(0.2, 0.5)
@@ -201,7 +201,7 @@ class Composer:
 
 
 def cut(text: str) -> str:
-    """As much as fits into one row of the narrowest pane."""
+    """The beginning of the text that fits into one row of the narrowest pane."""
     return wrapped(text, 28)[0]
 
 

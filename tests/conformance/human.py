@@ -13,7 +13,8 @@ from tests.conformance.stage import Seat, Stage
 
 
 class Human(threading.Thread):
-    """One per pane. Keys go through the attached client, as a human's do; so tmux knows that somebody types."""
+    """A human at one pane. Keys go through the attached client, as a human's do, so that tmux registers the
+    activity."""
 
     def __init__(self, stage: Stage, seat: Seat, seed: int, calm: float) -> None:
         super().__init__(daemon=True)
@@ -33,7 +34,7 @@ class Human(threading.Thread):
             self.acts += 1
 
     def draft(self) -> None:
-        """Half a sentence, then gone again or sent."""
+        """Types half a sentence, then deletes or sends it."""
         for letter in self.chance.choices("hjkq ", k=self.chance.randint(1, 8)):
             self.keys(letter.encode())
             self.pause(0.02, 0.15)

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Log:
-    """One pane's log, read on from where it was left."""
+    """One pane's log, which is read incrementally."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -17,7 +17,7 @@ class Log:
         self.events: list[dict[str, Any]] = []
 
     def read(self) -> list[dict[str, Any]]:
-        """Everything so far."""
+        """Reads the rest of the log; returns all events so far."""
         if self.path.exists():
             with self.path.open("rb") as file:
                 file.seek(self._offset)
@@ -28,15 +28,15 @@ class Log:
         return self.events
 
     def holds(self, line: str) -> bool:
-        """Whether the host was given this line, by whosever key."""
+        """Whether the host was given this line, whichever process sent the key."""
         return any(event["event"] == "line" and f"{line} #" in event["text"] for event in self.read())
 
 
 def submitted(events: list[dict[str, Any]]) -> list[str]:
-    """What a doorbell's key submitted."""
+    """The lines that the doorbell's key submitted."""
     return [event["text"] for event in events if event["event"] == "line" and event["by"] == "key"]
 
 
 def counted(lines: list[str]) -> Counter[str]:
-    """How often each line came, whatever its tag."""
+    """The number of occurrences of each line, without its tag."""
     return Counter(line.rpartition(" #")[0] for line in lines)

@@ -25,7 +25,8 @@ SETTLE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of everything. `calm` stretches the humans' pauses; `quiet` is how long none may have typed."""
+    """The sizes of a run. `calm` stretches the humans' pauses; `quiet` is the time for which no human may have
+    typed."""
 
     deliveries: int
     panes: int = 10
@@ -39,9 +40,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class Report:
-    """What a run came to. The five that must be empty: `corrupted`, `keys`, `strangers` (what reached one), `lost`,
-    `twice`. `ignored` are pastes that met a dialog which opened in that very moment; hosts ignore these, and no key
-    follows. `refused` is what was said of the rings for strangers."""
+    """The result of a run. Five fields must be empty: `corrupted`, `keys`, `strangers` (input that reached one),
+    `lost`, `twice`. `ignored` counts pastes into a dialog that had just opened; hosts ignore them, and no key follows.
+    `refused` counts the outcomes of rings for strangers."""
 
     deliveries: int
     seconds: float

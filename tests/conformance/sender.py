@@ -29,7 +29,7 @@ PATIENCE_SECONDS = 120.0
 
 
 class Senders:
-    """What the threads of one process share."""
+    """The state shared by the threads of one process."""
 
     def __init__(self, root: Path, first: int, count: int, pause: float, quiet: float) -> None:
         self.workspace = Workspace(root, session_name("conformance"))
@@ -61,7 +61,7 @@ class Senders:
             self._deliver(agent_id, line, log, chance)
 
     def _ring_stranger(self, agent_id: str, line: str) -> None:
-        """Once for every delivery; nothing must come of it. What reached a stranger is found out by itself."""
+        """Rings a stranger, which must have no effect; input that reaches strangers is detected separately."""
         outcome = self.notifier.ring(self.workspace.registry.get(agent_id), line)
         with self.lock:
             self.refused[f"{outcome.state} {outcome.reason or ''}".strip()] += 1

@@ -80,7 +80,7 @@ class Stage:
         return f"exec bash --norc {SCRIPT} {seat_host} {log} {sys.executable} {self.dialogs}"
 
     def register(self, agent_id: str, pane_id: str) -> None:
-        """As the agent's server does when it starts in the pane."""
+        """Registers the agent as its server does when it starts in the pane."""
         place = pane_place(self.socket, pane_id)
         if place is not None:
             self.workspace.registry.update(agent_id, **place)
@@ -124,7 +124,7 @@ def _drain(descriptor: int) -> None:
 
 
 def wait_for(seats: list[Seat], stage: Stage, seconds: float = 20.0) -> None:
-    """Until every composer is on its screen."""
+    """Waits until every composer is on its screen."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         names = [stage.tmux("display-message", "-p", "-t", seat.pane_id, "#{pane_current_command}") for seat in seats]

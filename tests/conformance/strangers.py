@@ -15,13 +15,13 @@ from tests.conformance.stage import REPOSITORY, Stage
 PREFIX = "stranger-"
 SETTLED_SECONDS = 0.5
 HOSTS = {"plain": "plain", "claude": "claude", "any": None}
-"""What the agents of one pane are declared as."""
+"""Label → the host that the agents of each pane are declared with."""
 RULE = "─" * 60
 CLAUDES_SCREEN = f"{RULE}\n❯  \n{RULE}\n  ? for shortcuts\n"
 
 
 def programs(directory: Path) -> dict[str, str]:
-    """Name → what is typed at the prompt of the pane's shell ("" is nothing: the shell itself)."""
+    """Name → the command typed at the prompt of the pane's shell ("": none, the shell itself)."""
     text, screen, log = (directory / name for name in ("text", "screen", "dialog.log"))
     text.write_text("a line\n" * 200, encoding="utf-8")
     screen.write_text(CLAUDES_SCREEN, encoding="utf-8")
@@ -46,7 +46,7 @@ def programs(directory: Path) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Stranger:
-    """One pane: what it wrote since it was left alone shows that something was typed there."""
+    """One pane: any output after `_leave_alone` shows that something was typed there."""
 
     name: str
     pane_id: str
@@ -65,7 +65,7 @@ class Strangers:
         self._leave_alone()
 
     def typed(self) -> list[str]:
-        """What reached them, in words; empty is how it must be."""
+        """Descriptions of input that reached strangers; must be empty."""
         found = [f"{stranger.name}: {heard!r}" for stranger in self.all if (heard := stranger.heard())]
         return [*found, *(f"dialog: {log.read_bytes()!r}" for log in self.stage.directory.glob("dialog.log"))]
 
@@ -95,7 +95,7 @@ class Strangers:
         return self.stage.tmux("capture-pane", "-p", "-t", pane_id)
 
     def _leave_alone(self) -> None:
-        """From now on everything they write is noted, once their screens have stopped changing."""
+        """Waits until their screens have stopped changing; records all further output."""
         before: list[str] = []
         while (screens := [self._screen(stranger.pane_id) for stranger in self.all]) != before:
             before = screens

@@ -24,8 +24,8 @@ SAME_AS_BEFORE = ("after fsync", "after fchmod", "after chmod")
 
 
 def moments_of(names: list[str], *, short: bool) -> list[int]:
-    """Which moments to die at. The short form leaves out those at which the disk is as it was at the one before, and of
-    the others takes every third one and the last."""
+    """The moments at which to kill. The short form omits those at which the disk is unchanged since the previous one,
+    and takes every third of the rest and the last."""
     if not short:
         return list(range(len(names)))
     distinct = [
@@ -55,13 +55,13 @@ def tried(operation: Operation, *, short: bool) -> tuple[int, Counter[str], list
 
 
 def rehearsed() -> None:
-    """Everything is imported, compiled and remembered here that a child would need, once instead of in every child: it
-    would be half of the work there. Nor does a child then write what Python compiles."""
+    """Imports, compiles and caches everything that a child needs, once instead of in every child, where it would be
+    half of the work. This also keeps children from writing compiled files."""
     for operation in (OPERATIONS["send"], OPERATIONS["send_task"]):
         with prepared(operation) as (template, told, copy):
             run = live(operation, copied(template, copy), told, None)
             list(complaints(operation, copy, told, run.answers))
-    gc.freeze()  # what was imported is never collected, nor copied by a child's collector
+    gc.freeze()  # keeps imported objects out of collections, which would copy their pages in a child
 
 
 Result = tuple[str, int, Counter[str], list[str]]
@@ -77,7 +77,7 @@ def results(names: list[str], *, short: bool) -> Iterator[Result]:
 
 
 def shared_results(names: list[str], *, short: bool) -> Iterator[Result]:
-    """Of what machines share, in one session of two of them."""
+    """Yields the results of the shared operations, in one session of two machines."""
     with machines.session() as made:
         shared = [SHARED[name] for name in names if name in SHARED]
         for operation, calls, count, wrong in machines.tried(made, shared, partial(moments_of, short=short)):

@@ -21,7 +21,7 @@ from tests.crash.stage import Aftermath, Facts, Operation, context
 
 
 def complaints(operation: Operation, root: Path, told: Facts, answers: list[Facts]) -> Iterator[str]:
-    """Everything that is wrong, once the agents' next servers have looked at what they find."""
+    """Yields every violated invariant, after the agents' next servers have recovered the session."""
     try:
         services = context(root)
     except NoSuchSession:
@@ -37,7 +37,7 @@ def complaints(operation: Operation, root: Path, told: Facts, answers: list[Fact
 
 
 def settle(services: Services) -> None:
-    """What the next server of every agent does before its first answer."""
+    """Recovers the session as the next server of every agent does before its first answer."""
     services.operations.finish()
     for agent_id in services.agents.all():
         services.sessions.recover(agent_id)
@@ -46,7 +46,7 @@ def settle(services: Services) -> None:
 
 
 def torn(services: Services) -> Iterator[str]:
-    """Files that are half written, or were put into quarantine."""
+    """Yields files that are torn or in quarantine, and scratch files in directories of entities."""
     base = services.workspace.path
     kinds = {"ipc": Message, "notifications": Notification, "tasks": Task}
     for path in sorted(base.rglob("*")):
@@ -65,7 +65,7 @@ def torn(services: Services) -> Iterator[str]:
 
 
 def twice(services: Services) -> Iterator[str]:
-    """What readers would be shown two times."""
+    """Yields items that readers would be shown twice."""
     agents = services.agents.registry.all()
     shown = {
         "message": [message.id for agent in agents for message in services.workspace.mailbox(agent).history()],
@@ -79,7 +79,7 @@ def twice(services: Services) -> Iterator[str]:
 
 
 def ailing(services: Services) -> Iterator[str]:
-    """What `doctor` calls a problem."""
+    """Yields intents that were not carried out, and the problems that `doctor` reports."""
     for path in services.workspace.intents.path.glob("*"):
         yield f"{path.name} was not carried out"
     for finding in services.doctor(lambda _: None).examine():
@@ -88,7 +88,7 @@ def ailing(services: Services) -> Iterator[str]:
 
 
 def blocking(services: Services) -> Iterator[str]:
-    """Locks that nobody holds and that are not free, and everyday work that cannot be done."""
+    """Yields locks held by dead processes, and a failure of everyday work."""
     for path in services.workspace.locks.path.glob("*.lock"):
         descriptor = os.open(path, os.O_RDWR)
         try:

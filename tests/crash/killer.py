@@ -51,7 +51,7 @@ class Killer:
         self._inside = False
 
     def arm(self) -> None:
-        """From now on every change of the disk is a moment to die at. For the rest of the process's life."""
+        """Makes every further change of the disk a moment to die at, for the rest of the process's life."""
         for name in CHANGES:
             setattr(os, name, self.around(name, getattr(os, name)))
         sys.addaudithook(self._audit)

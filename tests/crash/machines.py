@@ -31,8 +31,8 @@ RELAY_MOMENTS_MAX = 1000
 
 @dataclass(frozen=True)
 class SharedOperation:
-    """`act` is killed at every moment in a process of `machine`, each time with another of what `prepare` has made;
-    `parts` counts what of its effect there is, on any machine."""
+    """`act` is killed at every moment in a process of `machine`, each time with another item made by `prepare`; `parts`
+    counts the existing parts of its effect, on any machine."""
 
     name: str
     machine: str
@@ -40,7 +40,7 @@ class SharedOperation:
     parts: Callable[[Services, str], Mapping[str, int]]
     prepare: Callable[[Services, Sequence[str]], Sequence[str]] = lambda _, names: names
     is_repeated: bool = False
-    """What was not acknowledged is asked for once more: a part of it may be left of the first time."""
+    """Whether an unacknowledged call is repeated: part of its effect may remain from the first attempt."""
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def session() -> Iterator[Machines]:
 
 @dataclass
 class Trial:
-    """One operation: what its moments work with, and how each of them ended; the first of them was not disturbed."""
+    """One operation: the item of each moment, and the result of each run; the first run was not disturbed."""
 
     operation: SharedOperation
     names: list[str]
@@ -99,7 +99,7 @@ def tried(
 
 
 def prepare(made: Machines, trials: Sequence[Trial]) -> None:
-    """Makes what the moments that have a name work with, and waits until it is known on both machines."""
+    """Makes the items for the named moments, and waits until both machines know them."""
     services = made[DESK].services
     for trial in trials:
         names = [f"{trial.operation.name} {name}" for name in trial.names[len(trial.told) :]]
@@ -108,7 +108,7 @@ def prepare(made: Machines, trials: Sequence[Trial]) -> None:
 
 
 def repeat(made: Machines, trial: Trial) -> None:
-    """Asks once more for what was not acknowledged."""
+    """Repeats the unacknowledged calls."""
     services = made[trial.operation.machine].services
     for told, run in zip(trial.told, trial.runs, strict=True):
         if not run.answers:
@@ -174,7 +174,7 @@ def relay_lived(machine: Machine, at: int, has_brought: Callable[[], bool]) -> b
             Killer(at).arm()
             relay(machine.root, SESSION).work()
         finally:
-            os._exit(1)  # it must not tidy up what is its parent's
+            os._exit(1)  # it must not run its parent's cleanup
     while True:
         ended, _ = os.waitpid(pid, os.WNOHANG)
         if ended:
@@ -188,7 +188,7 @@ def relay_lived(machine: Machine, at: int, has_brought: Callable[[], bool]) -> b
 
 
 def at_rest(made: Machines) -> None:
-    """When the next server of every agent has looked, and everything is everywhere."""
+    """Lets the next server of every agent recover, and waits until all machines are in sync."""
     for machine in made.members.values():
         settle(machine.services)
     wait_until_settled(made)
@@ -197,6 +197,6 @@ def at_rest(made: Machines) -> None:
 
 
 def found_wrong(made: Machines) -> list[str]:
-    """What is not the same on both machines, and what `doctor` calls a problem there."""
+    """Differences between the machines, and the problems that `doctor` reports on each."""
     problems = [f"{name}: {line}" for name, machine in made.members.items() for line in ailing(machine.services)]
     return [*differing(made), *problems]

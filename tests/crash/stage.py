@@ -29,7 +29,7 @@ from tests.conftest import TEAM
 from tests.crash.killer import Killer
 
 Facts = dict[str, Any]
-MEMORY = Path("/dev/shm")  # noqa: S108 - a kill is no power cut: what was written stays, whatever holds it
+MEMORY = Path("/dev/shm")  # noqa: S108 - unlike a power cut, a kill loses nothing written to memory
 
 
 class Seat:
@@ -41,7 +41,7 @@ class Seat:
         self.middleware = Middleware(self.binding, TOOLS)
 
     def call(self, tool: str, **arguments: Any) -> Facts:
-        """What the host is answered; raises for anything but a success."""
+        """Returns the answer that the host receives; raises for anything but a success."""
         receipt = Receipt()
         result = self.middleware.answer(tool, arguments, receipt)
         receipt.written()
@@ -53,7 +53,7 @@ class Seat:
 
 @dataclass
 class Deed:
-    """What the process that is to be killed works with. `acknowledge` is what its host has seen of it."""
+    """The context of the process to be killed. `acknowledge` records an answer that its host has received."""
 
     services: Services
     told: Facts
@@ -73,7 +73,7 @@ class Deed:
 
 @dataclass(frozen=True)
 class Aftermath:
-    """What a fresh process finds: the tree, what was prepared, what the host had been answered before the kill."""
+    """The state that a fresh process finds: the tree, the prepared items, the host's answers before the kill."""
 
     services: Services
     told: Facts
@@ -87,7 +87,7 @@ class Aftermath:
 
 @dataclass(frozen=True)
 class Operation:
-    """`act` is killed at every moment; `look` says what is wrong afterwards. `seats` are bound before the killing
+    """`act` is killed at every moment; `look` yields complaints afterwards. `seats` are bound before the killing
     begins; `bare` operations begin without a session directory."""
 
     name: str
@@ -100,7 +100,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Run:
-    """One process's life. `moments` is known only of one that was not killed."""
+    """The result of one process's life. `moments` is only known for a process that was not killed."""
 
     killed: bool
     answers: list[Facts]
@@ -109,7 +109,7 @@ class Run:
 
 
 def without_links() -> None:
-    """From now on this process's file system knows no hard links, as FAT and some network mounts do not."""
+    """Makes hard links fail in this process from now on, as on FAT and some network mounts."""
 
     def link(*_: Any, **__: Any) -> None:
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
@@ -123,7 +123,7 @@ def context(root: Path) -> Services:
 
 @contextmanager
 def prepared(operation: Operation) -> Iterator[tuple[Path, Facts, Path]]:
-    """A template tree, what is told of it, and a place for its copies."""
+    """Yields a template tree, the facts returned by `prepare`, and a path for its copies."""
     with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as base:
         template = Path(base) / "template"
         template.mkdir()
@@ -137,7 +137,7 @@ def prepared(operation: Operation) -> Iterator[tuple[Path, Facts, Path]]:
 
 
 def live(operation: Operation, root: Path, told: Facts, at: int | None) -> Run:
-    """Lets a process do the operation on this tree and die at that moment (None: live)."""
+    """Runs the operation on this tree in a process that dies at the given moment (None: survives)."""
 
     def work(channel: int) -> None:
         deed = Deed(context(root) if not operation.bare else None, told, root, channel=channel)  # type: ignore[arg-type]
@@ -158,7 +158,7 @@ def live(operation: Operation, root: Path, told: Facts, at: int | None) -> Run:
 
 
 def looked(operation: Operation, root: Path, told: Facts, run: Run) -> list[str]:
-    """What a fresh process finds wrong with the tree."""
+    """The complaints of a fresh process about the tree."""
     from tests.crash.invariants import complaints  # it knows what an operation is, too
 
     def work(channel: int) -> None:

@@ -1,5 +1,5 @@
-"""What was acknowledged is there, once, whole; what was not is there whole or not at all
-(docs/protocol.md, Durability).
+"""Acknowledged items exist once and whole; unacknowledged ones exist whole or not at all (docs/protocol.md,
+Durability).
 
 The short form of `scripts/crash`: in a process of its own, because it forks and pytest has threads.
 """

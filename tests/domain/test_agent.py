@@ -67,7 +67,7 @@ def test_a_report_goes_to_the_owner_when_no_admin_is_above() -> None:
 
 
 def test_of_several_owners_the_one_above_hears_of_it_and_without_one_the_first() -> None:
-    """In whatever order a machine has come to know them."""
+    """The result does not depend on the order in which a machine learned of them."""
     first = Agent(id="owner", role="owner", created_at="2026-11-21T10:00:00Z")
     second = Agent(id="boss", role="owner", created_at="2026-11-22T10:00:00Z")
     lead = Agent(id="lead", role="admin", parent_id="boss")

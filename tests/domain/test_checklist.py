@@ -1,4 +1,4 @@
-"""What was asked for, beside what was reported."""
+"""The requested items, compared with the reported ones."""
 
 from __future__ import annotations
 

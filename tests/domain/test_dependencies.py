@@ -1,4 +1,4 @@
-"""Nothing may have to wait for itself."""
+"""A task must not depend on itself, directly or indirectly."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def exchange(*minutes: float) -> list[Letter]:
         (range(10), None, "0"),
         (range(30), None, "0"),
         ([number * 1.2 for number in range(30)], None, None),  # slower than ten in ten minutes
-        ([0, 5, *range(20, 30)], None, "2"),  # after a rest it is another episode
+        ([0, 5, *range(20, 30)], None, "2"),  # after a pause a new episode begins
         (range(15), 4, "5"),
         (range(14), 4, None),
         (range(10), -1, "0"),

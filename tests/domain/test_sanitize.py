@@ -1,4 +1,4 @@
-"""What agents wrote cannot command a terminal, hide what it says, or pass for somebody else's name."""
+"""Text written by agents cannot control a terminal, conceal its content, or imitate another agent's name."""
 
 from __future__ import annotations
 

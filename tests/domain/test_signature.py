@@ -58,7 +58,7 @@ def test_a_signature_is_one_that_any_program_can_make() -> None:
 
 
 def old(message: Message) -> Message:
-    """Signed as messages were before."""
+    """The message with a signature of the former scheme."""
     digest = hmac.new(KEY.encode(), signed_bytes(message, "v1"), hashlib.sha256).hexdigest()
     return replace(message, signature=f"v1:{digest}")
 

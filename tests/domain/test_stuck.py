@@ -1,4 +1,4 @@
-"""What is wrong with an agent, decided from what is known of it."""
+"""Problems of an agent, derived from the known facts."""
 
 from __future__ import annotations
 

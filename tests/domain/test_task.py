@@ -1,4 +1,4 @@
-"""What may happen to a task, as pure values."""
+"""The transitions of a task, as pure values."""
 
 from __future__ import annotations
 

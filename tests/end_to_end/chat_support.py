@@ -60,7 +60,7 @@ def interrupts(team: Team, agent_id: str) -> list[Notification]:
 
 
 def was_replaced(result: types.CallToolResult, *, executed: bool) -> bool:
-    """Whether an answer is the interrupt and nothing else; fails when it is half of it."""
+    """Whether the answer is the interrupt, with this value of `executed`; fails when it is malformed."""
     if result.structured_content is not None:
         return False
     (content,) = result.content
@@ -76,12 +76,12 @@ async def interrupted(agent: Agent, tool: str, **arguments: Any) -> None:
 
 
 def interrupt_by_hand(team: Team, agent_id: str, name: str = "stop.md", purpose: str = "both") -> None:
-    """An interrupt for every session of an agent, dropped by another program."""
+    """Writes an interrupt for every session of an agent, as another program would."""
     team.notify(agent_id, name, type="interrupt", action="pause", target_purpose=purpose, message="stop")
 
 
 def entities(team: Team) -> dict[str, bytes]:
-    """Every entity file with its content. Agent sessions (which note every call) and execution logs are left out."""
+    """The content of every entity file, except agent sessions (which record every call) and execution logs."""
     return {
         str(path.relative_to(team.path)): path.read_bytes()
         for path in sorted(team.path.rglob("*"))

@@ -21,7 +21,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
-    """Nothing reaches the desktop, the home or the tmux of whoever runs the tests."""
+    """An environment without access to the desktop, home and tmux of the user who runs the tests."""
     return quiet_environment(tmp_path)
 
 
@@ -33,7 +33,7 @@ def bare(tmp_path: Path, env: dict[str, str]) -> Team:
 
 @pytest.fixture
 def team(bare: Team) -> Team:
-    """An owner, an admin, two workers; nobody's server runs."""
+    """A team of an owner, an admin and two workers; no server runs."""
     return bare.make()
 
 
@@ -45,7 +45,7 @@ def terminal(env: dict[str, str]) -> Iterator[Terminal]:
 
 @pytest.fixture
 def other_terminal(env: dict[str, str]) -> Iterator[Terminal]:
-    """A second one."""
+    """A second tmux server."""
     yield from _terminal(env)
 
 

@@ -49,7 +49,7 @@ def _start() -> None:
 
 
 def _say(line: str) -> None:
-    """One write of less than a page: whole in the pipe, or not at all."""
+    """Prints a line in one write of less than a page, which is atomic in a pipe."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

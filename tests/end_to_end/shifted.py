@@ -15,7 +15,7 @@ real_time = time.time
 
 
 def set_clock(shift_file: Path, seconds: int) -> None:
-    """In one step: a file that is written in place is empty for a moment."""
+    """Replaces the file in one step: a file written in place is empty for a moment."""
     scratch = shift_file.with_suffix(".new")
     scratch.write_text(str(seconds), encoding="ascii")
     scratch.replace(shift_file)

@@ -94,7 +94,7 @@ async def eventually(condition: Callable[[], T], what: str) -> T:
 
 
 async def eventually_answers(ask: Callable[[], Awaitable[T]], wanted: Callable[[T], object], what: str) -> T:
-    """Asks again until the answer is as wanted."""
+    """Repeats the request until the answer is `wanted`."""
     answer: T | None = None
     with anyio.move_on_after(PATIENCE_SECONDS):
         while True:
@@ -173,7 +173,7 @@ class Agent:
         return await self.client.call_tool(tool, arguments)
 
     async def answer(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """Whatever the tool answers, well-formed."""
+        """Returns the tool's answer, an error too, after checking its form."""
         return envelope(await self.raw(tool, **arguments))
 
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class Team:
         return open_session(self.root, self.session)
 
     def make(self, text: str = TEAM) -> Team:
-        """What `init` makes, without the price of a process."""
+        """Creates the session as `init` does, without starting a process."""
         file = self.base / "team.yaml"
         file.write_text(text, encoding="utf-8")
         team = read_team(file)
@@ -273,8 +273,8 @@ class Team:
         return delivery["state"], delivery.get("reason")
 
     def mailbox(self, agent_id: str) -> list[Message]:
-        """Every message in the agent's hot mailbox, read straight from the files, oldest first: their names say only
-        the second."""
+        """Returns every message in the agent's hot mailbox, read directly from the files, oldest first by the time in
+        the header, as file names have a resolution of one second."""
         decode = codec(Message).decode
         found = (decode(path.read_bytes()) for path in (self.path / "ipc" / agent_id).glob("*.md"))
         return sorted(found, key=lambda message: (message.created_at, message.id))
@@ -286,7 +286,7 @@ class Team:
         return (self.path / "secrets" / f"{agent_id}.key").read_text(encoding="ascii").strip()
 
     def notify(self, agent_id: str, name: str, **header: str) -> None:
-        """Drops a notification by hand, the way another program would: written aside, then renamed."""
+        """Writes a notification by hand as another program would: a scratch file that is renamed."""
         lines = [f"{key}: {value}" for key, value in header.items() if key != "instruction"]
         text = "\n".join(["---", *lines, "---", "", header.get("instruction", "")])
         self.drop(self.path / "notifications" / agent_id / name, text)
@@ -359,14 +359,14 @@ class Terminal:
         return self._ready(Pane(self, pane_id, log))
 
     def split(self, beside: Pane) -> Pane:
-        """A second such pane in the same window."""
+        """Opens a second pane of this kind in the same window."""
         self._panes += 1
         log = self._directory / f"lines-{self._panes}"
         pane_id = self("split-window", "-d", "-P", "-F", "#{pane_id}", "-t", beside.id, f"exec tee {log}")
         return self._ready(Pane(self, pane_id, log))
 
     def _ready(self, pane: Pane) -> Pane:
-        """tmux starts a window's command through a shell: it counts once that has become the program."""
+        """Waits until the shell through which tmux starts a window's command has become the program."""
         wait_until(lambda: pane.fact("pane_current_command") != "", "the pane's program runs")
         if pane.fact("pane_start_command").strip('"').startswith("exec tee"):
             wait_until(lambda: pane.fact("pane_current_command") == "tee" and pane.log.exists(), "tee runs")
@@ -379,7 +379,7 @@ class Terminal:
 
 @dataclass(frozen=True)
 class Pane:
-    """One pane. `lines` are what its program was given, each ended by an Enter."""
+    """One pane. `lines` are the inputs of its program, each ended by an Enter."""
 
     terminal: Terminal
     id: str
@@ -395,14 +395,14 @@ class Pane:
 
     @property
     def env(self) -> dict[str, str]:
-        """What tmux gives the programs it starts in this pane."""
+        """The variables that tmux sets for programs in this pane."""
         return {"TMUX": f"{self.terminal.socket},{self.fact('pid')},0", "TMUX_PANE": self.id}
 
     def fact(self, name: str) -> str:
         return self.terminal("display-message", "-p", "-t", self.id, f"#{{{name}}}")
 
     def belongs_to(self, team: Team, agent_id: str) -> None:
-        """Registers the pane the way a server in it does; its program is declared to be one that reads lines."""
+        """Registers the pane as a server in it does; its program is declared to read lines."""
         from multi_agent_mcp.notify.tmux.client import pane_place
 
         place = pane_place(self.terminal.socket, self.id)

@@ -1,5 +1,6 @@
-"""What a worker cannot do, tried with every tool and every argument over real stdio: speak as somebody else, read
-another's mail, touch another's work, release the Owner's lock, raise its own role, leave the session directory."""
+"""The limits of a worker, tested with every tool and every argument over real stdio: it cannot speak as another agent,
+read another's mail, change another's work, release the Owner's lock, raise its own role, or leave the session
+directory."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ HANDS_BACK_IDENTITY = {"logout", "authenticate"}
 
 
 class Stage:
-    """A team in which others have secrets, and what of theirs must not change."""
+    """A team in which the other agents have secrets, and the files of theirs that must not change."""
 
     def __init__(self, team: Team) -> None:
         self.team = team
@@ -72,7 +73,7 @@ def stage(team: Team) -> Stage:
 
 
 def filled(schema: dict[str, Any], stage: Stage) -> dict[str, Any]:
-    """The least a tool wants to be given."""
+    """The minimal arguments that a tool accepts."""
     return {name: _value(name, schema["properties"][name], stage) for name in schema.get("required", ())}
 
 
@@ -92,7 +93,7 @@ def takes_text(spec: dict[str, Any]) -> bool:
 
 
 def attempts(tools: dict[str, types.Tool], stage: Stage) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every tool the worker has, with each argument set to what is not its own."""
+    """Yields calls of every tool the worker has, with each argument set to a value of another agent."""
     for name, tool in tools.items():
         if name in HANDS_BACK_IDENTITY:
             continue

@@ -1,4 +1,4 @@
-"""What a file in a mailbox, and what a report, can bring about: over real processes (docs/protocol.md, Signatures)."""
+"""The effects that files in a mailbox and reports can have, over real processes (docs/protocol.md, Signatures)."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ TERMINAL_COMMANDS = set(map(chr, [*range(0x09), *range(0x0B, 0x20), *range(0x7F,
 
 
 def _refused(ran: Ran, code: str, exit_code: int = 1) -> None:
-    """One sentence on standard error, and the exit code."""
+    """Asserts that standard error holds one sentence, and checks the code and the exit code."""
     assert ran.code == exit_code, ran
     assert ran.stdout == ""
     assert ran.stderr.startswith(f"multi-agent-mcp: {code}: ")
@@ -383,7 +383,7 @@ def test_doctor_repairs_what_it_can_and_its_exit_code_tells_whether_that_was_all
 def test_doctor_tells_what_does_not_verify(team: Team) -> None:
     team.post("worker-a", "genuine")
     team.drop(team.path / "ipc" / "worker-a" / "by-hand.md", "---\nsender_id: admin\n---\n\nhello\n")
-    assert team.ask("doctor", "--verify", "--repair")["problems"] == 0  # unsigned is no crime
+    assert team.ask("doctor", "--verify", "--repair")["problems"] == 0  # an unsigned message is no problem
     (path,) = (team.path / "ipc" / "worker-a").glob("2*.md")
     path.write_text(path.read_text(encoding="utf-8").replace("genuine", "changed"), encoding="utf-8")
     ran = team.run("doctor", "--verify")

@@ -1,4 +1,4 @@
-"""What the README promises to whoever tries it."""
+"""The README's promises to its readers."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def pane(terminal: Terminal, team: Team) -> Pane:
 
 
 def _lines(pane: Pane, count: int) -> list[str]:
-    """What was submitted, once there are that many lines."""
+    """Waits for this many submitted lines; returns all lines."""
     wait_until(lambda: len(pane.lines) >= count, f"{count} lines in the pane")
     return pane.lines
 
@@ -150,7 +150,7 @@ def _has_lines(pane: Pane, count: int) -> bool:
 
 @contextmanager
 def _kept_awake(team: Team, agent_id: str) -> Iterator[None]:
-    """Meanwhile a file that was read long ago is written again and again: the doorbell thread looks all the time."""
+    """Rewrites a file that was read long ago again and again, which keeps the doorbell thread looking all the time."""
     enough = threading.Event()
 
     def write() -> None:

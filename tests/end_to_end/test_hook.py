@@ -26,7 +26,7 @@ def ran(team: Team, event: str, *options: str, agent: str = "worker-a", **facts:
 
 
 def told(team: Team, event: str, *options: str, **facts: Any) -> Any:
-    """What the hook prints, None when it is silent. It never fails, and says nothing beside its answer."""
+    """The hook's output, None when it is silent. It must succeed and write nothing to standard error."""
     done = ran(team, event, *options, **facts)
     assert (done.code, done.stderr) == (0, "")
     return json.loads(done.stdout) if done.stdout else None

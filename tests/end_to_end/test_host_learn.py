@@ -1,4 +1,4 @@
-"""`host learn` before a program that nobody has described, in a real tmux; and the doorbell that it makes possible."""
+"""`host learn` on a program without a profile, in a real tmux, and the doorbell with the learned profile."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def pane(team: Team, terminal: Terminal) -> Pane:
 
 
 class Hands:
-    """A human's, at the pane; each waits until the program shows what they have done."""
+    """A human's actions at the pane; each waits until the program shows its effect."""
 
     def __init__(self, pane: Pane) -> None:
         self.pane = pane
@@ -79,7 +79,7 @@ def lesson(team: Team, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def until(stream: IO[str] | None, words: str) -> str:
-    """What it says up to the line with these words."""
+    """Reads the stream up to the line with these words; returns the text read."""
     assert stream is not None
     said = ""
     while words not in said:

@@ -1,4 +1,4 @@
-"""Who a server process is, and how it proves it (docs/protocol.md, Identity)."""
+"""The identity of a server process and its proof (docs/protocol.md, Identity)."""
 
 from __future__ import annotations
 

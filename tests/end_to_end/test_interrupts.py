@@ -1,4 +1,4 @@
-"""What the middleware tells an agent, over real stdio (docs/protocol.md, Interrupts)."""
+"""Interrupts as the middleware sends them to an agent, over real stdio (docs/protocol.md, Interrupts)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines that are no message: whoever asked is answered, and the server goes on (JSON-RPC 2.0, section 5.1)."""
+"""Lines that are not messages: the requester gets an answer, and the server continues (JSON-RPC 2.0, section 5.1)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS, METHOD_NOT_FOUND = -32700, -32600,
 MEBIBYTE = 1 << 20
 
 Answers = list[tuple[object, int]]
-"""What a line is answered with: the id and the code of each error."""
+"""The answers to a line: the id and the code of each error."""
 
 
 def _sending(content: bytes) -> bytes:
@@ -90,7 +90,7 @@ STRANGE_IDS: list[Any] = [0, -1, 10**40, "", "7", "9" * 5_000, "日本語 \u0000
 
 
 def _answers(host: Wire, line: bytes) -> Answers:
-    """What a line is answered with; the server answers a request after it, too."""
+    """Returns the answers to a line, after checking that the server also answers a subsequent request."""
     host.say(line, request("then"))
     messages = host.heard_until("then")
     if not messages and line not in NOBODY_ASKED.values():  # answers may overtake each other

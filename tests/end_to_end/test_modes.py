@@ -13,7 +13,7 @@ import pytest
 from tests.end_to_end.support import TEAM, UP, Team, Terminal
 
 UMASKS = (0o000, 0o777)
-"""Everybody may do everything; not even the owner may do anything."""
+"""Permissions for everybody; no permissions even for the owner."""
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def started_with(umask: int) -> Iterator[None]:
 
 
 def wrong_modes(path: Path) -> dict[str, str]:
-    """Everything in the tree, the tree itself too, that has other modes than it should."""
+    """Path → mode of everything in the tree, its root included, whose mode is wrong."""
     found = [path, *path.rglob("*")]
     assert len(found) > 20
     modes = {item: item.lstat().st_mode for item in found}
@@ -39,7 +39,7 @@ def wrong_modes(path: Path) -> dict[str, str]:
 
 
 def live_through(team: Team, umask: int) -> None:
-    """One of every command that writes."""
+    """Runs one of each command that writes."""
     with started_with(umask):
         team.ask("init", "--team", team.base / "team.yaml")
         team.ask("agent", "add", "worker-c", "--parent", "admin")

@@ -1,4 +1,4 @@
-"""People who are away, over real processes: `notify_command`, and who rings again when the pause is over."""
+"""Absent people, over real processes: `notify_command`, and the process that rings again after the pause."""
 
 from __future__ import annotations
 
@@ -38,18 +38,19 @@ def reached_by(bare: Team, script: str) -> Team:
 
 
 def said(team: Team) -> list[str]:
-    """What the Owner's command was given, one line for each time."""
+    """The arguments with which the Owner's command was run, one line per run."""
     path = team.base / "said"
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
 def wait_for(team: Team, expected: list[str]) -> None:
-    """Waits for the last of them; they are compared at the end, when one too many would have come."""
+    """Waits until as many lines as expected have arrived; they are compared at the end, when excess ones would have
+    arrived."""
     wait_until(lambda: len(said(team)) >= len(expected), "the Owner is rung when the pause is over")
 
 
 def three_letters(team: Team) -> None:
-    """All within the pause, whatever else the machine does; what came before is read."""
+    """Sends three letters within one pause, even on a busy machine; earlier mail is read."""
     services = team.services
     services.reading.read(services.agents.get("owner"), Query())
     for number in range(3):

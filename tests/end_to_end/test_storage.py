@@ -94,7 +94,7 @@ def _refused_by_the_disk(ran: Ran) -> None:
 
 
 def _file_for_directory(path: Path) -> None:
-    """Nothing can be written below a file, not even by root."""
+    """Replaces a directory by a file, below which not even root can write."""
     if path.is_dir():
         path.rename(path.with_name(f"{path.name}.aside"))
     path.write_text("in the way\n", encoding="utf-8")
@@ -148,7 +148,7 @@ def test_init_below_a_file_is_one_sentence(bare: Team) -> None:
 
 
 def _largest_file(size: int) -> Callable[[], None]:
-    """As a full disk does: writing more than this fails."""
+    """Returns a function that limits the size of files, so that larger writes fail as on a full disk."""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))

@@ -157,7 +157,7 @@ def test_a_logout_confirms_what_was_answered_just_before_it(team: Team) -> None:
 
 
 def test_giving_back_while_somebody_reads_waits_for_nobody(team: Team) -> None:
-    """The deadlock in small: one gives back, another is amid a reading, each at the point where it waits."""
+    """The deadlock in small: one thread gives back and another reads, each stopped at the point where it waits."""
     services = team.services
     session: LiveSession = services.sessions.open("worker-a")
     session.lease((services.workspace.mailbox("worker-a").reference("one.md"),))

@@ -28,7 +28,7 @@ agents:
 
 @pytest.fixture
 def team(bare: Team) -> Team:
-    """Three seconds of silence are too long for it."""
+    """A team in which an agent counts as stuck after three seconds of silence."""
     return bare.make(HASTY)
 
 
@@ -40,7 +40,7 @@ def up(team: Team, terminal: Terminal) -> Iterator[None]:
 
 
 def told(team: Team) -> list[Notification]:
-    """What the admin has been told and has not read."""
+    """The admin's unread notifications about stuck agents."""
     unread = [notice for _, notice in team.services.workspace.notices("admin").unread()]
     return [notice for notice in unread if notice.action == "agent_stuck"]
 

@@ -65,7 +65,7 @@ def sessions(team: Team, purpose: str = "task") -> list[str]:
 
 
 def look(team: Team, terminal: Terminal, task_id: str) -> None:
-    """Makes sure that the supervisor has looked again: something of its concern changed, and it acted on that."""
+    """Makes a change that the supervisor reacts to, and waits until it has done so."""
     team.services.workspace.tasks.update(task_id, lambda task: task)
     conversation = team.services.conversations
     agents = team.services.agents

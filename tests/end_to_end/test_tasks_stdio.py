@@ -50,13 +50,13 @@ BLOCKED_ANSWER = {
 
 
 def owner_moves(team: Team, task: Task, status: str) -> None:
-    """What the Owner's command does, without the price of a process."""
+    """Changes a status as the Owner's command does, without starting a process."""
     services = team.services
     services.task_changes.set_status(services.agents.get("owner"), task.id, status)
 
 
 async def at_work(worker: Agent) -> str:
-    """The worker is handed its task; its id."""
+    """Hands the worker its task; returns the task's id."""
     action = await worker.call("get_next_action")
     assert action["action"] == "work", action
     return str(action["task"]["task_id"])

@@ -1,4 +1,4 @@
-"""What an agent wrote is never run by tmux or a shell on its way to anybody's screen."""
+"""Text written by agents is never executed by tmux or a shell on its way to a screen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.end_to_end.support import Team, Terminal, line, wait_until
 
 
 def hostile(touched: Path) -> list[str]:
-    """Each would make the file `touched` if anything ran it."""
+    """Texts of which each would create the file `touched` if anything executed it."""
     return [
         f"#(touch {touched})",
         f"#{{?1,#(touch {touched}),}}",

@@ -29,7 +29,7 @@ SECRET = "sk-ant-do-not-print-this"
 
 
 def showing(base: Path, screen: str) -> str:
-    """The command of a program by a host's name that shows one of its screens, and starts no server."""
+    """The command of a program that has a host's name, shows one of the host's screens, and starts no server."""
     host, _, name = screen.partition("/")
     program = base / "bin" / host
     program.parent.mkdir(exist_ok=True)
@@ -50,7 +50,7 @@ def made(bare: Team, **commands: str | dict[str, str]) -> Team:
 
 
 def panes(terminal: Terminal) -> dict[str, str]:
-    """Whether each of the team's windows shows an ended program."""
+    """Window → whether its program has ended, as tmux's `pane_dead`."""
     listed = terminal("list-panes", "-a", "-F", "#{session_name} #{window_name} #{pane_dead}").splitlines()
     found = [row.split() for row in listed if not row.startswith("work ")]
     assert len(found) == len({name for _, name, _ in found}), "no window twice"

@@ -76,7 +76,7 @@ def running(team: Team, env: Mapping[str, str], *arguments: str) -> Iterator[sub
 
 
 def killing_tmux(team: Team, moment: str) -> dict[str, str]:
-    """An environment whose tmux kills who opens the first window with it."""
+    """An environment whose tmux kills the process that opens the first window."""
     place = team.base / "killing"
     place.mkdir()
     (place / "armed").touch()
@@ -88,7 +88,7 @@ def killing_tmux(team: Team, moment: str) -> dict[str, str]:
 
 
 def let_it_come(team: Team, moment: str) -> None:
-    """The call that was under way reaches tmux only now."""
+    """Lets the delayed call reach tmux."""
     (team.base / "go").touch()
     wait_until(lambda: moment != "meanwhile" or (team.base / "came").exists(), "the late call comes")
 

@@ -137,14 +137,14 @@ def test_a_call_behind_a_full_pipe_confirms_nothing(team: Team) -> None:
 
 
 def test_a_logout_behind_an_answer_that_is_not_taken_yet_waits_and_confirms_it(team: Team) -> None:
-    """It once waited half a second only: the mail was unread again, and its answer came all the same."""
+    """Formerly it waited only half a second: the mail was unread again, although its answer arrived."""
     _post(team)
     with wire(team) as host:
         host.narrow()
         host.say(call(1, "read_messages"))
         host.wait_until_full()
         host.say(call(2, "logout"))
-        time.sleep(1.5)  # what must not happen meanwhile is no event
+        time.sleep(1.5)  # nothing may happen meanwhile, so there is no event to wait for
         answers = {message["id"]: message for message in (host.hear(), host.hear()) if "id" in message}
         assert _contents(answers[1]["result"]["structuredContent"]) == list(MAIL)
         wait_until(lambda: not team.services.sessions.live("worker-a"), "the logout")

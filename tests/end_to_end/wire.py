@@ -47,14 +47,14 @@ class Wire(Served):
         return self._line()
 
     def heard_until(self, number: object) -> list[dict[str, Any]]:
-        """Every message up to the answer to this request, without it."""
+        """Returns every message before the answer to this request."""
         heard: list[dict[str, Any]] = []
         while (message := self.hear()).get("id") != number:
             heard.append(message)
         return heard
 
     def narrow(self) -> None:
-        """From now on the server's output holds one page, less than an answer with mail in it."""
+        """Reduces the server's output pipe to one page, less than an answer with mail in it."""
         fcntl.fcntl(self._reading, SET_PIPE_SIZE, PAGE)
 
     def wait_until_full(self) -> None:
@@ -68,7 +68,7 @@ class Wire(Served):
         os.kill(self.pid, number)
 
     def _lying_there(self) -> int:
-        """How many bytes wait to be read."""
+        """The number of bytes waiting to be read."""
         return int(struct.unpack("i", fcntl.ioctl(self._reading, termios.FIONREAD, b"\0" * 4))[0])
 
 
@@ -89,7 +89,7 @@ def wire_to_later(team: Team, clock: Path) -> Iterator[Wire]:
 
 @contextmanager
 def _connected(team: Team, where: Sequence[str], **options: Any) -> Iterator[Wire]:
-    """Its standard error must never hold a traceback."""
+    """Yields the server's wire; its standard error must not contain a traceback."""
     team.started += 1
     errors = team.base / f"wire-{team.started}.stderr"
     host = Wire(team.env, errors, where, **options)

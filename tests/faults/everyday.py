@@ -44,7 +44,7 @@ def deeds(services: Services) -> Mapping[str, Callable[[], object]]:
 
 
 def tried(services: Services) -> dict[str, str]:
-    """Does everything; what became of each: `done`, or the code it was refused with."""
+    """Runs every operation; returns its result: `done`, or the code it was refused with."""
     outcomes = {}
     for name, deed in deeds(services).items():
         try:
@@ -56,7 +56,7 @@ def tried(services: Services) -> dict[str, str]:
 
 
 def entities(root: Path) -> dict[str, bytes]:
-    """Every entity there is, by path. Dot-directories are machinery."""
+    """The content of every entity file, by path, without dot-directories."""
     base = root / "demo"
     found = {path.relative_to(base): path for path in base.rglob("*.md")}
     return {str(name): path.read_bytes() for name, path in found.items() if not name.parts[0].startswith(".")}

@@ -170,7 +170,7 @@ def test_a_lock_that_is_held_too_long_is_an_error_with_a_code(
 
 @pytest.fixture
 def worker_lock(broken: Path) -> Callable[[str], None]:
-    """Somebody else holds a lock and does not let go."""
+    """Returns a function that takes a lock through another opening of the session and keeps it."""
     held: list[Any] = []
 
     def hold(name: str) -> None:

@@ -78,7 +78,7 @@ def test_a_clock_that_jumps_back_an_hour_loses_nothing_and_ends_no_session(broke
 
 
 def test_files_from_the_future_are_read_and_what_comes_after_them_is_seen(broken: Path) -> None:
-    """What the clock's jump leaves: directories and files an hour ahead of now."""
+    """Sets directories and files one hour ahead, as they are after the clock was set back."""
     services = context(broken)
     box = services.workspace.mailbox("worker-a")
     ahead = datetime.now(UTC).timestamp() + 3600

@@ -82,7 +82,7 @@ QUERIES = st.dictionaries(
     raw=st.one_of(st.none(), st.none(), st.binary(max_size=40)),
 )
 def web(endpoint: tuple[str, str, Any], ids: str, query: dict[str, str], body: Any, raw: bytes | None) -> None:
-    """Whatever a page that is let in asks for, it is answered in JSON, and never with 500."""
+    """Every request of an authenticated page is answered in JSON, and never with 500."""
     method, path, _ = endpoint
     root = fresh()
     visitor = guest(root)

@@ -1,4 +1,4 @@
-"""What hooks announce of much mail: all of it once, and with a small state."""
+"""Announcements of hooks when there is much mail: each message is announced once, and the state stays small."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AGENT = "worker-a"
 
 
 def said(services: Services, event: str) -> str | None:
-    """What the model is told at this event."""
+    """The first line of the text that the hook gives the model at this event; None if it is silent."""
     answer = services.hooks.answer(AGENT, "task", Event(event))
     if answer is None:
         return None
@@ -35,7 +35,7 @@ def is_silent(services: Services, event: str) -> bool:
 
 
 def settle(services: Services) -> None:
-    """Returns when what comes next cannot be taken for a part of what has come."""
+    """Waits until later files cannot be mistaken for part of those already seen."""
     while time.time_ns() < modified_at(services.workspace.mailbox(AGENT).path) + 2 * RACY_NS:
         os.sched_yield()
 

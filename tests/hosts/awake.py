@@ -30,7 +30,7 @@ from tests.hosts.stage import Host, clear_away, environment
 CLAUDE, CODEX = Claude(), Codex()
 HOSTS: tuple[Host, ...] = (CLAUDE, CODEX, OpenCode(), Gemini(), Copilot())
 PARTNERS: dict[str, Host] = {CLAUDE.name: CODEX, CODEX.name: CLAUDE}
-"""Who plays worker-b; the others play with themselves."""
+"""The host of worker-b; hosts not listed use the same host for both."""
 TEAM = """\
 session: demo
 language: en
@@ -44,7 +44,8 @@ QUESTION, ANSWER, THANKS = "Which colour shall the door have?", "Green, please."
 
 
 class Rule:
-    """What an agent does when its news hold a pattern; `\\1` in an argument is what the pattern's group found."""
+    """The call an agent makes when its news match a pattern; `\\1` in an argument is replaced by the pattern's
+    group."""
 
     def __init__(self, pattern: str, tool: str, **arguments: str) -> None:
         self.pattern = re.compile(pattern, re.DOTALL)
@@ -108,8 +109,8 @@ class AwakeTeam:
         self.begun: set[tuple[str, str]] = set()
 
     def decide(self, request: Request) -> Reply:
-        """What the first fitting rule of this agent's session says. After delegating, the task session looks for its
-        conversations when the scenario lets it."""
+        """Returns the reply of the first matching rule of this agent's session. After delegating, the task session asks
+        for its conversations once the scenario allows it."""
         host = next((host for host in self.hosts if host.knows("get_next_action") in request.tools), CLAUDE)
         me = next((key for key, prompt in self.prompts.items() if prompt in request.history), None)
         if me == ("worker-a", "task") and '"delegation_id"' in request.news:
@@ -121,7 +122,7 @@ class AwakeTeam:
         return Say("OK") if call is None else self.offered(me, call, request)
 
     def offered(self, me: tuple[str, str], call: Call, request: Request) -> Call:
-        """The call; or, while it is not offered, a wait for our server."""
+        """Returns the call, or a wait for our server if the host does not offer the tool yet."""
         if call.name in request.tools:
             self.begun.add(me)
             return call

@@ -16,7 +16,7 @@ OFFLINE = (
     "OPENCODE_DISABLE_DEFAULT_PLUGINS",
     "OPENCODE_DISABLE_PRUNE",
 )
-"""What it would fetch, or wait for, else."""
+"""Variables that disable downloads and services which would delay it."""
 
 
 class OpenCode(Host):

@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Say:
-    """One text. With `until` the model thinks until that is set."""
+    """A reply of one text. With `until` the model thinks until the event is set."""
 
     text: str
     until: threading.Event | None = None
@@ -23,7 +23,8 @@ class Say:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a tool, by the name the host gave it; `namespace` where the host has such. `until` as above."""
+    """A reply with one call of a tool, by its name in the host, with a `namespace` if the host uses them. `until` as
+    above."""
 
     tool: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -32,7 +33,7 @@ class Call:
 
     @property
     def name(self) -> str:
-        """As it stands among the tools of a request."""
+        """The name under which a request offers the tool."""
         return f"{self.namespace}/{self.tool}" if self.namespace else self.tool
 
 
@@ -42,7 +43,7 @@ Decide = Callable[["Request"], Reply]
 
 @dataclass
 class Request:
-    """What the host sent for one turn. `news` is all that came after the model's own last words."""
+    """A request of the host for one turn. `news` is everything after the model's last reply."""
 
     body: Json
     news: str
@@ -69,11 +70,11 @@ class Wire:
     whole: Callable[[Reply, Json], Json]
     aside: Say = Say("scripted")
     thinking: bytes = b": thinking\n\n"
-    """What keeps the line open while the model thinks."""
+    """The bytes that keep the connection open while the model thinks."""
 
 
 numbers = itertools.count(1)
-"""For the ids that a dialect wants."""
+"""Numbers for the ids that a dialect requires."""
 
 
 def event(data: Json, name: str = "") -> bytes:

@@ -80,7 +80,7 @@ def install(hosts: Iterable[Host], cache: Path, *, latest: bool) -> Path:
 
 
 def version_of(host: Host, binaries: Path) -> str:
-    """As the program says it."""
+    """Returns the version that the program prints."""
     done = subprocess.run(
         [binaries / host.program.command, "--version"], capture_output=True, encoding="utf-8", check=True, timeout=60
     )
@@ -88,7 +88,7 @@ def version_of(host: Host, binaries: Path) -> str:
 
 
 def table(rows: Iterable[Row]) -> Iterable[str]:
-    """In Markdown, as it stands in docs/hosts.md."""
+    """Yields the lines of the table in Markdown, in the form of docs/hosts.md."""
     yield "| host | version | scenario | result | ms | what the number is |"
     yield "|---|---|---|---|---|---|"
     for row in rows:

@@ -25,7 +25,7 @@ STILL_SECONDS = 2.0  # the doorbell thread has tried again within that time
 
 @dataclass(frozen=True)
 class Measured:
-    """What a scenario measured: one number in milliseconds, and what it is."""
+    """The measurement of a scenario: one number in milliseconds, and its meaning."""
 
     milliseconds: float
     what: str
@@ -43,7 +43,7 @@ class Scenario:
     needs: str | None = None
 
     def fits(self, host: Host) -> bool:
-        """Whether the host has what it takes."""
+        """Whether the host supports everything that the scenario needs."""
         return self.needs not in host.lacks
 
     def run(self, host: Host, binaries: Path) -> Measured:

@@ -29,12 +29,12 @@ WIRES = {
     ":generateContent": gemini.WIRE,
     ":streamGenerateContent": gemini.WIRE,
 }
-"""By how the path of a request ends."""
+"""End of a request's path → its dialect."""
 COUNTS = {"/count_tokens": {"input_tokens": 100}, ":countTokens": {"totalTokens": 100}}
 
 
 class ScriptedModel:
-    """Answers the script's replies in order. Without any left it replies as `decide` says."""
+    """Replies with the script's replies in order, and with those of `decide` when none is left."""
 
     def __init__(self, decide: Decide) -> None:
         self.decide = decide
@@ -102,7 +102,7 @@ def reads_its_mail(read_mail: Call) -> Decide:
 
 
 def way_to_wait(request: Request) -> Call | None:
-    """That by which Claude Code lets a model wait for our server: a model calls only what it is offered."""
+    """The call by which Claude Code lets a model wait for our server; None if the request does not offer it."""
     return next((waiting for waiting in WAITING if waiting.tool in request.tools), None)
 
 
@@ -127,7 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._whole(404, {"error": {"type": "not_found_error", "message": "no such thing"}})
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing: the terminal belongs to the table."""
+        """Suppresses the log, which would disturb the table on the terminal."""
 
     def _answer(self, wire: Wire, body: Json, *, streamed: bool) -> None:
         request = wire.read(body)

@@ -49,21 +49,21 @@ class Program:
 
 
 class Host(ABC):
-    """What differs between the hosts."""
+    """The properties and operations that differ between hosts."""
 
     name: str
     program: Program
     dialog: str
-    """Words of its permission dialog."""
+    """Text that appears in its permission dialog."""
     quit: str
-    """What a human types to leave it."""
+    """The input with which a human ends it."""
     command: str
     """Its `command` in team.yaml."""
     trust = ""
-    """Words by which it asks whether it may trust its directory."""
+    """Text of its question whether its directory is trusted."""
     lacks: frozenset[str] = frozenset({"rest", "trust"})
-    """What a scenario may need and it has not: `hooks`, a `waker` (a channel without keys), a `queue` for lines entered
-    while it works, that it is left at `rest` then, a question of `trust`, or a hook that a `stop` runs."""
+    """Features that a scenario may need and this host lacks: `hooks`, a `waker` (a channel without keys), a `queue` for
+    lines entered while it works, being left at `rest` afterwards, a question of `trust`, or a hook run at a `stop`."""
 
     @abstractmethod
     def settle_in(self, home: Path, url: str, *, trusted: Path, asks: bool = False) -> Mapping[str, str]:
@@ -71,15 +71,15 @@ class Host(ABC):
         Unless it `asks`, it runs its shell tool freely."""
 
     def prepare(self, team: Team, directory: Path) -> None:  # noqa: B027 - most need nothing
-        """Does what a human must have done before `{mcp_config}` in a command is enough."""
+        """Makes the preparations after which `{mcp_config}` in a command suffices."""
 
     @abstractmethod
     def furnish(self, stage: Stage, *, hooks: bool) -> str:
-        """Writes what `host-config` says; returns the line that a human starts it with. Without `hooks` only the server
-        is configured."""
+        """Writes the configuration of `host-config`; returns the command line with which a human starts it. Without
+        `hooks` only the server is configured."""
 
     def settle(self, stage: Stage, *, asks_about_hooks: bool) -> None:  # noqa: ARG002 - Codex does
-        """Answers what it asks at its start, until it is idle."""
+        """Answers its questions at the start, until it is idle."""
         stage.wait_for_state("idle")
 
     @abstractmethod
@@ -92,11 +92,11 @@ class Host(ABC):
 
     @abstractmethod
     def knows(self, tool: str) -> str:
-        """How one of our tools is called in a request."""
+        """The name under which a request offers one of our tools."""
 
 
 class Stage:
-    """One scenario's world."""
+    """The environment of one scenario."""
 
     def __init__(self, host: Host, base: Path, team: Team, terminal: Terminal, model: ScriptedModel) -> None:
         self.host = host
@@ -126,7 +126,7 @@ class Stage:
         wait_until(lambda: self.team.services.agents.get(AGENT).pane_id == self.pane.id, "our server has started")
 
     def launch(self, *, asks_about_hooks: bool = False) -> None:
-        """Starts it, or starts it again, by the line in the file `start`."""
+        """Starts or restarts it with the command line in the file `start`."""
         self.started = time.monotonic()
         self.type(f". {self.base / 'start'}")
         self.press("Enter")
@@ -141,7 +141,7 @@ class Stage:
             file.write_text(item["content"], encoding="utf-8")
         return str(configuration["start"])
 
-    # what a human does
+    # actions of the human
 
     def type(self, text: str) -> None:
         self.terminal("send-keys", "-t", self.pane.id, "-l", "--", text)
@@ -157,7 +157,7 @@ class Stage:
         wait_until(lambda: self.draft == text, "the composer holds what was typed")
         self.press("Enter")
 
-    # what others do
+    # actions of others
 
     def send(self, content: str, **options: str) -> str:
         """A message by the command line; returns its id."""
@@ -168,11 +168,11 @@ class Stage:
         task = self.team.ask("task", "add", TASK, "--assignee", AGENT)["task_id"]
         self.team.ask("task", "status", task, "blocked", "--reason", "scripted")
 
-    # what is to be seen
+    # observations
 
     @property
     def sight(self) -> Classification:
-        """What our classifier takes the real screen for."""
+        """The classification of the real screen."""
         seen = take_snapshot(Tmux(self.terminal.socket), self.pane.id)
         return (
             Classification(seen)
@@ -186,7 +186,7 @@ class Stage:
 
     @property
     def draft(self) -> str:
-        """What stands in the composer."""
+        """The text typed in the composer."""
         composer = self.sight.composer
         return composer.typed if composer is not None else ""
 
@@ -204,7 +204,7 @@ class Stage:
         ]
 
     def step(self, message_id: str, state: str, reason: str | None = None) -> float:
-        """Waits for a step; returns its milliseconds."""
+        """Waits for a step; returns its milliseconds since the message was stored."""
 
         def reached() -> list[float]:
             return [
@@ -259,7 +259,7 @@ def clear_away(base: Path) -> None:
 
 
 def environment(base: Path, binaries: Path) -> dict[str, str]:
-    """Nothing of the machine's own: no proxy, no key, no home, and no desktop to show notices on."""
+    """An environment that shares nothing with this machine: no proxy, key, home, or desktop for notices."""
     silent = base / "silent"
     for directory in (silent, base / "home", base / "project"):
         directory.mkdir()

@@ -35,7 +35,7 @@ authorization {{ users = [
 
 @dataclass
 class Cluster:
-    """Its servers are known by their number."""
+    """The cluster; its servers are identified by their number."""
 
     base: Path
     ports: list[int] = field(default_factory=lambda: [free_port() for _ in range(SIZE)])
@@ -66,7 +66,7 @@ class Cluster:
         self.servers[number].wait()
 
     def leader(self, stream: str) -> int:
-        """Which of them decides about a stream."""
+        """The number of the server that leads a stream."""
         found: int | None = None
 
         def is_known() -> bool:

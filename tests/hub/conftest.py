@@ -11,7 +11,7 @@ from tests.hub.support import DESK, LAPTOP, Machine, Machines, eventually, machi
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
-    """Both running; each has heard the other's heartbeat."""
+    """Two running machines that have received each other's heartbeat."""
     with machines(tmp_path_factory.mktemp("two"), LAPTOP) as made:
         eventually(lambda: made[DESK].services.machines.states() == {DESK: "here", LAPTOP: "up"})
         eventually(lambda: made[LAPTOP].services.machines.states() == {DESK: "up", LAPTOP: "here"})

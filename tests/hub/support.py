@@ -101,7 +101,7 @@ class Wire:
             threading.Thread(target=self._carry, args=(near, far), daemon=True).start()
 
     def _carry(self, near: socket.socket, far: socket.socket) -> None:
-        """Both directions in one thread, each piece after its delay."""
+        """Forwards both directions in one thread, each piece after its delay."""
         waiting: list[tuple[float, socket.socket, bytes]] = []
         with selectors.DefaultSelector() as selector, near, far, suppress(OSError):
             selector.register(near, selectors.EVENT_READ, far)
@@ -121,7 +121,7 @@ class Wire:
 
 @dataclass
 class Machine:
-    """One directory that takes part."""
+    """One directory that acts as a machine of the team."""
 
     name: str
     root: Path
@@ -138,7 +138,7 @@ class Machine:
 
     @property
     def services(self) -> Services:
-        """As a new process of this machine has them."""
+        """The services as a new process of this machine would see them."""
         return open_session(self.root, SESSION, notifier=self.recorder)
 
     @property
@@ -150,7 +150,7 @@ class Machine:
         self.sharing.wait_until_complete(lambda _: None, PATIENCE_SECONDS)
 
     def signal(self, number: int) -> None:
-        """To the relay; after SIGKILL it has ended when this returns."""
+        """Sends a signal to the relay; after SIGKILL it waits for its end."""
         pid = self.relay_pid
         with suppress(ProcessLookupError):
             os.kill(pid, number)
@@ -188,7 +188,7 @@ class Machines:
         return Token(token.uuid, token.session, urls, token.certificate, token.id, token.seed)
 
     def add(self, name: str, *, delay: float | None = 0.0, replaces: str | None = None) -> Machine:
-        """One more machine, with the agents that are at home there."""
+        """Adds a machine with the agents whose home it is, and starts its relay."""
         machine = self.joined(name, delay=delay, replaces=replaces)
         machine.start()
         for agent_id in HOMES.get(name, ()):
@@ -197,7 +197,7 @@ class Machines:
         return machine
 
     def joined(self, name: str, *, delay: float | None = 0.0, replaces: str | None = None) -> Machine:
-        """One more machine, whose relay does not run yet. `delay` None: there is no wire."""
+        """Adds a machine without starting its relay. With `delay` None it is connected without a wire."""
         wire = None if delay is None else Wire(self.port, delay)
         machine = self.members[name] = Machine(name, self.base / name, wire)
         join(self.token(replaces=replaces, wire=wire), machine.root, name, adopt=False)
@@ -234,7 +234,7 @@ def machines(base: Path, *names: str, delay: float | None = 0.0, language: str =
 
 
 def move_hub(machine: Machine, port: int) -> None:
-    """From now on this machine looks for the hub there."""
+    """Makes this machine use the hub at another port."""
     known = machine.sharing.membership
     machine.sharing.share.record("machine").write(
         {"uuid": known.uuid, "machine": known.machine, "urls": [f"nats://127.0.0.1:{port}"], "serves": known.serves}

@@ -1,4 +1,4 @@
-"""What hosts ask in the panes of another machine: the Owner hears of it, and it is answered there."""
+"""Questions of hosts in the panes of another machine: the Owner is told, and they are answered there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def two(tmp_path: Path) -> Iterator[Machines]:
 
 
 def asked(machine: Machine) -> list[Item]:
-    """What attention says of questions, without a look at the panes here."""
+    """The attention items about questions, without reading the local panes."""
     services = machine.services
     items = services.attention.of(services.agents.owner(), panes=Panes())
     return [item for item in items if item.kind in ("dialog", "login")]
@@ -38,7 +38,7 @@ def asked(machine: Machine) -> list[Item]:
 def look(
     machine: Machine, agent_id: str, state: str | None, dialog: Dialog | None = None, *, after: timedelta = LOOK_EVERY
 ) -> None:
-    """Its supervisor looks, so long after its last look."""
+    """Records a look of the machine's supervisor, `after` its previous one."""
     services = machine.services
     services.agents.registry.update("worker-a", pane_id="%7", socket_path="/nowhere/s", host="claude")
     record = services.workspace.pane_looks

@@ -1,4 +1,4 @@
-"""Which files travel and have changed, while others remove and archive them."""
+"""Detection of changed files that are to be sent, while other processes remove and archive them."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tests.hub.test_machines import replica, send
 
 AGENTS = (Agent(id="owner", role="owner", type="human"), Agent(id="admin", role="admin", parent_id="owner"))
 MORE = 8
-"""So much goes on after each disturbance."""
+"""The number of changes made after each disturbance."""
 
 
 @dataclass
@@ -74,7 +74,7 @@ def succeeded(act: Callable[[], object]) -> bool:
 
 
 class Done(Exception):
-    """It was stored, although nobody could say so."""
+    """A change that was stored although its answer was lost."""
 
 
 @dataclass
@@ -152,13 +152,14 @@ def test_nothing_is_lost_or_there_twice_when_the_leader_is_killed(pair: Pair) ->
 
 
 def letters(machine: Machine, writer: Writer) -> int:
-    """How many of its letters lie on a machine; each has another name."""
+    """The number of the writer's letters on a machine, each under its own name."""
     history = machine.services.workspace.mailbox(writer.receiver_id).history()
     return len([item for item in history if item.sender_id == writer.agent_id])
 
 
 def test_a_server_that_tells_of_the_past_is_not_taken_for_an_older_hub(pair: Pair) -> None:
-    """The leader that was does so when it wakes up. Here the hub has not yet what a machine has had of it."""
+    """The former leader does so when it resumes. Here the hub does not yet have something that a machine has received
+    from it."""
     task_id = new_task(pair.desk, "admin", "later")
     eventually(lambda: pair.laptop.services.workspace.tasks.find(task_id))
     pair.laptop.sharing.stop_relay()

@@ -1,5 +1,6 @@
-"""What the collection of tasks promises beyond any collection (`tests/store/test_collection.py`), over both
-authorities, the locks of one machine and a hub; and what two directories with one hub see of each other."""
+"""Guarantees of the collection of tasks in addition to those of every collection (`tests/store/test_collection.py`),
+over both authorities, the locks of one machine and a hub; and the mutual visibility of changes in two directories with
+one hub."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from tests.hub.support import DESK, LAPTOP, SESSION, eventually, machines
 UUID = "0" * 32
 PATIENCE_SECONDS = 30
 MOMENTS = (0.1, 0.3, 0.5, 0.8, 1.2, 2.5)
-"""Seconds after its start: while it imports, opens the session, connects, waits."""
+"""Seconds after the start of a relay: while it imports, opens the session, connects, waits."""
 LIVES = 4
 INFO = {"server_id": "x", "version": "2.15.1", "max_payload": 1 << 20, "nonce": "x", "headers": True}
 GREETINGS = {
@@ -69,7 +69,7 @@ def member(root: Path, port: int, certificate: str | None = None, *, serves: boo
 
 @contextmanager
 def greeting(greeting: bytes) -> Iterator[int]:
-    """The port of a hub that says this and nothing else."""
+    """Listens as a hub that sends this greeting and nothing else; yields its port."""
     connections: list[socket.socket] = []
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
 
@@ -90,7 +90,7 @@ def greeting(greeting: bytes) -> Iterator[int]:
 
 
 def end_at_every_moment(base: Path, port: int, certificate: str | None) -> list[float]:
-    """Starts a relay for each, at once; returns the moments at which one did not end."""
+    """Starts one relay for each moment, all at once; returns the moments at which one did not end."""
     for moment in MOMENTS:
         member(base / str(moment), port, certificate)
     began = time.monotonic()
@@ -133,7 +133,7 @@ def test_while_it_starts_a_hub_that_never_comes_up(tmp_path: Path) -> None:
 
 
 def test_while_it_is_told_news_all_the_time(tmp_path: Path) -> None:
-    """A cancellation that meets an answer may be taken for it (see `hub.relay`)."""
+    """A cancellation that coincides with an answer may be mistaken for it (see `hub.relay`)."""
     with machines(tmp_path) as made:
         desk, stop = made[DESK], threading.Event()
         laptop = join(made.token(), tmp_path / LAPTOP, LAPTOP, adopt=False)

@@ -1,4 +1,4 @@
-"""What is left when something dies between the hub, the files and the position, or comes back older than it was."""
+"""The state after a failure between the hub, the files and the position, or after a restoration of an older state."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def same(made: Machines, task_id: str) -> bool:
 
 
 FILE_BYTES = 1 << 17
-"""More than the log of the hub has."""
+"""A limit for the size of files that the hub's log stays below, but a letter of this size exceeds."""
 
 
 def test_without_its_relay_a_machine_queues_mail_and_says_why_it_changes_nothing(tmp_path: Path) -> None:

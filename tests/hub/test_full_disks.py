@@ -47,7 +47,7 @@ def small(tmp_path: Path) -> Iterator[Mounted]:
 
 @contextmanager
 def full(place: Path) -> Iterator[None]:
-    """Not one block is free on its file system within."""
+    """Fills the file system of this directory to the last block."""
     filler = place / "filler"
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while file.write(bytes(1 << 20)):

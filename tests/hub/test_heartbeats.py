@@ -1,4 +1,4 @@
-"""What a machine takes from the others' heartbeats: any joined machine may say anything."""
+"""Heartbeats of other machines are not trusted: any joined machine may send any content."""
 
 from __future__ import annotations
 

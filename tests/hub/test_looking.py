@@ -1,4 +1,4 @@
-"""What people see of a team on several machines: who is there, what waits where, which way a message went."""
+"""Views of a team on several machines: present agents, waiting messages and their places, the route of a message."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def states(machine: Machine) -> dict[str, str]:
 
 
 def waiting(machine: Machine) -> list[Item]:
-    """What attention says of machines."""
+    """The attention items about machines."""
     services = machine.services
     items = services.attention.of(services.agents.owner(), panes=Panes())
     return [item for item in items if item.kind == "machine"]
@@ -158,7 +158,7 @@ def test_a_relay_that_hangs_keeps_nobody_and_what_it_may_still_do_is_not_denied(
 
 
 def test_mail_to_a_machine_that_has_left_is_stored_and_says_that_it_is_away(desk: Machine, laptop: Machine) -> None:
-    laptop.sharing.stop_relay()  # it says goodbye: nobody needs to miss it first
+    laptop.sharing.stop_relay()  # it announces its end: nobody has to wait for a timeout
     eventually(lambda: row(desk, LAPTOP).state == "away")
     assert send(desk, "admin", "worker-a", "for later") == ("stored", "machine_away")
     assert row(desk, LAPTOP).queued is None

@@ -1,4 +1,4 @@
-"""One team on several machines: what is written on one is on the others, and who decides."""
+"""One team on several machines: changes on one machine reach the others, and conflicts are decided."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_a_task_whose_file_a_hand_has_broken_or_removed_comes_back(desk: Machine
     directory = laptop.path / "tasks" / "worker-a"
     (directory / f"{broken}.md").write_bytes(b"---\ntitle: [\n---\n")
     (directory / f"{removed}.md").unlink()
-    laptop.services.workspace.tasks.find(broken)  # whoever looks sets it aside
+    laptop.services.workspace.tasks.find(broken)  # reading it sets it aside
     for task_id in (broken, removed):
         eventually(lambda task_id=task_id: laptop.services.workspace.tasks.find(task_id))  # type: ignore[misc]
         assert replica(laptop, task_id) == replica(desk, task_id)
@@ -249,7 +249,7 @@ def test_an_agent_gets_its_key_although_the_relay_died_when_it_had_moved(desk: M
 
 
 def test_a_server_acts_no_more_for_an_agent_that_has_moved(desk: Machine, laptop: Machine) -> None:
-    """Its machine was away when the agent was moved: nobody could ask whether its server still runs."""
+    """Its machine was away when the agent was moved, so nothing could tell whether its server still runs."""
     laptop.services.agents.add(Agent(id="emigrant", parent_id="admin"))
     seat = Seat(laptop.services, "emigrant")
     assert seat.call("get_unread_count")["success"]

@@ -1,4 +1,4 @@
-"""What a machine gets that joins is written by several processes, as one would write it."""
+"""The files of a joining machine are written by several processes, with the same result as by one."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def is_unread(path: Path) -> bool:
 
 
 def moved_in(path: Path, text: str) -> None:
-    """As `mv` from another directory does."""
+    """Moves a file into place, as `mv` from another directory does."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.parents[2] / f".{path.name}.draft"
     draft.write_text(text, encoding="utf-8")

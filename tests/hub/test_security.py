@@ -1,4 +1,4 @@
-"""What a machine may do on the hub, tried against the server itself, and who gets in."""
+"""Access to the hub, tested against the server itself: the permissions of a machine, and admission."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.test_layers import loaded_by
 
 
 def as_machine(machine: Machine, work: Any) -> Any:
-    """What `work(client)` answers on a connection with this machine's key, and the server's complaints."""
+    """Returns the result of `work(client)` on a connection with this machine's key, and the server's complaints."""
 
     async def connected() -> Any:
         membership, share = machine.sharing.membership, machine.sharing.share
@@ -119,7 +119,8 @@ FAR = {"Mam-Offset": "9223372036854775000"}
 
 
 def nonsense(names: Names) -> Iterator[tuple[str, bytes, dict[str, str]]]:
-    """Names that lead out of the session or are too long, entities of others, and no entities at all."""
+    """Yields names that lead out of the session or are too long, entities of others, and values that are no
+    entities."""
     yield names.own(LAPTOP, "msg", "admin", "../../evil.md"), LETTER, STAMP
     yield names.own(LAPTOP, "msg", "../evil", "a.md"), LETTER, STAMP
     yield names.own(LAPTOP, "msg", "admin", "x" * 300 + ".md"), LETTER, STAMP
@@ -285,7 +286,7 @@ def test_off_loopback_the_hub_speaks_tls_and_only_its_own_certificate_is_believe
 
 @pytest.mark.parametrize("scheme", ["nats", "tls"])
 def test_nobody_on_the_way_can_talk_a_machine_out_of_tls(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would sign the hub's nonce for whoever asks."""
+    """It would sign the hub's nonce for any server that requests it."""
     monkeypatch.setattr(administration, "CONNECT_SECONDS", 0)
     _, certificate = new_certificate()
     info = {"server_id": "x", "version": "2.15.1", "max_payload": 1 << 20, "nonce": "x", "headers": True}

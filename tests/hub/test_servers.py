@@ -30,7 +30,7 @@ def served(machine: Machine, agent_id: str) -> Iterator[subprocess.Popen[bytes]]
 
 
 def ask(process: subprocess.Popen[bytes], number: int, method: str, **params: object) -> None:
-    """Returns when it has answered."""
+    """Sends a request and waits for its answer."""
     assert process.stdin is not None
     assert process.stdout is not None
     request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}

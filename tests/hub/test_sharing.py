@@ -30,7 +30,7 @@ ALONE = (Agent(id="boss", role="owner", type="human"), Agent(id="worker-a", pare
 
 
 def test_a_session_that_was_alone_brings_its_files(tmp_path: Path) -> None:
-    """With --adopt what lies there comes to everybody; what both have, the team decides."""
+    """With --adopt its files are shared with everybody; where both have a file, that of the team is kept."""
     with machines(tmp_path) as made:
         laptop = Machine(LAPTOP, tmp_path / LAPTOP)
         create_session(laptop.root, SESSION, Team(ALONE), "en")
@@ -62,7 +62,7 @@ def test_a_session_that_was_alone_brings_its_files(tmp_path: Path) -> None:
 
 
 def test_two_owners_that_have_become_one_team_keep_their_own_agents(tmp_path: Path) -> None:
-    """On either machine the same agent reports to the same Owner, and each acts for its own without being named."""
+    """An agent reports to the same Owner on either machine, and each machine's own Owner is its default."""
     own = (*ALONE[:1], Agent(id="lead", role="admin", parent_id="boss"), Agent(id="worker-a", parent_id="lead"))
     with machines(tmp_path) as made:
         desk, laptop = made[DESK], Machine(LAPTOP, tmp_path / LAPTOP)
@@ -195,7 +195,7 @@ def test_a_hub_that_nobody_else_uses_ends_without_a_question(tmp_path: Path) -> 
 
 
 def at_terminal(machine: Machine, typed: bytes, *words: str) -> str:
-    """What a command shows somebody who types this, when it has ended."""
+    """Runs a command on a terminal with this input; returns its output when it has ended."""
     where = ["--root", str(machine.root), "--session", SESSION]
     near, far = pty.openpty()
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What people are told when something is wrong between machines, and what they are told to do about it."""
+"""Problems between machines: the descriptions and the remedies that people are shown."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def has_hung(machine: Machine) -> bool:
 
 
 def problems(machine: Machine) -> dict[str, dict[str, Any]]:
-    """What `doctor` calls a problem between machines or with the disk, by its subject."""
+    """Subject → the problem that `doctor` reports between machines or with the disk."""
     found = json.loads(command(machine, "doctor", "--json").stdout)["findings"]
     return {item["subject"]: item for item in found if item["level"] == "problem"}
 

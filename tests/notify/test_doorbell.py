@@ -1,4 +1,4 @@
-"""Who rings, and when: once per message, coalesced, and never a reason to fail."""
+"""The doorbell: which processes ring and when, once per message, coalesced, and never causing a failure."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_sender_does_not_look_through_the_mail_of_somebody_whom_nobody_can_rin
     os.utime(torn, (0, 0))
     recorder.outcome = Delivery("stored", "shell")
     assert send(services, "admin", "worker-a").delivery["worker-a"] == recorder.outcome
-    assert torn.exists()  # whoever looks at it sets it aside
+    assert torn.exists()  # reading it sets it aside
     assert recorder.rings == ([("worker-a", ONE)] if in_a_pane else [])  # shown to whoever looks at the pane
     recorder.outcome = Delivery("submitted")
     services.doorbell.ring("worker-a")

@@ -50,7 +50,7 @@ def told(
 
 
 def delegated(services: Services) -> Notification:
-    """What the task session of worker-a leaves for its chat session."""
+    """The notification that worker-a's task session leaves for its chat session when it delegates."""
     delegate(services, open_session(services, "worker-a"))
     (notice,) = (item for item in notices(services, "worker-a") if item.action == "delegation")
     return notice
@@ -58,7 +58,7 @@ def delegated(services: Services) -> Notification:
 
 @pytest.fixture(autouse=True)
 def task(services: Services, recorder: Recorder) -> Task:
-    """What worker-a works on; it is not told of it any more."""
+    """A task that worker-a is working on, with the rings and the delivery log of its assignment removed."""
     task = running(services)
     recorder.rings.clear()
     services.workspace.delivery_log("worker-a").path.unlink()
@@ -67,7 +67,7 @@ def task(services: Services, recorder: Recorder) -> Task:
 
 @contextmanager
 def served(services: Services, *purposes: str) -> Iterator[None]:
-    """While worker-a's servers of these purposes live."""
+    """Keeps worker-a's servers for these purposes alive."""
     locks = [services.doorbell.serve("worker-a", purpose) for purpose in purposes]
     try:
         yield

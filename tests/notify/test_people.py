@@ -30,7 +30,7 @@ def hurried(services: Services, recorder: Recorder, root: Path) -> Services:
 
 @pytest.fixture
 def ringers(hurried: Services, recorder: Recorder, root: Path) -> Iterator[None]:
-    """Three processes' worth of them."""
+    """Three ringers, as in three processes."""
     with ExitStack() as stack:
         for services in (hurried, *(open_session(root, "demo", notifier=recorder) for _ in range(2))):
             stack.enter_context(services.people_doorbells())

@@ -15,7 +15,8 @@ from tests.partition.verdict import wait_until_settled
 
 
 def restore_old_hub(made: Machines, base: Path, online: Callable[[], None], away: Callable[[], None]) -> None:
-    """`online` writes something that the copy does not have, `away` while everybody knows that the hub is too old."""
+    """Restores an old copy of the hub, after `online` has written something that the copy lacks; `away` writes while
+    everybody knows that the hub is too old."""
     desk = made[DESK]
     data = desk.path / ".share" / "hub" / "data"
     wait_until_settled(made)
@@ -40,8 +41,8 @@ def restore_old_hub(made: Machines, base: Path, online: Callable[[], None], away
 
 
 def wipe(made: Machines, name: str, delay: float) -> Machine:
-    """The machine's files are gone; it joins again, and its relay is killed before it has everything. What it had
-    written and nobody else had would be lost."""
+    """Deletes the machine's files; it joins again, and its relay is killed before it has everything. Items that only
+    this machine had would be lost."""
     wait_until_settled(made)
     old = made[name]
     old.sharing.stop_relay()

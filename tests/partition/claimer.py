@@ -26,8 +26,8 @@ class Claimer:
         return True
 
     def moves(self, task_id: str, status: str) -> bool:
-        """Whether it was this process that moved the task. A change whose answer was lost may have been made: then the
-        task's history says so."""
+        """Whether this process moved the task. A change whose answer was lost may have been made, which the task's
+        history shows."""
         change = Change(by=self.name, at=self.services.clock())
         tasks = self.services.workspace.tasks
         while True:

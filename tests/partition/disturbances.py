@@ -14,7 +14,7 @@ from tests.partition.writers import Writer
 
 
 def disturbances(made: Machines, writers: list[Writer], chance: random.Random) -> dict[str, Callable[[], None]]:
-    """One of each kind, by its name."""
+    """Kind → a function that makes one disturbance of it."""
     away = chance.choice([machine for machine in made.members.values() if machine.wire is not None])
     machine = chance.choice(list(made.members.values()))
     return {
@@ -87,7 +87,7 @@ def relays_killed(made: Machines) -> Iterator[None]:
 
 @contextmanager
 def hub_stopped(made: Machines) -> Iterator[None]:
-    """It holds the connections and answers nothing."""
+    """Stops the hub: it keeps its connections open but answers nothing."""
     eventually(lambda: hub_pid(made), "the hub was not started again")
     pid = hub_pid(made)
     assert pid is not None

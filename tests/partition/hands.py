@@ -14,7 +14,7 @@ RECEIVERS = ("owner", "admin", "worker-a", "worker-b")
 
 @dataclass
 class Hands:
-    """One task for each machine's people alone, and one for each round that all of them edit."""
+    """Edits tasks by hand: one task for each machine alone, and one for each round that all machines edit."""
 
     made: Machines
     rounds: int
@@ -24,7 +24,7 @@ class Hands:
     tasks: list[str] = field(default_factory=list)
     titles: dict[str, str] = field(default_factory=dict)
     quarrels: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Of each task that all edited: what the people of each machine called it."""
+    """Contested task → machine → the title that was given to it there."""
 
     def prepare(self) -> None:
         services = next(iter(self.made.members.values())).services
@@ -61,7 +61,7 @@ class Hands:
             said.pop(name, None)
 
     def wrong(self) -> list[str]:
-        """What of it is not everywhere, or not set aside where another's edit was first."""
+        """Edits that are missing on a machine, or that lost to another edit and were not set aside."""
         return [line for machine in self.made.members.values() for line in self._wrong_at(machine)]
 
     def _wrong_at(self, machine: Machine) -> list[str]:
@@ -91,7 +91,7 @@ class Hands:
 
 
 def retitle(machine: Machine, task_id: str, title: str) -> None:
-    """As an editor does that replaces the file."""
+    """Changes a title as an editor does that replaces the file."""
     (path,) = machine.path.glob(f"tasks/*/{task_id}.md")
     lines = path.read_text(encoding="utf-8").split("\n")
     changed = [f"title: {title}" if line.startswith("title: ") else line for line in lines]

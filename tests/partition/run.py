@@ -24,7 +24,7 @@ DELAY = 0.02
 TASKS = 8
 WRITERS = {DESK: "admin", LAPTOP: "worker-a", SHED: "worker-b"}
 OFFLINE_OF = 2 / 3
-"""So much is written offline; half of it must have been."""
+"""The share of the letters to be written offline; at least half of that must be."""
 
 
 @dataclass
@@ -78,7 +78,7 @@ class Play:
         self.tell(f"round {number + 1}: {self.written} letters, {self.offline} of them offline")
 
     def write(self, count: int, *, away: bool) -> None:
-        """All writers write so many; unless they are away, they are disturbed until they have."""
+        """Lets all writers write `count` letters; unless they are away, they are disturbed meanwhile."""
         with ThreadPoolExecutor(len(self.writers)) as pool:
             working = [pool.submit(writer.write, count, away=away) for writer in self.writers]
             try:
@@ -121,7 +121,7 @@ class Play:
         return sum(letter.offline for writer in self.writers for letter in writer.letters)
 
     def missed_aims(self) -> list[str]:
-        """A run that was too easy proves nothing."""
+        """The goals that the run missed: a run that was too easy proves nothing."""
         few = [f"only {self.offline} of {self.written} letters were written offline"]
         return few if 2 * self.offline < self.written else []
 

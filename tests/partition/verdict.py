@@ -22,7 +22,8 @@ MARK = re.compile(rb"^hub: .*\n", re.MULTILINE)
 
 
 def wait_until_settled(made: Machines) -> float:
-    """Until every machine has sent and received everything and all have the same files by name and size; seconds."""
+    """Waits until every machine has sent and received everything and all have the same files by name and size; returns
+    the seconds this took."""
     began = time.monotonic()
     while time.monotonic() - began < SETTLING_SECONDS:
         states = [machine.sharing.status() for machine in made.members.values()]
@@ -50,7 +51,7 @@ def files(machine: Machine) -> Iterator[Path]:
 
 
 def missing(made: Machines, writers: list[Writer]) -> list[str]:
-    """What was acknowledged and is not there once, on any machine."""
+    """Acknowledged items that are missing or duplicated, on any machine."""
     return [line for machine in made.members.values() for line in _missing_at(machine, writers)]
 
 
@@ -71,7 +72,7 @@ def _missing_at(machine: Machine, writers: list[Writer]) -> Iterator[str]:
 def unless_once(
     machine: Machine, what: str, acknowledged: Iterable[tuple[str, str]], found: Counter[tuple[str, str]]
 ) -> Iterator[str]:
-    """Those that were acknowledged and are not there, and those that are there twice, acknowledged or not."""
+    """Yields acknowledged items that are missing, and all items that exist more than once."""
     yield from (f"{machine.name}: the {what} {key} is not there" for key in acknowledged if not found[key])
     yield from (f"{machine.name}: the {what} {key} is there {count} times" for key, count in found.items() if count > 1)
 
@@ -88,7 +89,7 @@ def differing(made: Machines) -> list[str]:
 
 
 def contents(machine: Machine) -> Iterator[tuple[str, bytes]]:
-    """What all machines have, as it would be on any of them."""
+    """Yields everything that all machines share, without machine-specific details."""
     base, workspace = machine.path, machine.services.workspace
     for path in files(machine):
         with suppress(FileNotFoundError):
@@ -104,7 +105,7 @@ def contents(machine: Machine) -> Iterator[tuple[str, bytes]]:
 
 
 def place(parts: tuple[str, ...]) -> str:
-    """A file's name, archived or not."""
+    """A file's name, without the part of the path that an archive adds."""
     if "archive" not in parts:
         return "/".join(parts)
     at = parts.index("archive")
@@ -112,12 +113,12 @@ def place(parts: tuple[str, ...]) -> str:
 
 
 def faults(made: Machines) -> list[str]:
-    """What a relay did not expect."""
+    """Tracebacks in the relays' logs."""
     logs = {name: (machine.path / ".share" / "relay.log").read_text() for name, machine in made.members.items()}
     return [f"{name}: {log[log.index('Traceback') :][-2000:]}" for name, log in logs.items() if "Traceback" in log]
 
 
 def aside(made: Machines) -> list[str]:
-    """Files that were set aside and are nobody's edit that came second."""
+    """Quarantined files, except edits that lost to an earlier one of another machine."""
     reasons = [path for machine in made.members.values() for path in machine.path.rglob("quarantine/*.reason.txt")]
     return [f"{path}: {text}" for path in reasons if "another machine" not in (text := path.read_text())]

@@ -30,12 +30,12 @@ from multi_agent_mcp.services.validation import Draft
 AT_ONCE = 8
 BROADCAST_EVERY, NOTE_EVERY = 10, 20
 NOTED = "Board"
-"""What the titles of the tasks begin with that writers change."""
+"""The prefix of the titles of those tasks that writers change."""
 
 
 @dataclass
 class Work:
-    """One process's part."""
+    """The work of one process."""
 
     services: Services
     me: Agent
@@ -57,7 +57,7 @@ class Work:
             self.note(words)
 
     def note(self, words: str) -> None:
-        """A change that says who made it, so that one that is lost is missed."""
+        """Adds a line that names its author to a task's history, so that a lost change is detected."""
         task_id = random.choice(self.tasks)  # noqa: S311 - any of them
         change = Change(by=self.me.id, at=self.services.clock(), reason=words)
         with suppress(StorageError):  # the hub is away: then it was not made, or nobody knows
@@ -65,7 +65,7 @@ class Work:
             say(noted=words, task=task_id)
 
     def read(self) -> None:
-        """What was leased is confirmed by the next call; a process that is killed before has read nothing."""
+        """Reads mail; the next call confirms it, so a process killed before has read nothing."""
         self.session.touch()
         query = Query(limit=20, polling=False)
         self.services.reading.read(self.me, query, lease=self.session.lease)
@@ -88,7 +88,7 @@ def begun(root: str, agent_id: str, life: str) -> Work:
 
 
 def say(**facts: Any) -> None:
-    """One write: whole in the pipe, whichever thread says it and whatever becomes of the process."""
+    """Prints a line in one write, which stays whole with several threads and when the process is killed."""
     os.write(sys.stdout.fileno(), json.dumps(facts).encode() + b"\n")
 
 

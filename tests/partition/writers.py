@@ -71,7 +71,7 @@ class Writer:
         return self.process
 
     def _acknowledged(self, process: subprocess.Popen[str], count: int, *, away: bool) -> int:
-        """Asks for so many; returns how many are left when it is done or has died."""
+        """Requests `count` letters; returns how many are still missing when the process is done or has died."""
         assert process.stdin is not None
         assert process.stdout is not None
         try:

@@ -41,7 +41,7 @@ def record(bench: Bench, seconds: float, seed: int, *, unsynced: bool) -> None:
 
 
 def look_after(cut: Cut, bench: Bench) -> list[str]:
-    """What is wrong once a machine with this disk is switched on again."""
+    """The problems found after a machine with this disk is switched on again."""
     disk = bench.base / "after"
     disk.write_bytes(cut.image)
     try:

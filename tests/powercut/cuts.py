@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from tests.powercut.recorder import ACKNOWLEDGED, FLUSHED, RECORD, WRITTEN, Record
 
 SECTOR = 512
-"""What a drive writes whole or not at all."""
+"""The number of bytes that a drive writes atomically."""
 
 
 class Loss(NamedTuple):
-    """What becomes of the writes that no flush has followed: whether each survives, and whether one is cut off."""
+    """The fate of writes that were not flushed: the probability that one survives, and whether one of them is torn."""
 
     name: str
     survives: float
@@ -53,8 +53,8 @@ def records(log: Path) -> Iterator[Record]:
 
 
 def moments_at_stake(log: Path) -> list[int]:
-    """When something was written that no flush had followed, from the first acknowledgement on. At all other moments
-    the disk is as it was at one of these."""
+    """The moments after a write that was not followed by a flush, from the first acknowledgement on. At every other
+    moment the disk equals that at one of these."""
     found: list[int] = []
     begun, was_write = False, False
     for moment, record in enumerate(records(log)):

@@ -15,7 +15,7 @@ from tests.crash.invariants import complaints, mail
 from tests.crash.stage import Aftermath, Operation, forked
 
 DERIVED = frozenset({".tmp", ".locks", ".hooks", ".doorbell", "dashboard"})
-"""What is not fsynced because anybody can do without it, or is nobody's once its process has died."""
+"""Directories that are not fsynced: their files are dispensable, or belong to a process that has died."""
 
 
 def found_wrong(root: Path, acknowledged: list[dict[str, Any]]) -> list[str]:
@@ -54,7 +54,7 @@ def _lost(after: Aftermath) -> Iterable[str]:
 
 
 def _keys(message: Message) -> Iterator[str]:
-    """What a sender knows it by: its own id, or its broadcast's."""
+    """Yields the ids that a sender may have been given for the message: its own, and its broadcast's."""
     yield message.id
     if (shared := message.metadata.get("broadcast_id")) not in (None, message.id):
         yield str(shared)

@@ -30,7 +30,7 @@ class Host:
         self._log.connect(str(address))
 
     def work(self) -> None:
-        """Until it is stopped."""
+        """Works until the process is stopped."""
         acts = (self.send, self.send, self.send, self.broadcast, self.task, self.read, self.look)
         while True:
             self.random.choice(acts)()
@@ -69,8 +69,8 @@ class Host:
 
 @contextmanager
 def hosts_at_work(root: Path, address: Path, seed: int, *, unsynced: bool) -> Iterator[Callable[[], bool]]:
-    """Every agent's host in a process of its own; yields whether all of them still work. `unsynced`: fsync does
-    nothing, as in a program that forgot it."""
+    """Runs every agent's host in a separate process; yields a function that tells whether all of them still work.
+    `unsynced` disables fsync, as in a program that omits it."""
     children = [_forked(root, agent_id, address, seed, unsynced=unsynced) for agent_id in AGENTS]
     try:
         yield lambda: all(os.waitpid(child, os.WNOHANG) == (0, 0) for child in children)

@@ -18,7 +18,7 @@ TOOLS = ("mkfs.ext4", "losetup", "mount", "umount")
 
 
 def missing() -> str | None:
-    """Why this cannot be tried here, in one sentence; None when it can."""
+    """The reason why this cannot run here, in one sentence; None when it can."""
     if os.geteuid() != 0:
         return "it mounts file systems, so it must be run as root"
     for device in ("/dev/fuse", "/dev/loop-control"):
@@ -48,7 +48,7 @@ class Bench:
 
     @property
     def socket(self) -> Path:
-        """What was acknowledged goes in here, one datagram each."""
+        """The socket that receives acknowledged results, one datagram each."""
         return self.base / "socket"
 
     def directory(self, name: str) -> Path:
@@ -64,7 +64,7 @@ class Bench:
 
 @contextmanager
 def recorded(bench: Bench) -> Iterator[Path]:
-    """The disk is on, ext4 is mounted on it; yields where. Everything is in the log when this is over."""
+    """Mounts ext4 on a recorded disk; yields the mount point. The log is complete afterwards."""
     fuse, place = bench.directory("fuse"), bench.directory("machine")
     command = [*RECORDER, str(bench.image), str(fuse), str(bench.log), str(bench.socket)]
     recorder = subprocess.Popen(command, stdout=subprocess.PIPE)
@@ -94,7 +94,7 @@ def loop_mounted(image: Path, place: Path) -> Iterator[Path]:
 
 
 def run(*command: str) -> str:
-    """What it printed. Raises `CalledProcessError` with what it complained of."""
+    """Runs a command; returns its output. Raises `CalledProcessError` with its error output."""
     done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")

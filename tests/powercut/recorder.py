@@ -40,7 +40,7 @@ WRITTEN, FLUSHED, ACKNOWLEDGED = 1, 2, 3
 
 
 class Record(NamedTuple):
-    """One thing that happened: data written at an offset, a flush, or what a host was answered."""
+    """One recorded event: data written at an offset, a flush, or an answer to a host."""
 
     kind: int
     offset: int = 0
@@ -112,7 +112,7 @@ def mounted(place: Path) -> int:
 
 
 def serve(disk: Disk, requests: int, acknowledgements: socket.socket) -> None:
-    """Until it is unmounted."""
+    """Answers requests until the file system is unmounted."""
     while True:
         ready, _, _ = select.select([requests, acknowledgements.fileno()], [], [])
         if acknowledgements.fileno() in ready:

@@ -1,4 +1,4 @@
-"""What answers say about what they stand for."""
+"""The accuracy of what answers state: types of messages, paths, tasks, how to continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server loads of mcp, and that it starts with any."""
+"""The modules of mcp that a server imports, and its fallback for other builds of mcp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands around every tool call, in process: checks in their order, interrupts, notices, the execution's log."""
+"""The middleware around every tool call, in process: the order of its checks, interrupts, notices, execution logs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_nobody_is_bound_until_authenticate_and_after_logout(services: Services)
 
 
 def test_the_checks_come_in_their_order(services: Services) -> None:
-    """Each of these calls is wrong in every way that is left; what was fixed is not complained of again."""
+    """Each call violates every remaining check; a check that was satisfied is not reported again."""
     owner, worker = Seat(services, "owner", purpose="chat"), Seat(services, "worker-a", purpose="chat")
     services.task_creation.send(services.agents.get("owner"), "admin", "Plan", "the house")  # now the Owner waits
     wrong: dict[str, Any] = {"tasks": "none", "session_token": "wrong"}

@@ -112,7 +112,7 @@ def racing(count: int, act: Callable[[int], Sequence[str]]) -> None:
 
 
 def _say(*words: str) -> None:
-    """One write, whole in the pipe also when several processes say something."""
+    """Prints in one write, which stays whole when several processes print."""
     os.write(sys.stdout.fileno(), "".join(f"{word}\n" for word in words).encode())
 
 
@@ -147,7 +147,7 @@ def block_a_task(base: str) -> None:
 
 
 def block_ones_own(base: str) -> None:
-    """`update_task_status` of an assignee, killed at every write; prints the task and what becomes of it."""
+    """Runs `update_task_status` of an assignee, killed at every write; prints the task and its new status."""
 
     def prepare(services: Services) -> str:
         task = services.task_creation.send(services.agents.get("admin"), "worker-a", "Build", "the house").task
@@ -160,7 +160,8 @@ def block_ones_own(base: str) -> None:
 
 
 def finish_a_dependency(base: str) -> None:
-    """The same for a task that another one of worker-b's waits for."""
+    """Completes a task on which a task of worker-b depends, killed at every write; prints the task and its new
+    status."""
 
     def prepare(services: Services) -> str:
         task = services.task_creation.send(services.agents.get("admin"), "worker-a", "Build", "the house").task
@@ -255,7 +256,7 @@ def hand_over_and_die(base: str) -> None:
 
 
 def resume(root: str, count: str) -> None:
-    """Everybody above a paused agent lets it go on at once; prints what they were told."""
+    """All superiors of a paused agent resume it at once; prints what each of them was told."""
 
     def act(number: int) -> Sequence[str]:
         services = context(Path(root))
@@ -285,7 +286,7 @@ def claim(root: str, count: str, *task_ids: str) -> None:
 
 
 def finish(root: str, count: str, task_id: str) -> None:
-    """Everybody who may finishes one task at once; prints what they were told."""
+    """All agents that may complete a task do so at once; prints what each of them was told."""
 
     def act(number: int) -> Sequence[str]:
         services = context(Path(root))

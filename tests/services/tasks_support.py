@@ -51,12 +51,12 @@ def running(services: Services, title: str = "Build", assignee_id: str = "worker
 
 
 def mailed(services: Services, assignee_id: str = "worker-a", *, by: str = "admin") -> Task:
-    """A task that mail has brought to its assignee."""
+    """A task that its assignee received by mail."""
     return services.task_creation.send(services.agents.get(by), assignee_id, "Build", "the house").task
 
 
 def again(services: Services, task: Task) -> Task:
-    """The task as it lies on the disk now."""
+    """Reads the task again from the disk."""
     return services.task_changes.get(task.id)
 
 
@@ -77,7 +77,7 @@ def notices(services: Services, agent_id: str) -> list[Notification]:
 
 
 def shown(services: Services, agent_id: str, purpose: str = "task") -> list[dict[str, Any]]:
-    """What an agent would be shown now."""
+    """The notifications an agent would be shown now; they are not marked as read."""
     return services.notifications.read(agent_id, purpose, mark_as_read=False)
 
 
@@ -86,7 +86,7 @@ def open_session(services: Services, agent_id: str, purpose: str = "task") -> Li
 
 
 def dies(services: Services, session: LiveSession) -> None:
-    """The session's process is gone, without a word."""
+    """Simulates the death of the session's process."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     services.workspace.sessions.update(

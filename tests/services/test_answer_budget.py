@@ -1,4 +1,4 @@
-"""What fits into an answer is counted in characters of JSON."""
+"""The size of an answer is counted in characters of its JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits for the human: everything, once, the worst first, and only as long as it waits."""
+"""Items waiting for the human: each is listed once, the most urgent first, and only while it is waiting."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.services.tasks_support import moved, running
 
 
 class Panes:
-    """What stands in the panes; `worker-a` shows what it is told to."""
+    """Simulated panes; a test sets what the pane of `worker-a` shows."""
 
     def __init__(self, services: Services) -> None:
         self.shows: tuple[str, str] | str | None = None

@@ -1,4 +1,5 @@
-"""Every entity, with each of its keys left out, empty or of another type: everybody goes on, and nothing is lost."""
+"""Every entity, with each of its keys missing, empty or of another type: everything keeps working and nothing is
+lost."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ CHAT = ("get_pending_delegations", "get_next_action", "read_messages")
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """Where fsync costs nothing."""
+    """A directory in memory if possible, where fsync costs nothing."""
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:
         yield Path(directory)
 
@@ -104,7 +105,8 @@ def everybody_works(root: Path) -> list[Finding]:
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: "left out" if value is LEFT_OUT else repr(value))
 def test_whatever_a_key_holds_everybody_goes_on_and_nothing_is_lost(value: object, lived_in: Path, place: Path) -> None:
-    """The first key of every entity at once, then the second …: one at a time takes minutes, and finds the same."""
+    """All entities have their first key changed at once, then their second, and so on: one at a time would take minutes
+    and find the same."""
     keys = {kind: keys_of(entity_of(lived_in / "demo", kind)) for kind in KINDS}
     for number in range(max(map(len, keys.values()))):
         root = shutil.copytree(lived_in, place / str(number))
@@ -156,7 +158,7 @@ RECORD_KEYS = [spec.name for spec in fields(Agent) if spec.name not in ("id", "e
 def test_whatever_a_record_of_the_registry_holds_everybody_goes_on_and_it_stays_there(
     value: object, lived_in: Path, place: Path
 ) -> None:
-    """Every key at once of one agent that others stand beside, but what proves who it is."""
+    """Changes every key of one agent among others at once, except those that prove its identity."""
     root = shutil.copytree(lived_in, place / "root")
     path = root / "demo" / "agents.json"
     records = json.loads(path.read_bytes())

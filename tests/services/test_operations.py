@@ -1,5 +1,5 @@
-"""What several files hold together is carried out as a whole, by whoever finds it undone
-(docs/protocol.md, Operations)."""
+"""Changes to several files are completed as a whole, by any process that finds them unfinished (docs/protocol.md,
+Operations)."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def _members(team: Team, count: int) -> list[str]:
 
 
 def _play(stage: Stage, seed: str, seconds: float) -> None:
-    """Everybody at work for so long. Returns when all servers have ended."""
+    """Runs everybody for `seconds`. Returns when all servers have ended."""
     hosts = [Host(stage, agent_id, seed, act) for agent_id in stage.agents]
     with tempfile.TemporaryDirectory(prefix="mam-", dir="/tmp") as short:
         tmux = Tmux(stage, seed, Path(short) / "t")
@@ -93,7 +93,7 @@ def _play(stage: Stage, seed: str, seconds: float) -> None:
 
 
 def _watch(stage: Stage, until: float) -> None:
-    """A line now and then, to standard error."""
+    """Prints a line of progress now and then, to standard error."""
     while (left := until - time.monotonic()) > 0:
         stage.over.wait(min(PROGRESS_SECONDS, left))
         counts = stage.ledger.counts
@@ -103,7 +103,7 @@ def _watch(stage: Stage, until: float) -> None:
 
 
 def _doctored(stage: Stage) -> list[str]:
-    """What `doctor --repair` leaves, beside the files that were broken on purpose."""
+    """The problems that remain after `doctor --repair`, except those of files that were broken on purpose."""
     stage.team.run("doctor", "--repair", "--json")
     found = stage.team.run("doctor", "--json").json["findings"]
     problems = [item for item in found if item["level"] == "problem"]

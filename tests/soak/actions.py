@@ -12,7 +12,8 @@ STATUSES = ("todo", "in_progress", "blocked", "cancelled", "done")
 
 
 def act(host: Host) -> None:
-    """One thing that this agent may do in this session. An interrupt is heeded at once, as agents are told to."""
+    """Performs one random action of those open to this session. An interrupt is obeyed at once, as agents are told
+    to."""
     choices = ACTIONS[host.role, host.purpose]
     (chosen,) = host.random.choices(list(choices), list(choices.values()))
     reply = chosen(host)

@@ -20,7 +20,7 @@ BROKEN = ("no front matter at all", "---\nid: [\n---\n\nbody", "---\n- a list\n-
 
 
 class Disturber(threading.Thread):
-    """Does `disturb` again and again, at random moments of this many seconds apart."""
+    """Calls `disturb` repeatedly, at random intervals within the given range in seconds."""
 
     pause = (0.1, 1.0)
 
@@ -42,7 +42,7 @@ class Disturber(threading.Thread):
 
 
 class Killer(Disturber):
-    """SIGKILL for somebody's server, mostly in the middle of a call."""
+    """Kills a random server with SIGKILL, mostly in the middle of a call."""
 
     pause = (0.02, 0.6)
 
@@ -173,7 +173,8 @@ class Human(Disturber):
         self.stage.ledger.hand_out("owner", [message["id"] for message in answer.get("messages", ())])
 
     def _ask(self, *arguments: str) -> dict[str, Any]:
-        """Empty for a refusal. Waited for as long as it takes: a command that was given up may yet have an effect."""
+        """Runs a command; returns {} for a refusal. Waits without a limit: a command that was abandoned may still take
+        effect."""
         team = self.stage.team
         command = [*COMMAND, *arguments, "--root", str(team.root), "--json"]
         done = subprocess.run(command, env=team.env, cwd=team.base, capture_output=True, check=False)

@@ -18,7 +18,7 @@ BREAKDOWNS = ("storage_error", "invalid_session")
 
 
 class Host(threading.Thread):
-    """One agent, one life at a time. `act` does one random thing."""
+    """One agent, with one live server at a time. `act` performs one random action."""
 
     def __init__(self, stage: Stage, agent_id: str, seed: str, act: Callable[[Host], object]) -> None:
         super().__init__(name=agent_id, daemon=True)
@@ -50,7 +50,7 @@ class Host(threading.Thread):
                 return
 
     def kill(self) -> bool:
-        """SIGKILL, whatever is going on. False when nobody is alive."""
+        """Kills the server with SIGKILL, whatever it is doing. Returns False when none is alive."""
         life = self._life
         if life is None:
             return False
@@ -58,7 +58,7 @@ class Host(threading.Thread):
         return True
 
     def call(self, tool: str, **arguments: Any) -> Reply:
-        """What the host is answered, written into the books. Raises `Died`."""
+        """Calls a tool, records the reply in the books and returns it. Raises `Died`."""
         assert self._life is not None
         reply = self._life.call(tool, **arguments)
         self._unconfirmed = []

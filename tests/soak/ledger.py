@@ -14,12 +14,12 @@ PIECE = "本文\r\n---\n#{x} \u2028"
 
 
 def tagged(tag: str, size: int) -> str:
-    """A content that shows whose it is and whether it is whole."""
+    """Returns a content from which its owner and its completeness can be verified."""
     return f"{tag} {size}\n" + PIECE * size + f"end {tag}"
 
 
 def tag_of(content: str) -> str | None:
-    """The tag of a message; None for what is none, or is not whole."""
+    """The tag of a message; None if it has no tag or is incomplete."""
     tag, _, size = content.partition("\n")[0].rpartition(" ")
     if not size.isdecimal() or int(size) > len(content):  # somebody else's number, perhaps too large to be a length
         return None
@@ -36,7 +36,7 @@ class Sent:
 
 @dataclass
 class Ledger:
-    """Written to by many threads; `note` is the only way in."""
+    """The books; many threads write to them, only through the methods."""
 
     messages: dict[str, Sent] = field(default_factory=dict)
     tasks: dict[str, str] = field(default_factory=dict)
@@ -44,13 +44,13 @@ class Ledger:
     moves: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
     """Acknowledged changes of status: task, by whom, from, to."""
     kept: dict[str, set[str]] = field(default_factory=dict)
-    """Kind → ids of what was acknowledged."""
+    """Kind → ids of acknowledged items."""
     handed: set[tuple[str, str]] = field(default_factory=set)
     """Agent and id of every message and notification that a host was handed."""
     broken: set[str] = field(default_factory=set)
     """Names of files that were broken on purpose."""
     notes: dict[str, int] = field(default_factory=dict)
-    """What was written last into each agent's record of agents.json."""
+    """The last value written into each agent's record of agents.json."""
     wrong: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     killed: set[int] = field(default_factory=set)
@@ -59,7 +59,7 @@ class Ledger:
     _mutex: threading.RLock = field(default_factory=threading.RLock)
 
     def hand_out(self, agent_id: str, ids: Iterable[str]) -> None:
-        """An answer that arrived. What a dead reader was handed last may come once more, nothing else may."""
+        """Records an answer that arrived. Only items last handed to a dead reader may occur once more."""
         with self._mutex:
             for item in ids:
                 if (agent_id, item) in self._may_return:

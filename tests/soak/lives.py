@@ -23,11 +23,11 @@ PROTOCOL = "2025-06-18"
 
 
 class Died(Exception):
-    """The server's process ended before it had answered."""
+    """The server's process ended before it answered."""
 
 
 class Hung(AssertionError):
-    """No answer, and no end either."""
+    """The server neither answered nor ended."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Reply:
 
 
 class Life:
-    """What both kinds share: lines out, lines in, and three ways to end."""
+    """The common part of both kinds of server: writing requests, reading answers, three ways to end."""
 
     pid: int
     ends_by_signal = False
@@ -60,7 +60,7 @@ class Life:
         self._number = 0
 
     def call(self, tool: str, **arguments: Any) -> Reply:
-        """Raises `Died`; an answer to a request that was made of nonsense is an answer, too."""
+        """Returns the reply to a call. Raises `Died`. An answer to a nonsensical request counts as an answer, too."""
         raise NotImplementedError
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
@@ -113,12 +113,12 @@ class Seated(Life):
         return self.answer()
 
     def begin(self, tool: str, **arguments: Any) -> None:
-        """Calls, and waits for nothing."""
+        """Sends a call without waiting for its answer."""
         with suppress(OSError):
             self._write(json.dumps({"tool": tool, "arguments": arguments}).encode() + b"\n")
 
     def answer(self) -> Reply:
-        """To the call that was begun. Raises `Died`."""
+        """Returns the reply to the call sent by `begin`. Raises `Died`."""
         return _reply(self._line())
 
     def gone(self) -> None:

@@ -37,7 +37,7 @@ class Agent:
         self.last_mail, self.last_notices = set(), []
 
     def died(self) -> None:
-        """What the dead process was handed last is unread again."""
+        """Marks everything that the dead process was handed last as unread again."""
         self.unread |= self.last_mail
         self.read -= self.last_mail
         for notice in self.last_notices:
@@ -68,7 +68,7 @@ class Model:
         return status in TRANSITIONS[self.jobs[task_id].status]
 
     def move(self, task_id: str, status: str, by: str) -> None:
-        """Somebody else's `blocked` or `cancelled` interrupts the assignee."""
+        """Changes a status; `blocked` or `cancelled` by another agent interrupts the assignee."""
         job = self.jobs[task_id]
         job.status = status
         if status in INTERRUPT_ACTIONS and by != job.assignee:

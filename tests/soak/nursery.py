@@ -28,7 +28,7 @@ from tests.end_to_end.support import SESSION
 
 def main(path: str) -> None:
     """Forks until its standard input closes."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the children
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen(64)

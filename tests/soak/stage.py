@@ -33,7 +33,7 @@ class Stage:
         return life
 
     def kill(self, pid: int) -> None:
-        """SIGKILL, written down first."""
+        """Records the process as killed, then sends SIGKILL."""
         self.ledger.killed.add(pid)
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

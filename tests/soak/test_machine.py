@@ -133,7 +133,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(sender=agents, receiver=agents)
     def send_and_die(self, sender: str, receiver: str) -> None:
-        """Killed at any moment of a call: the message is there once and whole, or not at all."""
+        """Kills the sender at a random moment of a call: the message must exist once and whole, or not at all."""
         if sender == receiver or self.model.pending(sender):
             return
         content = self.tagged(3)
@@ -162,7 +162,8 @@ class Machine(RuleBasedStateMachine):
         assert [item for item in services.doctor(lambda _: None).examine() if item.level == "problem"] == []
 
     def call(self, agent_id: str, tool: str, /, **arguments: Any) -> Reply:
-        """Replaced exactly when an interrupt waits; a process that answers has confirmed what it handed out before."""
+        """Calls a tool; the call must be replaced exactly when an interrupt is pending. An answer confirms the previous
+        one."""
         interrupted = bool(self.model.pending(agent_id)) and tool != "get_notifications"
         reply = self.server(agent_id).call(tool, **arguments)
         self.model.agents[agent_id].confirmed()
@@ -176,7 +177,8 @@ class Machine(RuleBasedStateMachine):
         return self.living[agent_id]
 
     def bury(self, agent_id: str, *, began: bool = False) -> None:
-        """SIGKILL, if it still lives, and the next server's first deed: giving back what was not confirmed."""
+        """Kills the server with SIGKILL if it still runs, then requeues unconfirmed items, as the next server does
+        first."""
         server = self.living.pop(agent_id)
         server.kill()
         server.gone()
@@ -196,7 +198,7 @@ class Machine(RuleBasedStateMachine):
         return tagged(f"m-{self.messages}", size)
 
     def ids(self, receiver: str, content: str) -> set[str]:
-        """Of the whole copies of a message in a mailbox."""
+        """The ids of all messages in a mailbox with this content."""
         services = open_session(self.root, SESSION, notifier=Recorder())
         found = [item for item in services.workspace.mailbox(receiver).history() if item.content == content]
         assert all(tag_of(item.content) for item in found)

@@ -18,11 +18,11 @@ from tests.soak.stage import Stage
 
 
 def complaints(stage: Stage) -> Iterator[str]:
-    """Everything that is wrong, after what the agents' next servers do at their start."""
+    """Yields everything that is wrong, after the recovery that the agents' next servers do at their start."""
     services = stage.team.services
     settle(services)
     for agent_id in services.agents.all():
-        services.unread_mail_count(agent_id)  # whoever looks sets aside what nobody can read
+        services.unread_mail_count(agent_id)  # this sets unreadable files aside
         services.workspace.notices(agent_id).unread()
     books = stage.ledger
     mail = {agent_id: _boxed(stage, "ipc", agent_id, Message) for agent_id in services.agents.all()}
@@ -49,7 +49,8 @@ def complaints(stage: Stage) -> Iterator[str]:
 
 
 def messages(books: Ledger, mail: dict[str, list[Any]]) -> Iterator[str]:
-    """Acknowledged ones are there exactly once; others whole, for all receivers or for none."""
+    """Yields acknowledged messages that do not exist exactly once, and others that are not whole or not sent to all or
+    none."""
     found: dict[str, Counter[str]] = {}
     for agent_id, messages in mail.items():
         for message in messages:
@@ -81,7 +82,7 @@ def kept(books: Ledger, kind: str, there: list[str]) -> Iterator[str]:
 
 
 def delivered(books: Ledger, agent_id: str, things: list[Any]) -> Iterator[str]:
-    """Nothing is consumed without having been handed out; so what was not handed out is still unread."""
+    """Yields items that were consumed without having been handed out."""
     for thing in things:
         if thing.read_at is not None and (agent_id, thing.id) not in books.handed:
             yield f"{thing.id} of {agent_id} is marked read and was handed to nobody: LOST"
@@ -103,7 +104,8 @@ def tasks(books: Ledger, there: list[Task]) -> Iterator[str]:
 
 
 def history(task: Task) -> Iterator[str]:
-    """Every line begins where the one before ended, and the last ends where the task stands."""
+    """Yields lines that do not begin with the status in which the previous one ended, and a last line that is not the
+    task's status."""
     for key in ("status", "assignee_id"):
         changes = [entry[key] for entry in task.history if key in entry]
         for before, after in pairwise(changes):
@@ -114,7 +116,7 @@ def history(task: Task) -> Iterator[str]:
 
 
 def told_of_interrupts(stage: Stage, notices: dict[str, list[Any]]) -> Iterator[str]:
-    """Every standing interrupt has its notification; `delivered` says that it was told or is unread."""
+    """Yields standing interrupts without a notification; `delivered` checks that each was told or is unread."""
     there = {notice.id for box in notices.values() for notice in box}
     for task in stage.team.services.workspace.tasks.all():
         if task.interrupt_id is not None and task.assignee_id is not None and task.interrupt_id not in there:
@@ -133,14 +135,14 @@ def registry(stage: Stage) -> Iterator[str]:
 
 
 def quarantine(stage: Stage) -> Iterator[str]:
-    """Exactly what was broken on purpose."""
+    """Yields the difference between the quarantined files and those that were broken on purpose."""
     aside = [path.name for path in stage.team.path.rglob("quarantine/*.md")]
     if sorted(aside) != sorted(stage.ledger.broken):
         yield f"quarantine differs from what was broken by {sorted(set(aside) ^ stage.ledger.broken)}"
 
 
 def remains(stage: Stage) -> Iterator[str]:
-    """What processes left: scratch files only of those that were killed, locks of nobody, no intent."""
+    """Yields leftovers: scratch files of processes that were not killed, held locks, intents not carried out."""
     files = stage.team.services.workspace.files
     for path in files.scratch.glob("*"):
         if int(path.name.partition(".")[0]) not in stage.ledger.killed:
@@ -153,7 +155,7 @@ def remains(stage: Stage) -> Iterator[str]:
 
 
 def processes(stage: Stage) -> Iterator[str]:
-    """Servers that outlived their hosts, and what servers said in their distress."""
+    """Yields servers that outlived their hosts, and tracebacks that servers wrote."""
     for command in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             if str(stage.team.base).encode() in command.read_bytes() and b"serve" in command.read_bytes():

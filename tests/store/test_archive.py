@@ -1,4 +1,4 @@
-"""What is over moves on to an archive, is found and counted as before, and comes back when it is opened again."""
+"""Finished entities move to an archive, are found and counted as before, and return when they are reopened."""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ LAYOUT = Layout(
 
 
 class Way(NamedTuple):
-    """How a collection is kept: by nobody but itself, else shared under this kind, by the hub of a session's relay."""
+    """The kind of a collection: plain without `kind`; otherwise shared, by this machine's locks or, with `session`, by
+    the hub."""
 
     kind: str | None = None
     session: Path | None = None
@@ -73,7 +74,7 @@ def tasks(files: Files, way: Way) -> Collection[Task]:
 
 
 def plain(task: Task | None) -> Task | None:
-    """Without the mark of the hub."""
+    """The task without the mark of the hub."""
     return task and replace(task, extra=without_mark(task))
 
 

@@ -53,8 +53,8 @@ def test_a_journal_that_rotates_begins_anew_and_still_tells_what_was_before(
 
 
 def test_of_those_who_find_a_journal_full_at_once_one_rotates_it(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sender holds no lock when it notes that nobody can be rung. It was refused with a plain `FileNotFoundError`
-    when another one had just rotated the journal, and the one just begun was moved over the full one."""
+    """A sender holds no lock when it logs that nobody can be rung. It failed with a plain `FileNotFoundError` when
+    another one had just rotated the journal, and the new journal was moved over the full one."""
     monkeypatch.setattr(journal_module, "ROTATE_BYTES", 400)
     path = files.base / "x.jsonl"
     with ThreadPoolExecutor(8) as pool:

@@ -1,4 +1,4 @@
-"""A directory with very many files: what the index says after others have changed them is what a first look finds."""
+"""A directory with very many files: after changes by other processes the index equals that of a first reading."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.store.support import NOON, mailbox, message, put
 
 LARGE = 50
 Edit = Callable[[Path, Path], object]
-"""What somebody does to one file; the other path lies outside the directory."""
+"""An edit of one file by another program; the other path lies outside the directory."""
 
 
 def text(number: int, **fields: Any) -> str:
@@ -30,7 +30,7 @@ def text(number: int, **fields: Any) -> str:
 
 @pytest.fixture
 def crowd(files: Files, monkeypatch: pytest.MonkeyPatch) -> Directory[Message]:
-    """It has been looked at when it was large, and has changed since."""
+    """A large directory that was indexed and has changed since."""
     monkeypatch.setattr(directory, "WATCHED_FROM", LARGE)
     files.scratch.mkdir(parents=True)
     folder = mailbox(files).hot
@@ -66,7 +66,7 @@ def without_listing(monkeypatch: pytest.MonkeyPatch, folder: Directory[Message])
 
 
 def in_place(path: Path, _: Path) -> None:
-    """Same size, same time."""
+    """Overwrites a file in place, with the same size and time."""
     status = path.stat()
     with path.open("r+b") as file:
         file.write(path.read_bytes().replace(b"body", b"BODY").replace(b"created_at", b"created_up"))

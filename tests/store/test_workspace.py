@@ -1,4 +1,4 @@
-"""Which entity lies where."""
+"""The places of entities."""
 
 from __future__ import annotations
 

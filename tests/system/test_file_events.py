@@ -49,7 +49,7 @@ def test_an_archived_message_is_told_as_gone(files: Files) -> None:
 
 
 class RealPaths(observers.Observer):  # type: ignore[misc, valid-type]
-    """Names what changed as FSEvents does: by its real path, whatever path was watched."""
+    """Reports changes as FSEvents does: by the real path, independent of the watched path."""
 
     def schedule(self, handler: Any, path: str, **options: Any) -> Any:
         return super().schedule(handler, str(Path(path).resolve()), **options)

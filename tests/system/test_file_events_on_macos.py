@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 20.0
 
 @dataclass
 class NativeEvent:
-    """What macOS says of one path; the flags of FSEvents that watchdog looks at."""
+    """An event of macOS for one path, with the flags of FSEvents that watchdog reads."""
 
     path: str
     inode: int

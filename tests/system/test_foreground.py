@@ -1,4 +1,4 @@
-"""Who reads a terminal, asked of the system: proc(5) here, ps(1) and lsof(8) elsewhere."""
+"""The process that reads a terminal, determined with proc(5) here, ps(1) and lsof(8) elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernel tells of a directory's files, read by whoever asks."""
+"""The kernel's reports about files in a directory, and their readers."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_watch_that_is_dropped_costs_nothing_any_more(place: Path) -> None:
 
 
 def _watched(instance: Inotify) -> int:
-    """By proc(5): one line for each watch."""
+    """The number of watches, counted in proc(5)."""
     information = Path(f"/proc/self/fdinfo/{instance._descriptor}").read_text(encoding="ascii")
     return information.count("inotify wd:")
 

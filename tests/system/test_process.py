@@ -1,4 +1,4 @@
-"""Whether a process is still the one that was meant."""
+"""Whether a process is still the intended one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def test_no_process_has_number_zero_or_less() -> None:
 
 @pytest.fixture
 def mac(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As where there is no /proc: ps(1) is asked, and prints in the language and the zone of whoever asks."""
+    """Simulates a system without /proc: ps(1) is used, whose output depends on the language and time zone of the
+    caller."""
     ps = tmp_path / "ps"
     ps.write_text(
         """#!/bin/sh

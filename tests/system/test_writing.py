@@ -1,4 +1,4 @@
-"""fsync, and what stands for it where fsync(2) is not enough."""
+"""fsync, and its substitute where fsync(2) is not sufficient."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ F_FULLFSYNC = 51
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the kernel was asked for, in order: macOS knows F_FULLFSYNC."""
+    """The requests made to the kernel, in order, on a simulated macOS, which knows F_FULLFSYNC."""
     asked: list[str] = []
     real_fsync = os.fsync
 

@@ -1,4 +1,4 @@
-"""Every refusal there is, provoked by whoever could meet it, and what it says in both languages."""
+"""Every refusal, provoked by each interface that can produce it, and its text in both languages."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def a_file_in_the_way(stage: Stage) -> Said:
 
 
 def shared(stage: Stage) -> Path:
-    """Makes the session one of several machines, with the relay away."""
+    """Makes the session one of several machines, without a running relay."""
     share = stage.services.path / ".share"
     share.mkdir()
     (share / "machine.json").write_text(json.dumps({"uuid": "0" * 32, "machine": "desk", "urls": []}))
@@ -252,7 +252,7 @@ def refused_tools(at: Stage) -> Iterator[Said]:
 
 
 def refused_commands(at: Stage) -> Iterator[Said]:
-    """What the command line refuses, with a session and before there is one."""
+    """Yields the refusals of the command line, with a session and before there is one."""
     yield at.command("unread", "--root", "nowhere", session=False)
     for arguments in (
         "unread --as ghost", "task list --status wrong", "agent set admin", "agent set admin --here",

@@ -9,11 +9,12 @@ PLACEHOLDER = re.compile(r"\{[a-z_]+\}")
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|「[^」]*」|\[[^\]]*\]")
 COMMAND = re.compile(r"multi-agent-mcp(?: [a-z][a-z-]*)*|agent (?:add|set)|host-config claude")
 ENGLISH = re.compile(r"(?<![\w./%-])[A-Za-z][a-z]+(?: [a-z]{2,})+(?![\w./-])")
-"""Words one after the other. A single one may be a name: of a role, a file, a program."""
+"""Two or more consecutive English words. A single one may be a name: of a role, a file, a program."""
 
 
 def faults(sentence: str, language: str) -> list[str]:
-    """What is wrong with a text of ours in this language; quoted is what others wrote, or is to be typed."""
+    """The faults of one of our texts in this language; quoted parts come from others or are to be typed, and are
+    ignored."""
     ours = COMMAND.sub("", QUOTED.sub("", sentence))
     found = [f"not filled: {name}" for name in PLACEHOLDER.findall(ours)]
     found += ["None"] * ("None" in ours)

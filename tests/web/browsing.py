@@ -49,7 +49,7 @@ class Person:
         return self
 
     def beside(self, other: Person) -> Person:
-        """As somebody who has the other's cookie already."""
+        """Opens the console with the cookie of another person."""
         self.context.add_cookies(other.context.cookies())  # type: ignore[arg-type]
         return self.visit("board")
 
@@ -62,7 +62,7 @@ class Person:
         return self
 
     def turn(self, size: tuple[int, int], theme: Theme = "light") -> None:
-        """Goes on at another window, or in other light."""
+        """Changes the size of the window or the colour theme."""
         self.page.set_viewport_size({"width": size[0], "height": size[1]})
         self.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
         # the page is told of its new size with the next frame
@@ -70,13 +70,13 @@ class Person:
 
     @property
     def width(self) -> int:
-        """Of the window, in pixels."""
+        """The width of the window in pixels."""
         size = self.page.viewport_size
         assert size is not None
         return size["width"]
 
     def choose(self, name: str) -> None:
-        """Opens the first thing of a page that has things to open."""
+        """Opens the first item on pages with items to open."""
         if name in ("messages", "conversations", "executions"):
             self.page.locator(".rows a").first.click()
             expect(self.page.locator(".chosen h2")).to_be_visible()
@@ -86,7 +86,7 @@ class Person:
 
     @property
     def cookies(self) -> dict[str, str]:
-        """What lets this person in."""
+        """The cookies that admit this person."""
         return {cookie["name"]: cookie["value"] for cookie in self.context.cookies()}
 
     def hold(self, address: str) -> list[Route]:
@@ -118,14 +118,14 @@ class Person:
         form.locator("button[type=submit]").click()
 
     def open_card(self, title: str) -> Locator:
-        """A task's own sheet."""
+        """Opens the details of a task."""
         self.card(title).locator(".title a").click()
         sheet = self.page.locator("dialog.sheet:not(.small)[open]")
         expect(sheet).to_be_visible()
         return sheet
 
     def look(self, function: str) -> Any:
-        """What one of the functions in `in_page.js` finds on the page."""
+        """Returns the result of a function in `in_page.js`, run on the page."""
         return self.page.evaluate(f"() => {{ {IN_PAGE}; return {function}(); }}")
 
     def _console(self, message: ConsoleMessage) -> None:
@@ -143,5 +143,5 @@ class Person:
 
 
 def drag(card: Locator, column: Locator) -> None:
-    """With the mouse, as a person does: press, move over the column, let go."""
+    """Drags with the mouse as a person does: press, move over the column, release."""
     card.drag_to(column, target_position={"x": 40, "y": 60})

@@ -39,13 +39,13 @@ def web(team: Team) -> Iterator[Web]:  # noqa: F811 - the fixture above
 
 @pytest.fixture
 def visitor(web: Web) -> Visitor:
-    """Somebody who came in by the link."""
+    """A visitor who entered by the link."""
     return web.visitor()
 
 
 @pytest.fixture
 def guest(team: Team) -> Guest:  # noqa: F811 - the fixture above
-    """The same without a process, for what is not about processes."""
+    """The same without a process, for tests that do not depend on one."""
     return Guest(team)
 
 
@@ -65,7 +65,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def people(web: Web, browser: Browser) -> Iterator[Callable[..., Person]]:
-    """Makes people with a window each; none of them may have seen anything go wrong."""
+    """Returns a function that opens a window for a new person; none of them may have met an error."""
     from tests.web.browsing import Person
 
     came: list[Person] = []
@@ -82,13 +82,13 @@ def people(web: Web, browser: Browser) -> Iterator[Callable[..., Person]]:
 
 @pytest.fixture
 def person(people: Callable[..., Person]) -> Person:
-    """Somebody who came in by the link and looks at the board."""
+    """A person who entered by the link and sees the board."""
     return people().enter()
 
 
 @pytest.fixture(scope="session")
 def pictures() -> Path:
-    """Where screenshots are left for a person to look at."""
+    """The directory in which screenshots are left for inspection."""
     directory = Path(__file__).parents[2] / ".cache" / "pictures"
     directory.mkdir(parents=True, exist_ok=True)
     return directory

@@ -18,7 +18,7 @@ SAFE = 0.8
 
 
 def drawn() -> Iterator[Path]:
-    """Each of the icons, newly written."""
+    """Writes the icons; yields the path of each."""
     svg = (STATIC / "icon.svg").read_text(encoding="utf-8")
     with sync_playwright() as playwright:
         browser = launched(playwright)
@@ -32,7 +32,8 @@ def drawn() -> Iterator[Path]:
 
 
 def _page(svg: str, size: int, purpose: str) -> str:
-    """A maskable one has no corners of its own, and its drawing within what every mask leaves."""
+    """The page that draws one icon. A maskable icon has no rounded corners and keeps its drawing in the safe area of
+    all masks."""
     if purpose != "maskable":
         return f"<style>body {{ margin: 0 }} svg {{ display: block; width: {size}px }}</style>{svg}"
     ground = svg.split('fill="')[1].split('"')[0]

@@ -30,7 +30,7 @@ COOKIE = re.compile(r"(mam_[0-9a-f]{8})=([^;]+)")
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back."""
+    """An HTTP response."""
 
     status: int
     headers: Mapping[str, str]
@@ -114,17 +114,17 @@ class Web:
         return self._process.pid
 
     def stranger(self) -> Visitor:
-        """Somebody without a cookie."""
+        """Returns a visitor without a cookie."""
         return Visitor(self.address)
 
     def visitor(self) -> Visitor:
-        """Somebody who opened the link, with the token of the page."""
+        """Returns a visitor who opened the link and has the token of the page."""
         return Visitor(self.address).enter(self.link)
 
 
 @dataclass
 class Visitor:
-    """Asks over HTTP, as a page of ours would unless told otherwise."""
+    """Sends requests over HTTP, as one of our pages would unless told otherwise."""
 
     address: str
     cookies: dict[str, str] = field(default_factory=dict)
@@ -173,7 +173,7 @@ class Visitor:
         return reply.status, reply.json["error"]
 
     def facts(self) -> dict[str, Any]:
-        """What a page is told in its `#facts` element."""
+        """The contents of the `#facts` element of the page."""
         page = self.get("/").text
         found = re.search(r'<script type="application/json" id="facts">(.*?)</script>', page, re.DOTALL)
         assert found is not None, page
@@ -218,7 +218,7 @@ class Visitor:
 
 
 class Guest(Visitor):
-    """The same, of the application in this very process: no sockets, no start to wait for."""
+    """A visitor of the application in this process: without sockets and without waiting for a start."""
 
     def __init__(self, team: Team) -> None:
         super().__init__("http://127.0.0.1:80")

@@ -1,4 +1,4 @@
-"""What the page is told and what it can do: the JSON API over the same services as the tools."""
+"""The JSON API of the page, over the same services as the tools: queries and changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may come in: the link, the cookie, and the checks before every request."""
+"""Access: the link, the cookie, and the checks before every request."""
 
 from __future__ import annotations
 

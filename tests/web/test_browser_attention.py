@@ -1,4 +1,4 @@
-"""What waits for the human, in the browser: there at once, gone by itself, and answered from here."""
+"""The list of items waiting for the human, in the browser: shown at once, removed automatically, and answered there."""
 
 from __future__ import annotations
 

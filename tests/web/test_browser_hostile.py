@@ -1,4 +1,4 @@
-"""What agents write does no harm in the browser: no dialog, no error, no request elsewhere, nothing out of place."""
+"""Text written by agents does no harm in the browser: no dialog, no error, no external request, no broken layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A team on several machines in the browser: whose machine is which, who is away, what waits."""
+"""A team on several machines in the browser: homes of agents, absent machines, waiting messages."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def team(made: Machines, tmp_path: Path, env: dict[str, str], seat: str) -> Team
 
 
 def faults(person: Person, pictures: Path, *pages: str) -> dict[str, object]:
-    """What cannot be read, reached or named on these pages."""
+    """Accessibility problems on these pages, by screenshot: what cannot be read, reached or named."""
     found: dict[str, object] = {}
     for name in pages:
         person.visit(name)

@@ -1,4 +1,4 @@
-"""What a person reads, writes and decides in the browser, and what arrives there by itself."""
+"""Reading, writing and deciding in the browser, and the arrival of new mail without a reload."""
 
 from __future__ import annotations
 

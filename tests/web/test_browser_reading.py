@@ -1,4 +1,4 @@
-"""Reading in the browser: the first entry is open, a task's messages stand together, everything has a key."""
+"""Reading in the browser: the first entry is open, a task's messages are grouped, every action has a key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_first_entry_is_shown_where_there_is_room_and_counts_as_read_by_nobo
     expect(first).to_have_attribute("aria-current", "true")
     team.post("owner", "And which size?")
     expect(person.page.locator(".rows a")).to_have_count(2)
-    expect(words).to_have_text("Which colour?")  # what one reads does not change under one's eyes
+    expect(words).to_have_text("Which colour?")  # the open entry stays while it is read
     assert len(team.unread("owner")) == 2
     person.turn(PHONE)
     expect(person.page.locator(".chosen")).to_be_hidden()

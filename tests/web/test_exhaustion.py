@@ -29,7 +29,7 @@ MIB = 1 << 20
 
 @contextmanager
 def crowd(web: Web, number: int) -> Iterator[None]:
-    """So many connections with half a request each, held open. The server may close them."""
+    """Holds this many connections with half a request each open. The server may close them."""
     with ExitStack() as context:
         for _ in range(number):
             context.enter_context(connected(web)).send(HALF)
@@ -42,7 +42,7 @@ def connected(web: Web) -> socket.socket:
 
 @pytest.fixture
 def _many_files() -> Iterator[None]:
-    """This process holds the other ends."""
+    """Allows this process enough open files for its ends of the connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= soft < 4096:
         resource.setrlimit(resource.RLIMIT_NOFILE, (4096, hard))
@@ -80,7 +80,7 @@ def test_the_owner_comes_in_while_strangers_keep_coming(web: Web, visitor: Visit
 
 
 def _keep_coming(web: Web, over: threading.Event) -> None:
-    """Fifty half-sent requests at a time, again and again."""
+    """Opens fifty half-sent requests at a time, repeatedly, until `over` is set."""
     while not over.is_set():
         with crowd(web, 50):
             pass
@@ -119,7 +119,7 @@ def test_a_descriptor_shortage_is_waited_for_quietly(web: Web, visitor: Visitor)
     resource.prlimit(web.pid, resource.RLIMIT_NOFILE, (used + 3, limits[1]))
     with crowd(web, 50):
         busy = _processor_seconds(web.pid)
-        time.sleep(3)  # what it does meanwhile is what is tested
+        time.sleep(3)  # its behaviour meanwhile is tested
         assert _processor_seconds(web.pid) - busy < 1.5
     resource.prlimit(web.pid, resource.RLIMIT_NOFILE, limits)
     assert visitor.see("/session")["session"] == "demo"
@@ -152,7 +152,7 @@ def test_a_body_without_end_is_refused_while_it_comes_in(web: Web, visitor: Visi
 
 
 def _peak_bytes(pid: int) -> int:
-    """The most memory a process has had (proc(5), `VmHWM`); 0 where that is not to be known."""
+    """The peak memory use of a process in bytes (proc(5), `VmHWM`); 0 where it is not available."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     except FileNotFoundError:

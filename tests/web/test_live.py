@@ -1,4 +1,4 @@
-"""What changed is told to open pages, whichever process changed it, and a broken connection loses nothing."""
+"""Changes are sent to open pages, whichever process made them, and a lost connection misses none."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ TAGS = BLOCKS | {"code", "em", "strong", "s", "a", "table", "thead", "tbody", "t
 
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 UNHEARD = re.compile(r"^[\x00-\x20]+|[\t\n\r]")
-"""What a browser takes out of an address before it reads it (WHATWG URL, 4.4)."""
+"""Characters that a browser removes from an address before it parses it (WHATWG URL, 4.4)."""
 
 
 class Inspector(HTMLParser):
@@ -34,7 +34,7 @@ class Inspector(HTMLParser):
 
 
 def inspect(text: str) -> str:
-    """What the page shows of a text."""
+    """Returns the HTML that the page shows for a text, after checking that it is inert."""
     rendered = as_html(text)
     html = as_written(text) if rendered is None else rendered
     inspector = Inspector()

@@ -1,4 +1,4 @@
-"""Why a message got no further: every reason the doorbell gives has a sentence for a person."""
+"""Reasons why a message was not delivered further: every reason the doorbell gives has a sentence for a person."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from multi_agent_mcp.texts import LANGUAGES, PEOPLE, catalogue
 from tests.test_layers import layer, modules
 
 CARRIERS = {"Delivery": 1, "Echo": 0, "Classification": 0}
-"""What carries a reason to the delivery log, and which of its arguments that is. A classification's state is one unless
-it is harmless (`TYPEABLE`) or `unknown`, whose reason is `unknown_screen`."""
+"""Classes that carry a reason to the delivery log, with the position of that argument. The state of a classification is
+a reason unless it is harmless (`TYPEABLE`) or `unknown`, whose reason is `unknown_screen`."""
 GIVES_REASONS = ("str | None", "PaneSnapshot | str", "Attempt | str", "Profile | str")
-"""What functions of `notify/` return that say why they could not."""
+"""Return annotations of those functions in `notify/` that return the reason of a failure."""
 
 
 def codes_of(module: str, given: ast.expr | None) -> Iterator[str]:
-    """The texts an expression may be: literals, constants by name, either branch, what a function beside it returns."""
+    """Yields the texts an expression may evaluate to: literals, constants by name, both branches, and values returned
+    by functions of the module."""
     match given:
         case ast.Constant(value=str(text)):
             yield text
@@ -48,7 +49,7 @@ def returned(module: str, function: ast.FunctionDef) -> Iterator[str]:
     for node in ast.walk(function):
         if isinstance(node, ast.Return):
             yield from codes_of(module, node.value)
-        elif isinstance(node, ast.Dict):  # a table of what is wrong when what holds
+        elif isinstance(node, ast.Dict):  # a table of reasons and their conditions
             for key in node.keys:
                 yield from codes_of(module, key)
 
@@ -61,17 +62,17 @@ def carried(module: str) -> Iterator[str]:
 
 
 def shown() -> Iterator[str]:
-    """What the hosts' profiles call the screens that are not typed into."""
+    """Yields the names in the hosts' profiles of screens into which nothing is typed."""
     for profile in load_profiles().named.values():
         yield from (view.state for view in profile.views)
         yield from profile.composer.modes if profile.composer else ()
 
 
 def reasons() -> set[str]:
-    """Every reason that stands in the code as a word; only `failed_{error}` is made up when it happens."""
+    """Every reason that is a literal in the code; only `failed_{error}` is composed at run time."""
     found = {code for module in modules() for code in carried(module)}
     for module in notifying():
-        if not module.endswith(".learning"):  # what it gives is said to who shows it screens
+        if not module.endswith(".learning"):  # its reasons go to the user of `host learn`
             for function in functions(module):
                 if function.returns is not None and ast.unparse(function.returns) in GIVES_REASONS:
                     found |= set(returned(module, function))
@@ -83,7 +84,7 @@ def notifying() -> list[str]:
 
 
 def written() -> set[str]:
-    """Every text that stands in the code, and the names of screens."""
+    """Every string literal in the code, and the names of screens."""
     nodes = (node for module in modules() for node in ast.walk(modules()[module]))
     return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)} | set(
         shown()

@@ -24,7 +24,7 @@ FAMILY = re.compile(r'`([a-z_.]+)\$\{|"([a-z_.]+\.)" ~')
 
 
 def imported() -> dict[str, list[tuple[str, str]]]:
-    """Of each module the names it imports, and from where."""
+    """Module → the names it imports, each with its source."""
     return {
         module: [(name, source) for names, source in IMPORT.findall(text) for name in names.split(", ")]
         for module, text in MODULES.items()

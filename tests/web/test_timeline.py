@@ -56,7 +56,7 @@ def message(number: int, sent: float, read: float | None = None, *, subject: str
 
 
 def session(text: str = "plain") -> Timeline:
-    """One of everything, with this text wherever an agent writes one."""
+    """A timeline with one of everything and this text wherever agents can write."""
     return Timeline(
         start=at(0),
         end=at(100),

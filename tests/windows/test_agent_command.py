@@ -1,4 +1,4 @@
-"""What runs in an agent's window: placeholders through a real shell, and the prompt that the host begins with."""
+"""The command in an agent's window: placeholders through a real shell, and the first prompt of the host."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def host(tmp_path: Path) -> str:
 
 
 def arguments(services: Services, agent: Agent, purpose: str = "task") -> list[str]:
-    """What the agent's command hands to its program when tmux's shell runs it."""
+    """The arguments that the agent's program receives when tmux's shell runs its command."""
     command = command_of(services, agent, purpose)
     assert command is not None
     ran = subprocess.run(["sh", "-c", executed(command)], capture_output=True, encoding="utf-8", check=True)

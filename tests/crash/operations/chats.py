@@ -48,7 +48,7 @@ def run(deed: Deed) -> None:
 
 
 def carried_out(after: Aftermath) -> Iterator[str]:
-    """Carried out once, or offered again."""
+    """Yields a complaint unless the operation was carried out once or is offered again."""
     yield from started(after)
     offers = after.services.delegations.offered("worker-a")
     if len(offers) + len(conversations(after.services)) != 1:

@@ -79,7 +79,7 @@ def read(deed: Deed) -> None:
 
 
 def unread_again(after: Aftermath) -> Iterator[str]:
-    """Whatever the killed reader did not confirm by a further call is unread; nothing is gone."""
+    """Yields mail that is not unread again although the killed reader did not confirm it by a further call."""
     box = {message.id: message for message in mail(after.services, "worker-a")}
     yield from (f"message {name} is gone" for name in after.told["ids"] if name not in box)
     confirmed = {item["id"] for answer in after.answers[:-1] for item in answer["messages"]}
@@ -168,7 +168,7 @@ def with_an_archive(services: Services) -> Facts:
 
 
 def with_an_ended_conversation(services: Services) -> None:
-    """It was delegated, read, and ended long ago."""
+    """Creates a conversation that was delegated, read, and ended long ago."""
     admin, session = services.agents.get("admin"), services.sessions.open("admin", "chat")
     services.delegations.delegate(admin, session.record, "worker-b", "ask", None)
     conversation, _ = services.delegations.start_conversation(admin, session.record, "worker-b", "hello")

@@ -19,7 +19,7 @@ def begin(deed: Deed) -> None:
 
 
 def begun(after: Aftermath) -> Iterator[str]:
-    """A server that was killed as it began is in nobody's way."""
+    """Yields effects of a server killed at its start that impede others."""
     if after.services.sessions.live("worker-a"):
         yield "a dead session counts as living"
     if any(run.running for run in after.services.executions.history("worker-a")[0]):
@@ -88,7 +88,7 @@ def init(deed: Deed) -> None:
 
 
 def initialised(after: Aftermath) -> Iterator[str]:
-    """Whatever the first `init` left, a second one completes."""
+    """Yields parts of a session that a second `init` did not complete after the first one was killed."""
     if after.answer is not None and len(after.services.agents.all()) < len(TEAM.agents):
         yield "acknowledged, and agents are missing"
     create_session(after.root, "demo", TEAM, "en")

@@ -127,7 +127,7 @@ def hear_in_terminal(deed: Deed) -> None:
 
 
 def free(after: Aftermath) -> Iterator[str]:
-    """An Owner who has read the answer is never left waiting for it."""
+    """Yields a complaint when an Owner who has read the answer is still waiting for it."""
     unread = [message for _, message in after.services.workspace.mailbox("owner").unread(fresh=True)]
     if not unread and after.services.owner_waits.of("owner") is not None:
         yield "the Owner waits for an answer that was read"

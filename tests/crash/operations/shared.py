@@ -15,7 +15,7 @@ from tests.hub.support import DESK, HOMES, LAPTOP
 
 
 def tasks_for_worker(services: Services, names: Sequence[str]) -> Sequence[str]:
-    """One for each moment."""
+    """Creates one task for each moment."""
     new = [NewTask(title=name, assignee_id="worker-a") for name in names]
     return [task.id for task in services.task_creation.create(services.agents.get("admin"), new)]
 

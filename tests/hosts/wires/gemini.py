@@ -8,7 +8,8 @@ from tests.hosts.replies import Call, Json, Reply, Request, Wire, event, numbers
 
 NOTHING_YET = event({"candidates": [{"index": 0, "content": {"role": "model", "parts": [{"text": ""}]}}]})
 SURROUNDINGS = "<session_context>"
-"""It begins each session with a list of the files it works among, ours with them: not what anybody said."""
+"""Start of the list of files in the working directory, with which it begins each session; it includes our own files and
+is not part of the dialogue."""
 
 
 def read(body: Json) -> Request:
@@ -21,7 +22,7 @@ def read(body: Json) -> Request:
 
 
 def stream(reply: Reply, body: Json) -> Iterator[bytes]:
-    """One candidate, said in two pieces: the first one holds nothing yet."""
+    """Yields one candidate in two pieces, of which the first is empty."""
     yield NOTHING_YET
     yield event(whole(reply, body))
 

@@ -1,4 +1,4 @@
-"""Which channels an agent has, and what becomes of one that cannot be used."""
+"""The channels that an agent has, and the handling of unusable ones."""
 
 from __future__ import annotations
 

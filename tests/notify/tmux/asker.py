@@ -20,7 +20,7 @@ import tty
 from pathlib import Path
 
 ROWS = (("touch a", "", "touch b"), ("touch a", "rm -rf /", "touch b"), ("touch a", "touch b", "touch b"))
-"""What it asks about, in turn: the second row is blank, something else, or the same as another."""
+"""The rows of the question, by variant: the second row is blank, different, or equal to another row."""
 REPLY = re.compile(rb"\x1b\[[0-9]+;[0-9]+R")
 RULE = "─" * 90
 
@@ -66,7 +66,7 @@ class Asker:
 
 
 def asker_command(log: Path) -> str:
-    """For tmux: starts it under the name of a host that a profile describes."""
+    """The command for tmux that starts the program under the name of a host with a profile."""
     program = f"exec -a claude {sys.executable} -m tests.notify.tmux.asker {log}"
     return f"PYTHONPATH={sysconfig.get_path('purelib')} exec bash -c '{program}'"
 

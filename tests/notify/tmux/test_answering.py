@@ -1,5 +1,5 @@
-"""A dialog is answered by one key while it stands there, and by none when it does not (docs/protocol.md, Answering a
-dialog). Real tmux, a program that asks, and whoever makes it ask something else in that moment.
+"""A dialog is answered by one key while it is shown, and by none otherwise (docs/protocol.md, Answering a dialog), with
+a real tmux and a program that changes its question at that moment.
 
 `MULTI_AGENT_MCP_TEST_ANSWERS=1000` is the long form: so many answers, each with a change on its way.
 """
@@ -53,7 +53,7 @@ class Asking:
         return self.other_than(None)
 
     def other_than(self, before: Dialog | None) -> Dialog:
-        """What it asks, once that is not this any more."""
+        """Waits until the program shows a dialog other than `before`; returns it."""
         asked: list[Dialog] = []
 
         def asks() -> bool:
@@ -210,8 +210,8 @@ def test_a_question_that_changes_under_the_hand_is_never_answered_for_another(as
 
 
 def under_the_hand(one: Asking, rounds: int, seed: float) -> list[str]:
-    """Answers while the question changes; what became of each answer. Fails when a key came to another question than
-    the one it was meant for."""
+    """Answers while the question changes; returns the result of each answer. Fails when a key reached another question
+    than the intended one."""
     chance = random.Random(seed)  # noqa: S311 - chance, not a secret
     found = [answered_meanwhile(one, chance) for _ in range(rounds)]
     assert len(one.events("key")) == len(found) - found.count("refused")
@@ -219,7 +219,8 @@ def under_the_hand(one: Asking, rounds: int, seed: float) -> list[str]:
 
 
 def answered_meanwhile(one: Asking, chance: random.Random) -> str:
-    """One such answer: `answered`, `refused`, or `crossed`: the key had left before the terminal saw the change."""
+    """Answers once while the question changes: `answered`, `refused`, or `crossed` when the key was sent before the
+    terminal showed the change."""
     asked, drawn, keys = one.dialog(), one.events("drawn")[-1]["drawn"], len(one.events("key"))
     time.sleep(1.1)  # otherwise the answer itself waits until the window rests, and the change comes before it
     changing = threading.Timer(chance.random() * CHANGES_WITHIN_SECONDS, one.change)

@@ -1,4 +1,4 @@
-"""What the profiles read of a dialog and its choices (docs/protocol.md, Answering a dialog)."""
+"""Dialogs and their choices, as the profiles read them (docs/protocol.md, Answering a dialog)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ READ = {
     "copilot/dialog_bash": ("permission", "touch x", "1 2*"),
     "copilot/dialog_trust": ("trust", "/home/dev/a/project", "1 2* 3"),
 }
-"""Topic, some of the text, and the choices, those that last with a star. Of all other screens nothing is offered."""
+"""Topic, part of the text, and the choices; lasting ones are marked by a star. Other screens offer no choices."""
 BY_COLOUR = {
     "opencode/dialog_bash": (
         "$ touch x; sleep 6",
@@ -44,7 +44,8 @@ BY_COLOUR = {
     "opencode/dialog_bash_narrow": ("$ touch x; sleep 6", "1 2* 3", {"3": "Enter"}),
     "opencode/dialog_always": ("- touch *", "1* 2", {"1": "Enter", "2": "Right Enter"}),
 }
-"""The same of dialogs whose marked choice only a colour tells: some of the text, the choices, and what picks them."""
+"""Dialogs whose selected choice is shown by colour only: part of the text, the choices, and the keys that select
+them."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What `host learn` makes of screens, tried with captures of real hosts as if nobody had described them."""
+"""The profiles that `host learn` derives from captures of real hosts, as if these hosts were unknown."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_whatever_a_dialog_says_can_be_learned() -> None:
 
 
 def moved(screens: Screens) -> Screens:
-    """At rest the cursor is parked somewhere else."""
+    """The screens with the cursor parked at another place while the host is at rest."""
     return {**screens, "idle": [replace(screens["idle"][0], cursor_x=0)]}
 
 

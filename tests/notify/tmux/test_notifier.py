@@ -74,7 +74,7 @@ def agent(stage: Stage, seat: Seat) -> Agent:
 
 
 def comes_to(stage: Stage, seat: Seat, state: str) -> None:
-    """Waits until the pane shows this."""
+    """Waits until the pane shows this state."""
     end, profile = time.monotonic() + 10, load_profiles().named[seat.host]
     while True:
         seen = take_snapshot(Tmux(stage.socket), seat.pane_id)
@@ -241,7 +241,7 @@ def test_a_line_of_ours_that_was_left_standing_is_finished_and_not_typed_again(s
 
 @contextmanager
 def hard_at_work(seat: Seat) -> Iterator[None]:
-    """Meanwhile the host hears and shows nothing, and answers everything afterwards."""
+    """Keeps the host from reading input and drawing; afterwards it processes everything at once."""
     late = Path(f"{seat.log}.late")
     late.touch()
     try:

@@ -52,9 +52,9 @@ STATES = {
     "login_status": "login",
 }
 PROGRAMS = {"gemini": ["node", "/usr/bin/gemini"], "copilot": ["node", "/usr/bin/copilot"]}
-"""Hosts that are a script by the name of their interpreter."""
+"""Command lines of hosts that run as a script under the name of their interpreter."""
 ALIKE = {"claude": "copilot"}
-"""Whose screen looks like another's: only the program tells them apart."""
+"""Host → the host whose screens look the same; only the program distinguishes them."""
 OPENCODE = ("bash", "bash_reject", "bash_sidebar", "bash_narrow", "bash_cut", "always")
 META = re.compile(
     r"cmd=(?P<command>\S+) .*mode=(?P<mode>\d) .*cur=(?P<x>\d+),(?P<y>\d+) cursor_flag=(?P<flag>\d) .*"
@@ -68,7 +68,7 @@ def profiles() -> Profiles:
 
 
 def process(*arguments: str) -> Process:
-    """One that was started with these arguments and has not renamed itself."""
+    """A process that was started with these arguments and has not renamed itself."""
     return Process(1, "1", Path(arguments[0].lstrip("-")).name, arguments)
 
 

@@ -99,11 +99,11 @@ def test_either_side_ends_it_and_the_other_is_told(services: Services, conversat
 
 
 class TestRefusals:
-    """What changes nothing."""
+    """Refused calls, which change nothing."""
 
     @pytest.fixture
     def unchanged(self, services: Services, conversation: Conversation) -> Callable[[], None]:
-        """Asks whether, with this one conversation, nothing was changed."""
+        """Returns a function that asserts that no file has changed since this one conversation began."""
         assert services.conversations.of_agent("worker-a") == [conversation]
         before = snapshot(services)
 

@@ -54,7 +54,7 @@ HIERARCHY: list[tuple[str, str, type[Refusal] | None]] = [
     ("owner", "manager-dev", Unauthorized),
     ("owner", "owner", Unauthorized),
 ]
-"""Who calls, who is named as requester, and what comes of it."""
+"""Caller, requester, and the expected refusal (None: the call succeeds)."""
 
 
 @pytest.fixture(autouse=True)

@@ -74,7 +74,7 @@ def test_what_is_recent_is_not_prunable(lived_in: Services) -> None:
 
 
 def test_pruning_looks_while_others_send(services: Services) -> None:
-    """Their scratch files are there for a moment, and gone when they are looked at."""
+    """Their scratch files appear for a moment and may be gone by the time they are examined."""
     done, scratch = threading.Event(), services.workspace.files.scratch
 
     def sending() -> None:

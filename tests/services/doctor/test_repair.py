@@ -39,7 +39,7 @@ def repaired(doctor: Doctor, check: str) -> list[Finding]:
 
 
 def everything(services: Services) -> dict[str, bytes]:
-    """Whatever can be read: messages, tasks, notifications, quarantined files."""
+    """The content of every readable file: messages, tasks, notifications, quarantined files."""
     return {path.name: path.read_bytes() for path in services.workspace.path.rglob("*.md")}
 
 
@@ -152,7 +152,7 @@ def test_a_lock_somebody_sits_on_is_found(services: Services, doctor: Doctor) ->
 
 
 def test_a_lock_that_says_a_server_or_a_waiter_lives_is_no_finding(services: Services, doctor: Doctor) -> None:
-    """It was, with the advice to stop the process that holds it."""
+    """It was reported once, with the advice to stop the process that holds the lock."""
     server = services.doorbell.serve("worker-a", "chat")
     assert server is not None
     with services.workspace.locks.lock(waiter_lock("worker-a", "chat")):

@@ -39,7 +39,7 @@ def test_keys_that_are_old_are_forgotten_by_themselves_once_a_day(services: Serv
     past = time.time() - (REMEMBERED_DAYS + 1) * 86_400
     os.utime(old, (past, past))
     send(services, "admin", "worker-a", idempotency_key="today")
-    assert old.exists()  # somebody has swept today
+    assert old.exists()  # a sweep has already been done today
     os.utime(directory / ".swept", (past, past))
     send(services, "admin", "worker-a", idempotency_key="young")  # no new key: nothing to make room for
     assert old.exists()

@@ -1,5 +1,5 @@
-"""What a change has to tell follows from the files alone: told once, repaired when missing, read by itself when it is
-dealt with (docs/protocol.md, Notifications)."""
+"""Notifications about a change are derived from the files alone: created once, restored when missing, and marked read
+once they are dealt with (docs/protocol.md, Notifications)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Story = Callable[[Services], Task]
 
 
 def told(services: Services, agent_id: str = "worker-a") -> list[tuple[str | None, str | None, str | None]]:
-    """Action, who caused it, and the task of everything an agent would be shown."""
+    """Action, originator and task of every notification that an agent would be shown."""
     found = services.derived_notices.waiting(agent_id)
     return [(notice.action, notice.sender_id, notice.task_id) for notice in found]
 
@@ -47,7 +47,7 @@ def finish(services: Services, task: Task) -> None:
 
 
 def chained(services: Services, assignee_id: str = "worker-b") -> tuple[Task, Task]:
-    """Somebody's task, and one of worker-a's that waits for it."""
+    """A task of `assignee_id`, and a task of worker-a that depends on it."""
     first = new(services, "first", assignee_id, by="owner")
     return first, new(services, "second", "worker-a", dependencies=[first.id])
 

@@ -82,7 +82,7 @@ def test_the_reports_of_one_who_gets_no_answers_are_not_read_again(services: Ser
         send(services, "worker-a", "admin", "Still at it.", subject="Progress")
         clock.advance(1)
     broken = mailbox.path / f"{stamp(clock())}_0a1b2c3d.md"
-    broken.write_bytes(b"\xff")  # whoever reads it sets it aside
+    broken.write_bytes(b"\xff")  # reading it sets it aside
     for _ in range(12):
         send(services, "worker-a", "admin", "Still at it.", subject="Progress")
     assert broken.exists()
@@ -122,7 +122,7 @@ def test_who_is_not_answered_looks_into_no_mailbox_of_others(services: Services,
     for _ in range(30):
         clock.advance(1)
         send(services, "worker-a", "worker-b", subject="Progress")
-    assert torn.exists()  # whoever looks at it sets it aside
+    assert torn.exists()  # reading it sets it aside
     for _ in range(5):
         clock.advance(1)
         send(services, "worker-b", "worker-a", subject="Re: Progress")

@@ -1,5 +1,5 @@
-"""What an agent is told beside its calls: once, to the right session, newest first
-(docs/protocol.md, Notifications)."""
+"""Notifications added to the answers of an agent's calls: once, to the right session, newest first (docs/protocol.md,
+Notifications)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which agent sessions are missing, and what was opened for them."""
+"""The detection of missing agent sessions, and the windows opened for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def command(services: Services) -> None:
 
 
 class TestNeeded:
-    """A post is needed while there is work for it and nobody there to do it."""
+    """A session is needed while there is work for its agent and no live session to do it."""
 
     def test_nobody_is_needed_where_there_is_nothing_to_do(self, services: Services) -> None:
         assert services.missing_sessions.needed() == []
@@ -78,7 +78,7 @@ class TestNeeded:
 
 
 class TestWindows:
-    """What was opened stands in files, and whoever looks next goes on from there."""
+    """Opened windows are recorded in files, from which any other process continues."""
 
     def test_what_was_opened_is_known_to_the_next_who_looks(self, services: Services, clock: Clock) -> None:
         services.missing_sessions.record(TASK, PANE, 2)
@@ -113,7 +113,8 @@ class TestWindows:
         other.end()
 
     def test_a_window_whose_server_has_died_is_not_finished(self, services: Services) -> None:
-        """The host may be at work in it; that other machines are told of the death changes nothing."""
+        """The host may still be working in the window; it makes no difference that other machines are told of the
+        server's end."""
         services.missing_sessions.record(TASK, PANE, 0)
         dies(services, open_session(services, "worker-a"))
         services.sessions.recover_dead()

@@ -24,7 +24,7 @@ def causes(services: Services) -> dict[str, str]:
 
 
 def told(services: Services, agent_id: str = "admin") -> list[str]:
-    """The reasons of what an agent is shown of others that are stuck."""
+    """The reasons in the agent's unread notifications about stuck agents."""
     return [str(notice.get("reason")) for notice in shown(services, agent_id) if notice["action"] == "agent_stuck"]
 
 

@@ -38,7 +38,7 @@ def blocked(services: Services, clock: Clock) -> Services:
 
 
 def seconds(timeline: Timeline, name: str) -> list[float]:
-    """When the arrows did that, counted from the start."""
+    """The values of this attribute of the arrows, in seconds since the start."""
     moments = (getattr(arrow, name) for arrow in timeline.arrows)
     return [(moment - timeline.start).total_seconds() for moment in moments if moment]
 

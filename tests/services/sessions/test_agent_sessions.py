@@ -1,4 +1,4 @@
-"""Agent sessions: what they are for, when they end, and what becomes of a dead reader's mail."""
+"""Agent sessions: their purposes, their end, and the mail of a dead reader."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def begun(services: Services, number: int, **fields: object) -> Task:
 
 
 def die(services: Services, session: LiveSession) -> None:
-    """The session's process is gone without a word: its number belongs to another process now."""
+    """Simulates the death of the session's process: its process id now belongs to another process."""
     services.workspace.sessions.update(session.record.id, lambda found: replace(found, pid_started_at="earlier"))
 
 
 def handed_out(services: Services, session: LiveSession) -> list[str]:
-    """A reading as the server does it: leased, written out."""
+    """Reads mail as the server does, with a lease and a written answer; returns the contents."""
     receipt = Receipt()
     receipt.open(session)
     answer = read(services, session.record.agent_id, lease=receipt.lease)
@@ -216,7 +216,7 @@ def test_an_execution_whose_session_was_lost_in_a_power_cut_is_ended(services: S
 def test_a_session_file_is_never_put_in_place_before_its_content_is_on_the_disk(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a power cut leaves it without a byte, and nobody knows what the session was handed."""
+    """Otherwise a power cut leaves it empty, and it is lost which items the session was handed."""
     send(services, "admin", "worker-a")
     session = services.sessions.open("worker-a")
     handed_out(services, session)
@@ -226,7 +226,7 @@ def test_a_session_file_is_never_put_in_place_before_its_content_is_on_the_disk(
 
 
 def test_a_session_at_its_end_takes_nothing_more(services: Services) -> None:
-    """Nobody would give it back: the server ends while a call is at work."""
+    """Nothing would be given back: the server ends while a call is in progress."""
     send(services, "admin", "worker-a")
     session = services.sessions.open("worker-a")
     session.end()
@@ -237,7 +237,7 @@ def test_a_session_at_its_end_takes_nothing_more(services: Services) -> None:
 
 
 def test_two_calls_that_lease_the_same_file_let_go_of_it_one_by_one(services: Services) -> None:
-    """One was replaced and requeued the mail, the other has read it meanwhile: its own lease must stand."""
+    """One call was replaced and requeued the mail after the other had read it: the other's lease must remain."""
     send(services, "admin", "worker-a")
     session = services.sessions.open("worker-a")
     handed_out(services, session)

@@ -64,7 +64,7 @@ def test_the_newest_of_a_history_are_given_without_reading_the_others(
         begun = services.executions.begin(session.record, new(services).id)
         finished.append(services.executions.finish(begun))
     oldest = services.workspace.executions.directory("worker-a").path / f"{finished[0].id}.md"
-    oldest.write_text(oldest.read_text().replace("agent_id:", "agent_id: ["))  # whoever reads it sets it aside
+    oldest.write_text(oldest.read_text().replace("agent_id:", "agent_id: ["))  # reading it sets it aside
     os.utime(oldest, (0, 0))
     found, total = services.executions.history("worker-a", limit=1)
     assert (found, total) == ([finished[2]], 3)
@@ -131,7 +131,7 @@ class TestReadingALog:
 
     @pytest.fixture
     def execution(self, services: Services, execution: Execution) -> Execution:
-        """One with 250 lines."""
+        """An execution whose log has 250 lines."""
         for number in range(1, 250):
             services.workspace.files.append(services.workspace.execution_log(execution), f"line {number}")
         return execution

@@ -36,7 +36,7 @@ WAYS: dict[str, tuple[str, ...]] = {
     "done": ("in_progress", "done"),
     "cancelled": ("cancelled",),
 }
-"""How the assignee brings a task from `todo` into each status."""
+"""Status → the steps by which the assignee moves a task from `todo` to it."""
 
 
 @pytest.mark.parametrize("status", TASK_STATUSES)
@@ -121,7 +121,7 @@ def test_work_is_not_handed_up(services: Services, admin: Agent, worker_a: Agent
 
 
 class TestStarting:
-    """What `in_progress` needs; each refusal says which of it is missing."""
+    """The preconditions of `in_progress`; each refusal names the missing one."""
 
     def refusal(self, services: Services, task: Task) -> str:
         before = snapshot(services)
@@ -291,7 +291,7 @@ class TestBlocking:
         part = running(services, "part", "worker-b", parent=top.id)
 
         class Late(TaskChanges):
-            """By the time the part is to be blocked, worker-b has finished it."""
+            """Makes worker-b finish the subtask just before the block is applied."""
 
             def apply_move(self, intent: Intent) -> tuple[Task, str]:
                 services.task_changes.set_status(worker_b, part.id, "done")

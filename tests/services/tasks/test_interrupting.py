@@ -123,7 +123,7 @@ def test_only_who_is_paused_can_go_on(services: Services, owner: Agent, worker_a
             services.interrupting.resume(services.agents.get(agent_id), "worker-a")
     services.task_changes.set_status(worker_a, task.id, "done")
     with pytest.raises(InvalidStatusTransition):
-        services.interrupting.resume(owner, "worker-a")  # what it was paused in is over
+        services.interrupting.resume(owner, "worker-a")  # the work in which it was paused is over
     assert all(name.startswith("notifications/worker-a/") for name in snapshot(services).keys() - before.keys())
 
 

@@ -1,4 +1,4 @@
-"""Who takes part: keys, roles and the hierarchy."""
+"""Participants: keys, roles and the hierarchy."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _files(services: Services) -> list[Path]:
 
 @pytest.mark.parametrize("in_the_way", [".locks", "agents.json.bak"], ids=["its lock", "its record"])
 def test_an_agent_whose_registration_is_refused_leaves_nothing(services: Services, in_the_way: str) -> None:
-    """Before the lock is held, and after."""
+    """The obstacle is found before the lock is taken, or after."""
     path = services.workspace.path / in_the_way
     path.rename(path.with_name("moved"))
     if in_the_way == ".locks":

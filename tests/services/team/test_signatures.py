@@ -1,4 +1,4 @@
-"""What was not written by its sender, or not as it stands there, is flagged and still read."""
+"""Messages that were not written by their sender, or were changed afterwards, are flagged but still read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_hand_written_message_is_read_and_flagged(services: Services) -> None:
     by_hand(services, "worker-a", "note.md", "---\nsender_id: owner\n---\n\nhello\n")
     assert flags(read(services, "worker-a")) == [False]
     (path,) = mail(services)
-    assert b"signature" not in path.read_bytes()  # marking it read makes it no promise
+    assert b"signature" not in path.read_bytes()  # marking it read does not sign it
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def folder_of(services: Services, conversation_id: str) -> Path:
 
 
 class TestKeys:
-    """The public key stands in the registry; whoever verifies needs nothing else."""
+    """The public key is in the registry; verifying needs nothing else."""
 
     def test_a_reader_without_any_key_verifies_what_others_have_signed(self, services: Services) -> None:
         send(services, "admin", "worker-a")

@@ -1,4 +1,4 @@
-"""What a chat session is to do next (docs/protocol.md, Next action)."""
+"""The next action of a chat session (docs/protocol.md, Next action)."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def tampered(services: Services, message: Message) -> Message:
 
 
 def misplaced(services: Services, message: Message) -> Message:
-    """Genuine, but sent to somebody else."""
+    """A message with a genuine signature, but addressed to another agent."""
     other = "worker-b" if message.receiver_id != "worker-b" else "owner"
     return services.signatures.sign(replace(message, receiver_id=other))
 
@@ -46,7 +46,7 @@ def by_another_key(services: Services, message: Message) -> Message:
 
 
 def without_a_key(services: Services, message: Message) -> Message:
-    """Signed by nobody whose key could be known."""
+    """A message with a genuine signature of a sender whose public key was removed from the registry."""
     signed = services.signatures.sign(message)
     services.agents.registry.update(message.sender_id, public_key=None)
     return signed
@@ -75,7 +75,7 @@ def drop(services: Services, forge: Forge, sender: str, receiver: str, **fields:
 
 
 def taken(services: Services, forge: Forge, reader: str, message: Message) -> dict[str, Any]:
-    """The answer in which the reader is shown this message, which it is in any case."""
+    """Reads the message, which must succeed whatever its signature is; returns the answer."""
     answer = read(services, reader, message_id=message.id)
     (shown,) = answer["messages"]
     assert shown["content"] == message.content
@@ -156,7 +156,7 @@ def test_it_lets_no_delegation_pass_for_carried_out(services: Services, talk: Co
 
 @pytest.mark.parametrize("taken_name", [False, True])
 def test_a_message_that_others_finish_sending_is_not_signed_by_them(services: Services, taken_name: bool) -> None:
-    """An intent is a file, too: with a message that nobody signed in it, it makes nobody sign."""
+    """An intent is only a file: an unsigned message in it does not make any process sign it."""
     message = Message(id=new_message_id(), sender_id="admin", receiver_id="worker-a", created_at=services.clock())
     facts = {"messages": [as_text(message)], "conversation_id": None}
     if taken_name:
@@ -180,7 +180,7 @@ def test_a_message_is_genuine_though_whoever_finishes_sending_it_has_no_key(serv
 
 
 class TestForeigners:
-    """What a genuine message says about a conversation means nothing when its sender takes no part in it."""
+    """Genuine messages about a conversation have no effect when their sender is not a participant."""
 
     @pytest.mark.parametrize("status", ["pending", "active", "ended"])
     @pytest.mark.parametrize("kind", ["conversation", "system", "request"])

@@ -1,4 +1,4 @@
-"""What to do next, and being done with it (docs/protocol.md, Next action, Completion)."""
+"""Determining the next action, and reporting completion (docs/protocol.md, Next action, Completion)."""
 
 from __future__ import annotations
 

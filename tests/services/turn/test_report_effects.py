@@ -1,4 +1,4 @@
-"""What a worker's report does to its task, when the Admin reads it."""
+"""The effect of a worker's report on its task, once the Admin has read it."""
 
 from __future__ import annotations
 
@@ -173,7 +173,8 @@ class TestReportsThatMayNotBeFollowed:
     KINDS = ("task_progress", "task_complete", "task_failed")
 
     def refused(self, services: Services, task: Task, kind: str, why: str) -> str:
-        """Reads the report; the task has kept its status, and its history says why. The reason the Admin is given."""
+        """Reads the report; the task must keep its status, with the reason in its history. Returns the reason that the
+        Admin is given."""
         before = services.task_changes.get(task.id)
         report(services, task.id, kind, progress=40)
         answer = read(services, "admin")

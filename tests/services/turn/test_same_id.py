@@ -21,7 +21,7 @@ SAME = "---\nid: template\ncreated_at: '2026-11-21T12:00:00.000000Z'\nsubject: s
 
 
 def twins(services: Services, count: int, body: str = "body", more: str = "sender_id: a{number}\n") -> list[Path]:
-    """Files that are equal but for what `more` adds."""
+    """Creates files that are equal except for what `more` adds."""
     return [
         by_hand(services, "worker-a", f"{number}.md", SAME.format(more=more.format(number=number), body=body))
         for number in range(count)
@@ -29,7 +29,8 @@ def twins(services: Services, count: int, body: str = "body", more: str = "sende
 
 
 def pages(services: Services, limit: int, cursor: str) -> list[dict[str, Any]]:
-    """The whole history, page by page; the next one is asked for by the last message's id, or as the answer says."""
+    """Returns the whole history, page by page; the next page is requested by the last message's id or by the answer's
+    cursor."""
     found: list[dict[str, Any]] = []
     before = None
     for _ in range(20):
@@ -182,7 +183,7 @@ ODD = [b"\xff.md", b"a\nb.md", b"c: 'd\".md", b"- e.md", b"null.md", b"f" * 250 
 def test_a_file_may_have_any_name_and_is_handed_out_and_given_back_all_the_same(
     services: Services, header: bytes
 ) -> None:
-    """One whose name is no UTF-8 kept all the mail from its reader."""
+    """Formerly a name that is not UTF-8 kept all the mail from its reader."""
     mailbox = services.workspace.mailbox("worker-a")
     for name in ODD:
         Path(os.fsdecode(os.fsencode(mailbox.path) + b"/" + name)).write_bytes(b"---\n" + header + b"---\n\nbody")

@@ -311,7 +311,7 @@ def test_any_bytes_can_be_read_and_written_again_or_are_unreadable(data: bytes) 
     except Unreadable:
         return
     again = codec(Task).decode(codec(Task).encode(task), id="x")
-    assert repr(again) == repr(task)  # not ==: what is not a number does not equal itself
+    assert repr(again) == repr(task)  # not ==: NaN does not equal itself
 
 
 def test_a_lone_surrogate_is_refused_before_anything_is_written() -> None:

@@ -46,7 +46,7 @@ def test_nothing_is_sent_through_a_link_that_leads_out(services: Services, outsi
     before = snapshot(outside)
     fresh = open_session(services.workspace.root, "demo", notifier=services.notifier)
     if name == "secrets":
-        send(fresh, "admin", "worker-a")  # nobody's key is to be had: unsigned
+        send(fresh, "admin", "worker-a")  # no key can be read: unsigned
         assert read(fresh, "worker-a")["messages"][0]["verified"] is False
     else:
         with pytest.raises(StorageError):

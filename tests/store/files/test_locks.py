@@ -25,7 +25,7 @@ from tests.store.support import in_processes, put
 
 @contextmanager
 def held_elsewhere(files: Files, name: str) -> Iterator[None]:
-    """Another process's hold of a lock."""
+    """Holds a lock in another process."""
     lock = files.locks.lock(name)
     with lock:
         yield
@@ -82,7 +82,7 @@ def test_a_lock_whose_file_is_removed_while_others_wait_still_holds(files: Files
 
 
 def _add_one(files: Files, before_it_is_written: Callable[[], object] = bool) -> bool:
-    """Whether the counter was counted up: refused is only what has lost its lock."""
+    """Increments the counter; returns False only when the lock was lost."""
     try:
         with files.locks.held("agents"):
             number = int((files.base / "counter").read_text())
@@ -133,7 +133,7 @@ def _count_what_is_acknowledged(base: Path, name: str, times: int) -> None:
 
 
 def _remove_locks(base: Path, names: str) -> None:
-    """Until everybody else is done."""
+    """Removes locks until all other processes are done."""
     while not all((base / f"acknowledged-{name}").exists() for name in names):
         shutil.rmtree(base / ".locks", ignore_errors=True)
 
