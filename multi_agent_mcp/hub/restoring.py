@@ -32,6 +32,7 @@ from multi_agent_mcp.hub.stream import Stored
 from multi_agent_mcp.hub.subjects import MARKS, Names, Own
 from multi_agent_mcp.store.authority import ALONE
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.writing import write_all
 
 PROCESSES = 4 if (os.cpu_count() or 1) >= 4 else 2
 """The number of processes: a divisor of the number of lock stripes, so that no two take the same stripe."""
@@ -110,7 +111,8 @@ def main() -> None:
     workspace = Workspace(path.parent, path.name, relay_client_of(path) or ALONE)  # type: ignore[arg-type]
     written: Written = []
     applying = Applying(workspace, Names(uuid), machine, _Nothing(), lambda *file: written.append(file))
-    with suppress(EOFError, pickle.UnpicklingError):  # the relay has ended, perhaps in the middle of a batch
+    # The relay has ended, perhaps in the middle of a batch, or before it took the answer.
+    with suppress(EOFError, pickle.UnpicklingError, BrokenPipeError):
         while True:
             part = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our relay
             written.clear()
@@ -120,8 +122,7 @@ def main() -> None:
             except StorageError as error:
                 refused = "{1} ({0})".format(*refusal_words(error))
             done = pickle.dumps((refused, written))
-            sys.stdout.buffer.write(len(done).to_bytes(LENGTH_BYTES, "big") + done)
-            sys.stdout.buffer.flush()
+            write_all(sys.stdout.fileno(), len(done).to_bytes(LENGTH_BYTES, "big") + done)
 
 
 class _Nothing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -138,6 +139,19 @@ def moved_in(path: Path, text: str) -> None:
     draft = path.parents[2] / f".{path.name}.draft"
     draft.write_text(text, encoding="utf-8")
     draft.replace(path)
+
+
+def test_a_process_whose_relay_is_killed_ends_in_silence(desk_and_joined: Machines) -> None:
+    desk = desk_and_joined[DESK]
+    membership = desk.sharing.membership
+    command = [sys.executable, "-m", "multi_agent_mcp.hub.restoring", str(desk.path), membership.uuid, DESK]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:  # type: ignore[call-overload]
+        process.stdout.close()
+        process.stdin.write(pickle.dumps([]))
+        process.stdin.flush()
+        assert process.wait(timeout=30) == 0
+        assert process.stderr.read() == b""
 
 
 def test_what_belongs_together_is_written_by_one_process() -> None:

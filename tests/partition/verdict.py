@@ -115,7 +115,7 @@ def place(parts: tuple[str, ...]) -> str:
 def faults(made: Machines) -> list[str]:
     """Tracebacks in the relays' logs."""
     logs = {name: (machine.path / ".share" / "relay.log").read_text() for name, machine in made.members.items()}
-    return [f"{name}: {log[log.index('Traceback') :][-2000:]}" for name, log in logs.items() if "Traceback" in log]
+    return [f"{name}: {log[log.index('Traceback') :][:3000]}" for name, log in logs.items() if "Traceback" in log]
 
 
 def aside(made: Machines) -> list[str]:
