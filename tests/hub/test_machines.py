@@ -217,8 +217,8 @@ def test_an_agent_moves_and_what_it_signed_before_is_still_its_own(desk: Machine
     before = desk.services.agents.get("nomad").public_key
     desk.services.agents.move("nomad", LAPTOP)
     eventually(lambda: desk.services.agents.get("nomad").public_key != before)
-    send(laptop, "nomad", "admin", "from the laptop")
-    eventually(lambda: desk.has("admin", "from the laptop"))
+    send(laptop, "nomad", "admin", "from the nomad's new home")
+    eventually(lambda: desk.has("admin", "from the nomad's new home"))
     services = desk.services
     mine = [item for item in services.workspace.mailbox("admin").history() if item.sender_id == "nomad"]
     assert [services.signatures.verdict(item) for item in mine] == ["signed", "signed"]
