@@ -59,6 +59,7 @@ class Following:
         self.replaced = False
         self.synchronised = False
         self._on_news = on_news
+        self._connections = 0
         self._claimed = 0
         self._announced = 0
         self._referred_until = 0
@@ -82,6 +83,7 @@ class Following:
             raise HubUnreachable
 
     def connection_changed(self) -> None:
+        self._connections += 1
         self.synchronised = False
         self.wake()
 
@@ -125,6 +127,8 @@ class Following:
     async def _follow(self) -> None:
         if not self.synchronised:
             await self._synchronise()
+        if not self.synchronised:
+            return
         await self._catch_up()
         # If another machine has had later revisions than there are now, the hub was replaced.
         claimed = self._claimed  # it may grow with the hub while the hub is asked
@@ -132,8 +136,14 @@ class Following:
             self._found_older(state)
 
     async def _synchronise(self) -> None:
+        """Checks that it is the same hub, and exchanges everything with it. If the connection changes meanwhile, it
+        ends without a result, and `run` begins again: the hub on the new connection has not been recognised."""
+        connection = self._connections
         state = await self.hub.state()
-        if not await self.progress.recognises(self.hub, state):
+        recognised = await self.progress.recognises(self.hub, state)
+        if connection != self._connections:
+            return
+        if not recognised:
             self._found_older(state)
             return
         self.hub.recognised = True
@@ -149,6 +159,8 @@ class Following:
         await self._catch_up()
         await self.look_at_files()  # if nothing was scanned yet: all files not written by this relay
         await self._in_applier(self.publishing.keep_newest)
+        if connection != self._connections:
+            return
         self.synchronised = True
         self._do_soon(self.applying.at_home())
         self._on_news()

@@ -33,20 +33,70 @@ class GrowingHub:
         return StreamState("one", LAST)
 
 
+def _following(hub: GrowingHub) -> Following:
+    async def nothing(*_: object) -> None: ...
+
+    async def recognises(*_: object) -> bool:
+        return True
+
+    progress = SimpleNamespace(
+        sequence=KNOWN_HERE,
+        log_sequence=0,
+        restore_until=0,
+        is_restoring_logs=False,
+        is_new=False,
+        scanned=1.0,
+        witness=(0, ""),
+        recognises=recognises,
+    )
+    noticing = SimpleNamespace(publishing=SimpleNamespace(keep_newest=lambda: None), look_at_files=nothing)
+    applying = SimpleNamespace(at_home=list)
+    return Following(
+        cast("Any", hub), cast("Any", applying), cast("Any", noticing), cast("Any", progress), Disk(), lambda: None
+    )
+
+
 @pytest.mark.parametrize(("claimed", "replaced"), [(LAST, False), (LAST + 1, True)])
 def test_a_hub_that_grows_while_it_is_asked_is_not_taken_for_an_older_one(claimed: int, *, replaced: bool) -> None:
     async def follow() -> bool:
-        hub, told = GrowingHub(), asyncio.Event()
-        progress = SimpleNamespace(
-            sequence=KNOWN_HERE, log_sequence=0, restore_until=0, is_restoring_logs=False, witness=(0, "")
-        )
-        noticing = SimpleNamespace(publishing=None)
-        hub.following = Following(
-            cast("Any", hub), cast("Any", None), cast("Any", noticing), cast("Any", progress), Disk(), told.set
-        )
+        hub = GrowingHub()
+        hub.following = _following(hub)
         hub.following.synchronised = True
         hub.following.claimed(claimed, claimed)
         await hub.following._follow()
         return hub.following.replaced
 
     assert asyncio.run(follow()) is replaced
+
+
+class RestartedHub(GrowingHub):
+    """A hub whose connection is lost and made again while it is asked, for the given time, for new values."""
+
+    def __init__(self, *, in_question: int) -> None:
+        super().__init__()
+        self.recognised = False
+        self._remaining = in_question
+
+    async def after(self, *_: object) -> list[Any]:
+        self._remaining -= 1
+        if self._remaining == 0:
+            assert self.following is not None
+            self.recognised = False
+            self.following.connection_changed()
+        return []
+
+    async def state(self, *_: object) -> StreamState:
+        return StreamState("one", LAST)
+
+
+def test_a_hub_whose_connection_changed_while_it_was_asked_is_recognised_again() -> None:
+    async def follow() -> list[tuple[bool, bool]]:
+        hub = RestartedHub(in_question=1)
+        following = hub.following = _following(hub)
+        found = []
+        for _ in range(2):
+            await following._follow()
+            found.append((following.synchronised, hub.recognised))
+        return found
+
+    assert asyncio.run(follow()) == [(False, False), (True, True)]

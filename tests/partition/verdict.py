@@ -16,24 +16,33 @@ from tests.hub.support import Machine, Machines
 from tests.partition.hands import RECEIVERS
 from tests.partition.writers import Writer
 
-SETTLING_SECONDS = 300.0
+SETTLING_SECONDS = 120.0
 SAME_EVERYWHERE = ("ipc", "notifications", "tasks", "conversations", "delegations", "sessions", "executions")
 MARK = re.compile(rb"^hub: .*\n", re.MULTILINE)
 
 
 def wait_until_settled(made: Machines) -> float:
     """Waits until every machine has sent and received everything and all have the same files by name and size; returns
-    the seconds this took."""
+    the seconds this took. Raises `AssertionError` with what is unsettled after `SETTLING_SECONDS`."""
     began = time.monotonic()
-    while time.monotonic() - began < SETTLING_SECONDS:
-        states = [machine.sharing.status() for machine in made.members.values()]
-        quiet = all(state.get("synchronised") and not state.get("pending") for state in states)
-        if quiet and len({state["position"] for state in states}) == 1:
-            first, *others = (dict(outline(machine)) for machine in made.members.values())
-            if all(other == first for other in others):
-                break
+    while unsettled := list(_unsettled(made)):
+        assert time.monotonic() - began < SETTLING_SECONDS, "\n".join(unsettled)
         time.sleep(0.3)
     return time.monotonic() - began
+
+
+def _unsettled(made: Machines) -> Iterator[str]:
+    states = {name: machine.sharing.status() for name, machine in made.members.items()}
+    facts = ("synchronised", "pending", "position")
+    lines = [f"{name}: {[state.get(fact) for fact in facts]}" for name, state in states.items()]
+    if {tuple(state.get(fact) for fact in facts[:2]) for state in states.values()} != {(True, 0)}:
+        yield f"not quiet: {lines}"
+    elif len({state["position"] for state in states.values()}) > 1:
+        yield f"not equally far: {lines}"
+    else:
+        outlines = {name: set(outline(machine)) for name, machine in made.members.items()}
+        common = set.intersection(*outlines.values())
+        yield from (f"only on {name}: {file}" for name, files in outlines.items() for file in sorted(files - common))
 
 
 def outline(machine: Machine) -> Iterator[tuple[str, int]]:
