@@ -32,7 +32,7 @@ from multi_agent_mcp.errors import InvalidArguments, StorageError
 from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.name_collisions import make_way
 from multi_agent_mcp.hub.shared_settings import accept_settings
-from multi_agent_mcp.hub.stream import MACHINE, OFFSET, TIME, WAS, Stored
+from multi_agent_mcp.hub.stream import EDITED, MACHINE, OFFSET, TIME, WAS, Stored
 from multi_agent_mcp.hub.subjects import Names, Own
 from multi_agent_mcp.store.authority import revision_of
 from multi_agent_mcp.store.codec.frontmatter import codec
@@ -165,7 +165,7 @@ class Applying:
         if kind == subjects.SETTINGS:
             accept_settings(self.workspace, stored.data)
         elif kind == subjects.AGENT:
-            agent = self.workspace.registry.accept(parse_agent_id(name), stored.shared, _was(stored))
+            agent = self.workspace.registry.accept(parse_agent_id(name), stored.shared, _number(stored, WAS))
             if agent is not None and not agent.removed:
                 self.workspace.make_inboxes(agent.id)
                 if agent.machine == self.machine:
@@ -182,9 +182,13 @@ class Applying:
             subjects.CONVERSATION: self.workspace.conversations,
             subjects.DELEGATION: self.workspace.delegations,
         }
-        if stored.headers.get(MACHINE) == self.machine and _is_there(known[kind].find(entity_id(kind, name)), stored):
+        is_own = stored.headers.get(MACHINE) == self.machine
+        if is_own and _is_there(known[kind].find(entity_id(kind, name)), stored):
             return []  # the process that wrote it probably holds the lock
-        written = known[kind].accept(entity_id(kind, name), stored.shared, _time(stored), was=_was(stored))
+        edited = _number(stored, EDITED) if is_own else None
+        written = known[kind].accept(
+            entity_id(kind, name), stored.shared, _time(stored), was=_number(stored, WAS), edited=edited
+        )
         return [lambda: self.consequences.task_changed(written)] if isinstance(written, Task) else []
 
     def _arrival(self, what: Own, stored: Stored) -> list[Then]:
@@ -276,9 +280,9 @@ def _read_at(stored: Stored) -> datetime | None:
     return parse_time(json.loads(stored.data)["read_at"])
 
 
-def _was(stored: Stored) -> int | None:
-    """Returns the value's revision on a former hub, if any. Raises `ValueError`."""
-    return int(stored.headers[WAS]) if WAS in stored.headers else None
+def _number(stored: Stored, header: str) -> int | None:
+    """Returns the revision in a header, if there is one. Raises `ValueError`."""
+    return int(stored.headers[header]) if header in stored.headers else None
 
 
 def _time(stored: Stored) -> int:

@@ -32,7 +32,7 @@ from multi_agent_mcp.hub.relay_socket import Answering
 from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.share_directory import Membership, Share
 from multi_agent_mcp.hub.shared_settings import shared_settings
-from multi_agent_mcp.hub.stream import TIME, WAS, Hub
+from multi_agent_mcp.hub.stream import EDITED, TIME, WAS, Hub
 from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.store.authority import Shared
 from multi_agent_mcp.store.files.locks import RELAY
@@ -107,13 +107,15 @@ class Relay:
             raise HubUnreachable("shut_out")
         self.following.require()
 
-    async def put(self, key: str, revision: int, data: bytes, was: int | None = None) -> int:
-        """Stores a shared value in place of this revision (0: none) and returns the new one; `was` as in
-        `Authority.create`. Raises as `Hub.put`, and `HubReplaced`."""
+    async def put(self, key: str, revision: int, data: bytes, was: int | None = None, *, edited: bool = False) -> int:
+        """Stores a shared value in place of this revision (0: none) and returns the new one; `was` and `edited` as in
+        `Authority`. Raises as `Hub.put`, and `HubReplaced`."""
         self.require()
         stamp, op = {TIME: str(time.time_ns())}, secrets.token_hex(8)
         if was is not None:
             stamp[WAS] = str(was)
+        if edited:
+            stamp[EDITED] = str(revision)
         stored = await self.hub.put(self.names.shared(key), data, op, stamp, expected=revision)
         self._sent(stored, op)
         # If the process that asked dies before it has written its file, the relay writes it.

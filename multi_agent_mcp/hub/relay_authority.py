@@ -22,7 +22,9 @@ class Decides(Protocol):
 
     def require(self) -> None: ...
 
-    async def put(self, key: str, revision: int, data: bytes, was: int | None = None) -> int: ...
+    async def put(
+        self, key: str, revision: int, data: bytes, was: int | None = None, *, edited: bool = False
+    ) -> int: ...
 
     async def current(self, key: str) -> Shared | None: ...
 
@@ -43,8 +45,8 @@ class RelayAuthority:
     def create(self, key: str, data: bytes, was: int | None = None) -> int | None:
         return self._wait(self._relay().put(key, 0, data, was))
 
-    def swap(self, key: str, revision: int, data: bytes) -> int | None:
-        return self._wait(self._relay().put(key, revision, data))
+    def swap(self, key: str, revision: int, data: bytes, *, edited: bool = False) -> int | None:
+        return self._wait(self._relay().put(key, revision, data, edited=edited))
 
     def current(self, key: str) -> Shared | None:
         return self._wait(self._relay().current(key))

@@ -27,11 +27,12 @@ from multi_agent_mcp.store.authority import PAYLOAD_BYTES, TOO_LARGE, Shared, Su
 logger = logging.getLogger(__name__)
 
 OP, MACHINE, TIME, OFFSET, WAS = "Mam-Op", "Mam-Machine", "Mam-Time", "Mam-Offset", "Mam-Was"
+EDITED = "Mam-Edited"
 """Our headers: the operation that wrote the value, its machine, the time (nanoseconds since the epoch), the offset in a
-log (bytes), and the value's revision on the former hub."""
+log (bytes), the value's revision on the former hub, and for a file edited by hand the revision in its mark."""
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 PENDING = "Nats-Num-Pending"
-NEEDED = (OP, MACHINE, TIME, OFFSET, WAS, PENDING)
+NEEDED = (OP, MACHINE, TIME, OFFSET, WAS, EDITED, PENDING)
 WRONG_SEQUENCE, NOT_FOUND, NO_STREAM = 10071, 10037, 10059
 REQUEST_SECONDS = 2.0
 BATCH = 1024
@@ -151,7 +152,8 @@ class Hub:
         `Superseded`, and `HubUnreachable` if it was not stored or that is unknown.
 
         An answer may be lost after the value was stored. Then, and if another machine seems to have been faster, the
-        operation of the stored value tells whether it is ours.
+        operation of the stored value tells whether it is ours. If it is an earlier edit of the same file by hand, whose
+        answer never arrived, it is replaced.
         """
         if len(data) > PAYLOAD_BYTES:
             raise HubUnreachable(TOO_LARGE)
@@ -173,7 +175,19 @@ class Hub:
         if code not in (None, WRONG_SEQUENCE):
             logger.warning("the hub refused %s: %s", subject, answer["error"])
             raise HubUnreachable
-        return await self._settled(subject, op, replaces=expected if code is not None else None)
+        found = await self._settled(subject, op, replaces=expected if code is not None else None)
+        if found.headers.get(OP) == op:
+            return found.sequence
+        if not self._is_earlier_edit(found, headers):
+            raise Superseded(found.shared)
+        return await self.put(subject, data, op, headers, expected=found.sequence)
+
+    def _is_earlier_edit(self, stored: Stored, headers: Mapping[str, str]) -> bool:
+        edited = headers.get(EDITED)
+        return edited is not None and (stored.headers.get(MACHINE), stored.headers.get(EDITED)) == (
+            self.machine,
+            edited,
+        )
 
     async def last(self, subject: str, stream: str | None = None) -> Stored | None:
         """Returns the newest value of a subject, which may have wildcards, from the leader; None if there is none.
@@ -237,19 +251,19 @@ class Hub:
     async def hear(self, subject: str, heard: Callable[[Msg], Awaitable[None]]) -> None:
         await self.client.subscribe(subject, cb=heard)
 
-    async def _settled(self, subject: str, op: str, *, replaces: int | None) -> int:
-        """Returns the revision of a value whose publication was not answered, or was refused because the current
-        revision is not the one it `replaces`. Raises `Superseded`, and `HubUnreachable` if the result is unknown: the
-        value may still be stored, and a former leader may return old data."""
+    async def _settled(self, subject: str, op: str, *, replaces: int | None) -> Stored:
+        """Returns the newest value after a publication that was not answered, or was refused because the current
+        revision is not the one it `replaces`: its own value (`op`) or one that was stored before. Raises
+        `HubUnreachable` if the result is unknown: the value may still be stored, and a former leader may return old
+        data."""
         try:
             found = await self.last(subject)
         except HubUnreachable:
             raise HubUnreachable("hub_unclear") from None
-        if found is not None and found.headers.get(OP) == op:
-            return found.sequence
-        if found is not None and replaces is not None and found.sequence > replaces:
-            raise Superseded(found.shared)
-        raise HubUnreachable("hub_unclear")
+        is_ours = found is not None and found.headers.get(OP) == op
+        if found is None or not (is_ours or (replaces is not None and found.sequence > replaces)):
+            raise HubUnreachable("hub_unclear")
+        return found
 
     async def _api(self, call: str, request: Mapping[str, Any], *, but: int = NOT_FOUND) -> dict[str, Any]:
         """Returns the answer of the JetStream API, also one with the error code `but`. Raises `HubUnreachable`."""

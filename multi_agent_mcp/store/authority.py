@@ -54,9 +54,10 @@ class Authority(Protocol):
         """Creates a value and returns its revision (None: this authority has none). `was` is its revision on a former
         hub. Raises `Superseded` if there is a value."""
 
-    def swap(self, key: str, revision: int, data: bytes) -> int | None:
-        """Replaces the value of this revision, or deletes it if `data` is empty; returns the new revision. Raises
-        `Superseded`."""
+    def swap(self, key: str, revision: int, data: bytes, *, edited: bool = False) -> int | None:
+        """Replaces the value of this revision, or deletes it if `data` is empty; returns the new revision. `edited`:
+        the data are from a file edited by hand, so an earlier edit of the same file by this machine is replaced, too.
+        Raises `Superseded`."""
 
     def current(self, key: str) -> Shared | None:
         """Returns the value; None if there is none."""
@@ -80,7 +81,7 @@ class Alone:
     def create(self, key: str, data: bytes, was: int | None = None) -> int | None:  # noqa: ARG002
         return None
 
-    def swap(self, key: str, revision: int, data: bytes) -> int | None:  # noqa: ARG002
+    def swap(self, key: str, revision: int, data: bytes, *, edited: bool = False) -> int | None:  # noqa: ARG002
         return None
 
     def current(self, key: str) -> Shared | None:  # noqa: ARG002

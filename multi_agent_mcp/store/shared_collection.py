@@ -58,16 +58,24 @@ class SharedCollection(Collection[E]):
         super().remove(entity)
 
     def accept(
-        self, entity_id: str, shared: Shared, modified: int | None = None, *, was: int | None = None
+        self,
+        entity_id: str,
+        shared: Shared,
+        modified: int | None = None,
+        *,
+        was: int | None = None,
+        edited: int | None = None,
     ) -> E | None:
         """Writes the hub's value of an entity unless the file is as new, and returns the entity written; empty data
         removes the file. `modified` is the time of the change in nanoseconds since the epoch. `was` is the value's
-        revision on a former hub, if it was restored from there: a file that is newer is sent to the hub instead."""
+        revision on a former hub, if it was restored from there: a file that is newer is sent to the hub instead.
+        `edited` is the revision in the mark of this machine's file when it was sent as this value, after an edit by
+        hand: if it has been edited again since, it is left to `push`."""
         with self.files.locks.held(self._lock(entity_id)):
             located = self.places.locate(entity_id)
             if located is not None:
                 entity, known = located.entity, revision_of(located.entity)
-                if known >= shared.revision:
+                if known >= shared.revision or (known == edited and self._is_edited(entity, shared)):
                     return None
                 if was is not None and known > was:
                     self._share_all_of(entity)
@@ -119,7 +127,7 @@ class SharedCollection(Collection[E]):
         if before is None:
             revision = self.authority.create(self._key(after), data)
         else:
-            revision = self.authority.swap(self._key(after), revision_of(before), data)
+            revision = self.authority.swap(self._key(after), revision_of(before), data, edited=is_edited)
         return after if revision is None else marked(after, Shared(revision, data))
 
     def _bring_back(self, located: Location[E]) -> None:

@@ -6,6 +6,7 @@ The connection between a machine and the hub is a wire that the tests can cut an
 from __future__ import annotations
 
 import os
+import random
 import selectors
 import signal
 import socket
@@ -41,9 +42,13 @@ def eventually(condition: Callable[[], object], what: str = "") -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Returns a port below those of outgoing connections (ip(7), ip_local_port_range): one of these would take it while
+    the hub is down."""
+    while True:
+        port = random.randrange(15_000, 32_000)  # noqa: S311 - any of them
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Wire:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import HubUnreachable, Unauthorized
+from multi_agent_mcp.hub.administration import connected_once
 from multi_agent_mcp.hub.relay_client import relay_client_of
+from multi_agent_mcp.hub.stream import EDITED, TIME, Hub
+from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.store.authority import revision_of
 from tests.hub.support import DESK, LAPTOP, Machine, eventually
 from tests.server.seat import Seat
 
@@ -259,6 +266,38 @@ def test_a_server_acts_no_more_for_an_agent_that_has_moved(desk: Machine, laptop
     answer = seat.call("send_message", receiver_id="admin", content="still here")
     assert answer["error"] == "unauthorized"
     assert DESK in answer["message"]
+
+
+def test_a_second_edit_by_hand_follows_one_whose_answer_was_lost(desk: Machine, laptop: Machine) -> None:
+    """The relay was killed when the hub had the first edit, before the file had its revision."""
+    task_id = task_for(desk, "worker-a")
+    eventually(lambda: laptop.services.workspace.tasks.find(task_id))
+    laptop.sharing.stop_relay()
+    tasks, conflicts = laptop.services.workspace.tasks, laptop.services.workspace.conflicts.standing()
+    (path,) = laptop.path.glob(f"tasks/*/{task_id}.md")
+    _retitle(path, "first")
+    revision = revision_of(tasks.get(task_id))
+    (data,) = [data for key, data, _ in tasks.shared_values() if key == f"tsk.{task_id}"]
+    headers = {EDITED: str(revision), TIME: str(path.stat().st_mtime_ns)}
+    asyncio.run(_published(laptop, f"tsk.{task_id}", data, headers, revision))
+    _retitle(path, "second")
+    laptop.start()
+    for machine in (desk, laptop):
+        eventually(lambda machine=machine: machine.services.workspace.tasks.get(task_id).title == "second")  # type: ignore[misc]
+    eventually(lambda: revision_of(laptop.services.workspace.tasks.get(task_id)) > revision + 1)
+    assert laptop.services.workspace.conflicts.standing() == conflicts
+
+
+def _retitle(path: Path, title: str) -> None:
+    path.write_text(re.sub("^title: .*$", f"title: {title}", path.read_text(), flags=re.MULTILINE))
+
+
+async def _published(machine: Machine, key: str, data: bytes, headers: dict[str, str], expected: int) -> None:
+    membership, share = machine.sharing.membership, machine.sharing.share
+    client = await connected_once(membership.urls, share.seed(), share.certificate(), membership.machine)
+    hub = Hub(Names(membership.uuid), membership.machine, client=client)
+    await hub.put(hub.names.shared(key), data, "of the first edit", headers, expected=expected)
+    await client.close()
 
 
 def test_cut_off_mail_is_queued_and_shared_things_are_refused(desk: Machine, laptop: Machine) -> None:

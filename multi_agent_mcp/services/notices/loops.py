@@ -58,6 +58,7 @@ class Loops:
                 if (
                     letter.alone
                     and self._has_sent_its_share(letter.exchange, letter.created_at)
+                    and self._is_judged_by(letter.sender_id, letter.exchange)
                     and not any(map(self._is_person, letter.exchange.agents))
                 ):
                     self._examine(letter.exchange, letter.sender_id)
@@ -94,6 +95,12 @@ class Loops:
         tasks = self.workspace.tasks
         latest = [[*tasks.open(agent_id), *tasks.closed(agent_id, limit=1)] for agent_id in exchange.agents]
         return max((task.updated_at for some in latest for task in some), default=None)
+
+    def _is_judged_by(self, sender_id: str, exchange: Exchange) -> bool:
+        """Whether this sender's process notifies about loops of this exchange: for agents on two machines that of the
+        first one alone, because each machine gets the other's mail later and would find a slightly different loop."""
+        homes = {self.workspace.registry.get(agent_id).machine for agent_id in exchange.agents}
+        return len(homes) == 1 or sender_id == exchange.first
 
     def _is_person(self, agent_id: str) -> bool:
         """Whether the agent is a person: an Owner without a server counts as one, whatever its type."""

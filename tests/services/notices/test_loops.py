@@ -58,6 +58,17 @@ def test_the_tenth_message_is_sent_and_both_and_their_superior_are_told_once(ser
     assert {len(some) for some in suspected(services).values()} == {2}  # another episode
 
 
+def test_of_agents_on_two_machines_only_one_process_tells(services: Services, clock: Clock) -> None:
+    services.workspace.registry.update("worker-b", machine="laptop")
+    thank(services, clock, 9)
+    thank(services, clock, 1, pair=("worker-b", "worker-a"))
+    assert suspected(services) == {}
+    thank(services, clock, 1)
+    assert {agent_id: len(some) for agent_id, some in suspected(services).items()} == {
+        "admin": 1, "worker-a": 1, "worker-b": 1,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "between",
     [
