@@ -44,6 +44,8 @@ def connected(web: Web) -> socket.socket:
 def _many_files() -> Iterator[None]:
     """Allows this process enough open files for its ends of the connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= hard < 4096:
+        pytest.skip("this user may open too few files")
     if 0 <= soft < 4096:
         resource.setrlimit(resource.RLIMIT_NOFILE, (4096, hard))
     yield

@@ -172,7 +172,8 @@ def test_the_foreground_command_names_the_host(profiles: Profiles, name: str) ->
         found = profiles.describing(
             Agent(id="x", host=declared), _facts(name)["command"], Foreground(leader, (leader,))
         )
-        assert state == "exited_dead_pane" or (found is not None and found.name == host)
+        assert found is not None
+        assert found.name == host
     for other in HOSTS - {host}:
         seen = Foreground(leader, (leader,))
         assert profiles.describing(Agent(id="x", host=other), _facts(name)["command"], seen) is None
