@@ -17,7 +17,10 @@ from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 
 NAME_TAKEN = 10058
 """The error code of the JetStream API for creating a stream that exists with another configuration."""
+STORE_REFUSED = "error creating store"
+"""The server's words when it cannot make a stream's files, for whatever reason."""
 CONNECT_SECONDS = 3.0
+CREATE_SECONDS = 5.0
 ADMINISTER_SECONDS = 10.0
 LOG_SECONDS = 90 * 24 * 3600
 
@@ -38,8 +41,22 @@ async def make_streams(client: Client, names: Names, identity: str, *, first: in
     }
     logs = {"name": names.log_stream, "description": identity, "subjects": [names.logs], "max_age": LOG_SECONDS * 10**9}
     for config in (values, logs):
-        call = f"$JS.API.STREAM.CREATE.{config['name']}"
-        await administer(client, call, json.dumps({**config, **common}).encode(), but=NAME_TAKEN)
+        await _create(client, f"$JS.API.STREAM.CREATE.{config['name']}", json.dumps({**config, **common}).encode())
+
+
+async def _create(client: Client, call: str, config: bytes) -> None:
+    """Creates a stream. A server that is still removing the files of a deleted stream of this name refuses; then it is
+    asked again, for at most `CREATE_SECONDS`."""
+    deadline = time.monotonic() + CREATE_SECONDS
+    while True:
+        try:
+            await administer(client, call, config, but=NAME_TAKEN)
+        except HubUnreachable as refusal:
+            if STORE_REFUSED not in str(refusal.values.get("words")) or time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(0.1)
+        else:
+            return
 
 
 async def administer(
