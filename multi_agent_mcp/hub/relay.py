@@ -10,7 +10,7 @@ import secrets
 import signal
 import time
 from collections.abc import Set
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -28,6 +28,7 @@ from multi_agent_mcp.hub.noticing import Noticing
 from multi_agent_mcp.hub.progress import Progress
 from multi_agent_mcp.hub.publishing import Publishing
 from multi_agent_mcp.hub.relay_authority import RelayAuthority
+from multi_agent_mcp.hub.relay_client import RelayClient
 from multi_agent_mcp.hub.relay_socket import Answering
 from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.share_directory import Membership, Share
@@ -35,7 +36,7 @@ from multi_agent_mcp.hub.shared_settings import shared_settings
 from multi_agent_mcp.hub.stream import EDITED, TIME, WAS, Hub
 from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.store.authority import Shared
-from multi_agent_mcp.store.files.locks import RELAY
+from multi_agent_mcp.store.files.locks import RELAY, Lasting
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.process import own_start
 
@@ -46,6 +47,8 @@ NOTE_SECONDS = 0.5
 """The delay, and the shortest interval, of writing the state for other processes."""
 STALL_SECONDS = 5.0
 TAKE_SECONDS = 1.0
+LOCK_SECONDS = 1.0
+"""The interval at which the lock's file is looked at."""
 CANCEL_SECONDS = 0.1
 HUB_SECONDS = 1.0
 """The delay before a hub that died is restarted, and before a machine that was refused connects again."""
@@ -135,15 +138,17 @@ class Relay:
     def work(self) -> None:
         """Runs until SIGTERM or SIGINT. Raises `AlreadyExists` if another relay of this session runs."""
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-        lock = self.workspace.locks.lock(RELAY)
+        with suppress(HubUnreachable):  # the file of a running relay's lock may have been removed
+            RelayClient(self.share, self.membership).ask(op="status")
+            raise AlreadyExists("relay_runs")
         try:
-            lock.acquire(timeout=TAKE_SECONDS)
+            lock = Lasting(self.workspace.locks, RELAY, TAKE_SECONDS)
         except Timeout:
             raise AlreadyExists("relay_runs") from None
-        with lock:
-            asyncio.run(self.run())
+        with closing(lock):
+            asyncio.run(self.run(lock))
 
-    async def run(self) -> None:
+    async def run(self, lock: Lasting) -> None:
         stop = asyncio.Event()
         loop = self.authority.loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -151,6 +156,7 @@ class Relay:
         server = await Answering(self, self.share).listen()
         work = (
             stop.wait(),
+            self._keep_lock(lock),
             self._keep_hub(),
             self._connect(),
             self.following.run(),
@@ -163,7 +169,7 @@ class Relay:
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                task.result()  # all but the first end only by an exception
+                task.result()  # all but the first two end only by an exception
         finally:
             server.close()
             await _end(tasks)
@@ -174,6 +180,15 @@ class Relay:
             with suppress(Exception):
                 await asyncio.wait_for(self.hub.close(), 1)
             await _end(asyncio.all_tasks() - {asyncio.current_task()})
+
+    async def _keep_lock(self, lock: Lasting) -> None:
+        """Takes the lock again whenever its file was removed; returns once another relay has it."""
+        has_lock = True
+        while has_lock:
+            await asyncio.sleep(LOCK_SECONDS)
+            with self.disk.tried("lock"):
+                has_lock = await asyncio.to_thread(lock.keep)
+        logger.warning("this relay ends: its lock's file was removed, and another relay has taken the lock")
 
     async def _keep_hub(self) -> None:
         """Keeps the hub running and lets machines join, if the hub is on this machine."""

@@ -125,9 +125,10 @@ class Sharing:
 
     def _relay_stays(self) -> bool:
         """Returns whether a relay runs and will go on: one that was killed holds its lock until its last thread has
-        ended, so this waits up to `LINGER_SECONDS`. Raises `HubUnreachable` for one that hangs."""
+        ended, so this waits up to `LINGER_SECONDS`. One whose lock's file was removed answers all the same. Raises
+        `HubUnreachable` for one that hangs."""
         relay, deadline = RelayClient(self.share, self.membership), time.monotonic() + LINGER_SECONDS
-        while self.share.relay_runs and time.monotonic() < deadline:
+        while True:
             try:
                 relay.ask(op="status")
             except HubUnreachable as refusal:
@@ -135,8 +136,9 @@ class Sharing:
                     raise
             else:
                 return True
+            if not self.share.relay_runs or time.monotonic() > deadline:
+                return self.share.relay_runs
             time.sleep(POLL_SECONDS)
-        return self.share.relay_runs
 
     def wait_until_complete(self, report: Callable[[Status | None], None], seconds: float = 3600.0) -> None:
         """Waits until this machine has all values of the hub and has sent its own. `report` is called repeatedly with
@@ -166,9 +168,9 @@ class Sharing:
         pid, answers = self._relay_process()
         if pid is not None:
             _signal(pid, signal.SIGTERM)
-        if not self._relay_has_ended() and pid is not None and not answers:
+        if not self._relay_has_ended(pid) and pid is not None and not answers:
             _signal(pid, signal.SIGKILL)
-            if not self._relay_has_ended():
+            if not self._relay_has_ended(pid):
                 raise HubUnreachable(HANGS, pid=pid)
         ended = pid is not None
         server = self.server
@@ -181,17 +183,17 @@ class Sharing:
         """Returns the relay's process, if there is one, and whether it answers."""
         try:
             return int(RelayClient(self.share, self.membership).ask(op="status")["pid"]), True
-        except HubUnreachable as refusal:
+        except HubUnreachable:
             noted = RelayState(self.share.files).read()
-            hangs = refusal.key == f"error.{HANGS}" and is_noted_alive(noted)
-            return (int(noted["pid"]) if hangs else None), False
+            runs = noted.get("pid_started_at") is not None and is_noted_alive(noted)  # else the id may be another's
+            return (int(noted["pid"]) if runs else None), False
 
-    def _relay_has_ended(self) -> bool:
-        """Waits up to `START_SECONDS` for the relay to end; returns whether it has."""
+    def _relay_has_ended(self, pid: int | None) -> bool:
+        """Waits up to `START_SECONDS` for the relay, whose process this is if known, to end; returns whether it has."""
         deadline = time.monotonic() + START_SECONDS
-        while self.share.relay_runs and time.monotonic() < deadline:
+        while (runs := self.share.relay_runs or is_alive(pid or 0, None)) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
-        return not self.share.relay_runs
+        return not runs
 
     def reseed(self) -> None:
         """Recreates the hub, which must run here, from this machine's files. Raises `InvalidArguments`."""

@@ -161,11 +161,7 @@ class Hold(NamedTuple):
 
     def is_in_place(self) -> bool:
         """Returns whether the lock's path still leads to the same file."""
-        try:
-            found = os.lstat(self.path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return (found.st_dev, found.st_ino) == self.identity
+        return _identity(self.path) == self.identity
 
 
 class _Thread(threading.local):
@@ -341,6 +337,47 @@ class Locks:
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}.lock"
+
+
+class Lasting:
+    """A lock that this process keeps until it ends, even if its file is removed meanwhile."""
+
+    def __init__(self, locks: Locks, name: str, seconds: float) -> None:
+        """Takes the lock; raises `Timeout` if it is not free within `seconds`."""
+        self._locks = locks
+        self._name = name
+        self._seconds = seconds
+        self._taken: list[FileLock] = []  # the former ones, too: a lock that nobody refers to is released
+        self._take()
+
+    def _take(self) -> None:
+        lock = self._locks.lock(self._name)
+        lock.acquire(timeout=self._seconds)
+        self._taken.append(lock)
+        self._identity = _identity(lock.lock_file)
+
+    def keep(self) -> bool:
+        """Takes the lock again if its file was removed; returns False if another process has it then. Raises
+        `StorageError` and OSError."""
+        if self._identity is None or _identity(self._taken[0].lock_file) != self._identity:
+            try:
+                self._take()
+            except Timeout:  # `is_held` takes it, too, but only for a moment
+                return False
+        return True
+
+    def close(self) -> None:
+        for lock in self._taken:
+            lock.release()
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Returns the device and inode of a file; None if there is none."""
+    try:
+        found = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _try_flock(descriptor: int, operation: int) -> bool:
