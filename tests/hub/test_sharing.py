@@ -347,3 +347,18 @@ def test_join_that_is_interrupted_says_that_the_machine_has_joined(
             patch.setattr(owner, step, interrupted)
             done = CliRunner().invoke(app, arguments, env={"LC_ALL": "C"})
         assert (done.exit_code, f"{LAPTOP} has joined" in done.stderr, said in done.stderr) == (1, True, True)
+
+
+def test_who_takes_part_already_is_told_what_to_run(tmp_path: Path) -> None:
+    with machines(tmp_path) as made:
+        desk, token = made[DESK], str(made.token())
+        for refused in (command(desk, "share", "--name", "tower"), command_at(desk.root, "join", token)):
+            assert "already_exists" in refused.stderr
+            assert all(f"multi-agent-mcp {next_step}" in refused.stderr for next_step in ("machines", "relay", "share"))
+
+
+def test_a_name_of_a_machine_that_has_left_can_be_had_again(tmp_path: Path) -> None:
+    with machines(tmp_path, LAPTOP) as made:
+        made[LAPTOP].sharing.leave()
+        refused = command_at(tmp_path / "new", "join", str(made.token()), "--name", LAPTOP)
+        assert f"if it has left or lost its files, run multi-agent-mcp share --again {LAPTOP}" in refused.stderr
