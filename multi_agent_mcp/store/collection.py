@@ -193,15 +193,19 @@ class Collection(Generic[E]):
             raise
         return entity
 
-    def _write(self, located: Location[E], changed: E, modified: int | None = None) -> tuple[Partition[E], E]:
-        """Writes a new value in place of the old one and moves it to the partition it belongs to, which is returned."""
-        partition, directory, entity = located
+    def _write(
+        self, located: Location[E], changed: E, modified: int | None = None, *, guarded: bool = False
+    ) -> tuple[Partition[E], E]:
+        """Writes a new value in place of the old one and moves it to the partition it belongs to, which is returned.
+        `guarded`: raises `FileChanged` if the file has been saved since it was located."""
+        partition, directory, entity, signature = located
         name = self.layout.name(entity.id)
         if directory is not partition.home and not self.layout.ended(changed):
             partition.bring_back(directory, name)  # before its file says that it is open again
             directory = partition.home
         if changed != entity:
-            directory.replace(name, self._shortened(changed), modified=modified)
+            unchanged = signature if guarded else None
+            directory.replace(name, self._shortened(changed), modified=modified, unchanged=unchanged)
         if directory is partition.home:
             partition = self._moved_to_partition(partition, changed, name)
         return partition, changed
@@ -213,11 +217,13 @@ class Collection(Generic[E]):
             self.files.move(found.home.path / name, target.home.path / name)
         return target
 
-    def _put(self, located: Location[E] | None, entity: E, modified: int | None = None) -> None:
+    def _put(
+        self, located: Location[E] | None, entity: E, modified: int | None = None, *, guarded: bool = False
+    ) -> None:
         if located is None:
             self._create(entity, modified)
         else:
-            self._write(located, entity, modified)
+            self._write(located, entity, modified, guarded=guarded)
 
     def _lock(self, entity_id: str) -> str:
         """Returns the name of an entity's lock. Locks are striped to bound their number: never hold two of one

@@ -15,6 +15,7 @@ from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
 from multi_agent_mcp.store.files.containment import read_file
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.quarantine import Quarantine
+from multi_agent_mcp.system.file_status import Signature
 from multi_agent_mcp.system.writing import spelled, storage_errors
 
 E = TypeVar("E", bound=Entity)
@@ -73,9 +74,18 @@ class EntityFiles(Generic[E]):
         """Creates a file, exclusively and durably; raises `FileExistsError`. `modified` as in `Files.create`."""
         self.files.create(self.path / name, self.codec.encode(entity), modified=modified)
 
-    def replace(self, name: str, entity: E, *, sync: bool = True, modified: int | None = None) -> None:
+    def replace(
+        self,
+        name: str,
+        entity: E,
+        *,
+        sync: bool = True,
+        modified: int | None = None,
+        unchanged: Signature | None = None,
+    ) -> None:
         """Replaces a file; see `Files.replace`."""
-        self.files.replace(self.path / name, self.codec.encode(entity), sync=sync, modified=modified)
+        data = self.codec.encode(entity)
+        self.files.replace(self.path / name, data, sync=sync, modified=modified, unchanged=unchanged)
 
     def remove(self, name: str, *, sync: bool = False) -> None:
         """Removes a file; see `Files.remove`."""

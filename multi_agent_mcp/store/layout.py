@@ -20,7 +20,7 @@ from multi_agent_mcp.store.archive import Archive, ArchivedFiles
 from multi_agent_mcp.store.directory import Directory, Looks
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.partition import Partition, Place
-from multi_agent_mcp.system.file_status import is_own_directory
+from multi_agent_mcp.system.file_status import Signature, is_own_directory, signature_of
 from multi_agent_mcp.system.writing import storage_errors
 
 E = TypeVar("E", bound=Identified)
@@ -61,11 +61,13 @@ class Layout(Generic[E]):
 
 
 class Location(NamedTuple, Generic[E]):
-    """The place where an entity was found; `directory` is the partition's home or a month of its archive."""
+    """The place where an entity was found; `directory` is the partition's home or a month of its archive, `signature`
+    that of the file just before it was read."""
 
     partition: Partition[E]
     directory: Directory[E]
     entity: E
+    signature: Signature | None = None
 
 
 class Partitions(Generic[E]):
@@ -125,13 +127,15 @@ class Partitions(Generic[E]):
     def locate(self, entity_id: str) -> Location[E] | None:
         if not is_plain(entity_id):
             return None  # a hand-written file may name anything as an id
+        name = self._layout.name(entity_id)
         for partition, directory in self._places(entity_id):
-            entity = directory.load(self._layout.name(entity_id))
+            signature = signature_of(f"{directory.path}/{name}")
+            entity = directory.load(name)
             if entity is not None:
                 if len(self._last_seen) > REMEMBERED:
                     self._last_seen.clear()
                 self._last_seen[entity_id] = partition, directory
-                return Location(partition, directory, entity)
+                return Location(partition, directory, entity, signature)
         return None
 
     def drop_own_directory(self, directory: Directory[E]) -> None:

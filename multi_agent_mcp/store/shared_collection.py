@@ -23,7 +23,7 @@ from multi_agent_mcp.store.authority import (
 from multi_agent_mcp.store.codec.frontmatter import codec
 from multi_agent_mcp.store.collection import Collection
 from multi_agent_mcp.store.conflicts import Conflicts
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.files.durable_files import FileChanged, Files
 from multi_agent_mcp.store.layout import Layout, Location, is_plain
 from multi_agent_mcp.store.partition import Partition
 
@@ -79,7 +79,9 @@ class SharedCollection(Collection[E]):
                     return None
                 if was is not None and known > was:
                     self._share_all_of(entity)
-                    self._write(located, self._agreed(marked(entity, shared), entity, is_edited=True))
+                    agreed = self._agreed(marked(entity, shared), entity, is_edited=True)
+                    with suppress(FileChanged):  # it is pushed when it is noticed
+                        self._write(located, agreed, guarded=True)
                     return None
             return self._take_over(entity_id, shared, located, modified)
 
@@ -94,7 +96,9 @@ class SharedCollection(Collection[E]):
                 self._bring_back(located)
             elif not self._is_as_marked(located.entity):
                 try:
-                    self._write(located, self._agreed(located.entity, located.entity, is_edited=True))
+                    agreed = self._agreed(located.entity, located.entity, is_edited=True)
+                    with suppress(FileChanged):  # it is saved again and will be pushed again
+                        self._write(located, agreed, guarded=True)
                 except Superseded as newer:
                     self._take_over(entity_id, newer.current, located)
 
@@ -114,9 +118,15 @@ class SharedCollection(Collection[E]):
         while True:
             located = self._located(entity_id)
             try:
-                return self._write(located, self._agreed(located.entity, change(located.entity)))
+                agreed = self._agreed(located.entity, change(located.entity))
             except Superseded as newer:  # another machine was faster: take its value, then apply the change again
                 self._take_over(entity_id, newer.current, located)
+                continue
+            try:
+                return self._write(located, agreed, guarded=self.is_shared)
+            except FileChanged:
+                self._set_aside(located)
+                return self._write(located, agreed)
 
     def _agreed(self, before: E | None, after: E, *, is_edited: bool = False) -> E:
         """Returns the changed value with its new mark, once the authority has accepted it in place of `before`. Raises
@@ -136,10 +146,10 @@ class SharedCollection(Collection[E]):
         entity = located.entity
         data = self._payload(entity)
         self._share_all_of(entity)
-        with suppress(Superseded):
+        with suppress(Superseded, FileChanged):
             revision = self.authority.create(self._key(entity), data, revision_of(entity))
             if revision is not None:
-                self._write(located, marked(entity, Shared(revision, data)))
+                self._write(located, marked(entity, Shared(revision, data)), guarded=True)
 
     def _share_all_of(self, entity: E) -> None:
         """Sends those parts of an entity to a recreated hub that are not in its file."""
@@ -150,15 +160,22 @@ class SharedCollection(Collection[E]):
         """Writes the authority's value and returns the entity, or removes the file and returns None if the value is
         empty. An edit of the file that the authority does not have is set aside."""
         if located is not None and self._is_edited(located.entity, shared):
-            Conflicts(self.files).keep_file(located.directory.path / self.layout.name(entity_id))
+            self._set_aside(located)
         if shared.data:
             entity = self._received(entity_id, shared)
-            self._put(located, entity, modified)
+            try:
+                self._put(located, entity, modified, guarded=True)
+            except FileChanged:
+                return self._take_over(entity_id, shared, self.places.locate(entity_id), modified)
             return entity
         if located is not None:
             located.directory.remove(self.layout.name(entity_id), sync=True)
             self.places.drop_own_directory(located.directory)
         return None
+
+    def _set_aside(self, located: Location[E]) -> None:
+        """Copies an edit by hand that is about to be overwritten."""
+        Conflicts(self.files).keep_file(located.directory.path / self.layout.name(located.entity.id))
 
     def _received(self, entity_id: str, shared: Shared) -> E:
         """Returns the entity of a hub's value."""

@@ -5,6 +5,7 @@ one hub."""
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -133,3 +134,42 @@ def test_an_edit_that_came_second_is_set_aside_and_the_first_change_stands(
     kept = {item.name: item.read_bytes() for item in (path.parent / "quarantine").iterdir()}
     assert b"title: Mine" in kept[path.name]
     assert b"another machine" in kept[f"{path.name}.reason.txt"]
+
+
+class Saving:
+    """An authority that is slow: while it decides, somebody saves the file once more."""
+
+    def __init__(self, hub: Authority, path: Path) -> None:
+        self.here, self.create, self.current = hub.here, hub.create, hub.current
+        self._hub = hub
+        self._path = path
+        self.saves = 0
+
+    def swap(self, key: str, revision: int, data: bytes, *, edited: bool = False) -> int | None:
+        found = self._hub.swap(key, revision, data, edited=edited)
+        self.saves += 1
+        text = self._path.read_text()
+        put(self._path, re.sub("^title: .*$", f"title: save {self.saves}", text, flags=re.MULTILINE))
+        return found
+
+
+@pytest.mark.parametrize(
+    ("act", "title", "aside"),
+    [
+        (lambda tasks: tasks.push(TASK.id), "save 1", []),
+        (lambda tasks: tasks.update(TASK.id, counted), "by hand", ["save 1"]),
+    ],
+    ids=["the relay sends the edit before", "a process changes the task"],
+)
+def test_a_file_saved_while_the_hub_decides_is_not_overwritten(
+    tmp_path: Path, hub: Authority, act: Callable[[Tasks], object], title: str, aside: list[str]
+) -> None:
+    kind, base = f"contract{next(_numbers)}", tmp_path / "session"
+    collection(base, hub, kind).add(TASK)
+    path = base / "tasks" / "worker-a" / f"{TASK.id}.md"
+    put(path, path.read_text().replace("title: Build", "title: by hand"))
+    tasks = collection(base, Saving(hub, path), kind)  # type: ignore[arg-type]
+    act(tasks)
+    assert tasks.get(TASK.id).title == title
+    found = "".join(item.read_text() for item in path.parent.glob("quarantine/*.md"))
+    assert re.findall("^title: (.*)$", found, flags=re.MULTILINE) == aside

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from multi_agent_mcp.store.files.containment import Containment, read_file
 from multi_agent_mcp.store.files.locks import Locks
-from multi_agent_mcp.system.file_status import Signature, signature
+from multi_agent_mcp.system.file_status import Signature, signature, signature_of
 from multi_agent_mcp.system.inotify import Inotify
 from multi_agent_mcp.system.writing import (
     FILE_MODE,
@@ -46,6 +46,10 @@ ROOM_BYTES = 1 << 20
 PLACES = 16
 
 logger = logging.getLogger(__name__)
+
+
+class FileChanged(Exception):
+    """Raised when a file that was to be replaced is not the one that was read: a person has saved it meanwhile."""
 
 
 class Files:
@@ -155,14 +159,24 @@ class Files:
             path.rmdir()
 
     def replace(
-        self, path: Path, data: bytes, *, sync: bool = True, durable: bool = True, modified: int | None = None
+        self,
+        path: Path,
+        data: bytes,
+        *,
+        sync: bool = True,
+        durable: bool = True,
+        modified: int | None = None,
+        unchanged: Signature | None = None,
     ) -> None:
         """Replaces a file's content atomically. With `sync=False` a power cut may leave the old content, with
-        `durable=False` (for derived data) an empty file. `modified` as in `create`."""
+        `durable=False` (for derived data) an empty file. `modified` as in `create`. With `unchanged`, the file's
+        signature when it was read, raises `FileChanged` if somebody has saved it since."""
         with storage_errors(path):
             self.containment.require(path.parent)
             scratch = self._written(data, durable=durable, modified=modified)
             try:
+                if unchanged is not None and signature_of(path) != unchanged:
+                    raise FileChanged(path)
                 self._rename(scratch, path)
             except BaseException:
                 scratch.unlink(missing_ok=True)
