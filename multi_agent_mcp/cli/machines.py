@@ -6,6 +6,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from importlib.util import find_spec
 from operator import attrgetter
@@ -24,6 +25,7 @@ from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Refusal
 from multi_agent_mcp.services.overview.machines import AWAY, CONNECTED, MachineRow, TeamOfMachines
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.hub.joining import Token
     from multi_agent_mcp.hub.sharing import Sharing, Status
     from multi_agent_mcp.texts import Texts
 
@@ -121,12 +123,13 @@ def join(token: str, name: str | None, adopt: bool, root: str | None, as_json: b
 
         parsed = Token.parse(token)
         where = find_root(root or read_environment().root, Path.cwd())
-        former = Sharing(where / session_name(parsed.session)).share.former_machine
-        sharing = join_session(parsed, where, machine_name(name or former), adopt=adopt)
-        sharing.start_relay()
-        user = None if parsed.seed else sharing.user_line
-        if user is None:  # else nothing is received before the hub knows this machine
-            _wait(sharing, texts)
+        sharing = Sharing(where / session_name(parsed.session))
+        with _says_if_joined(sharing, parsed, texts):
+            join_session(parsed, where, machine_name(name or sharing.share.former_machine), adopt=adopt)
+            sharing.start_relay()
+            user = None if parsed.seed else sharing.user_line
+            if user is None:  # else nothing is received before the hub knows this machine
+                sharing.wait_until_complete(Arrival(texts).told)
     except Refusal as refusal:
         refuse(refusal, texts, as_json=as_json)
     facts = {"session": parsed.session, "path": str(sharing.path)}
@@ -135,12 +138,16 @@ def join(token: str, name: str | None, adopt: bool, root: str | None, as_json: b
     print_answer({**facts, "user": user}, [done, *given, texts("join.next")], as_json=as_json)
 
 
-def _wait(sharing: Sharing, texts: Texts) -> None:
-    """Waits until everything has arrived. Ctrl-C ends the command, but not the relay: that is said first."""
+@contextmanager
+def _says_if_joined(sharing: Sharing, token: Token, texts: Texts) -> Iterator[None]:
+    """Ctrl-C ends the command, but neither the membership nor the relay: once this machine has joined, that is said."""
     try:
-        sharing.wait_until_complete(Arrival(texts).told)
+        yield
     except KeyboardInterrupt:
-        print_error(texts("join.goes_on", machine=sharing.membership.machine))
+        known = sharing.share.membership()
+        if known is not None and known.uuid == token.uuid:
+            kind = "goes_on" if sharing.share.relay_runs else "to_start"
+            print_error(texts(f"join.{kind}", machine=known.machine))
         raise
 
 

@@ -8,9 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from multi_agent_mcp.domain.ids import is_name
+
 HAND_MADE = frozenset({"ipc", "tasks", "delegations", "conversations", "agents.json", "session.yaml"})
 """Files and directories in which people may write by hand."""
 TRAVELLING = HAND_MADE | {"notifications", "sessions", "executions", "owner_wait", "audit"}
+_BY_AGENT = frozenset({"ipc", "notifications", "sessions", "executions"})
+"""Directories that hold one directory for each agent, named by its id."""
 _ASIDE = frozenset({"quarantine"})
 
 
@@ -18,6 +22,8 @@ def travels(path: Path) -> bool:
     """Returns whether a path, relative to the session's directory, is of a file that other machines have, too."""
     if not path.parts or path.parts[0] not in TRAVELLING or path.name.startswith(".") or _ASIDE & set(path.parts):
         return False
+    if path.parts[0] in _BY_AGENT and not (len(path.parts) > 2 and is_name(path.parts[1])):
+        return False  # such as a copy of an agent's directory, `ipc/worker-a.bak`
     logs = (".log",) if path.parts[0] == "executions" else (".jsonl",) if path.parts[0] == "audit" else ()
     return len(path.parts) == 1 or path.suffix in (".md", *logs)
 

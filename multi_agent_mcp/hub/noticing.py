@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from multi_agent_mcp.errors import HubUnreachable, Refusal
+from multi_agent_mcp.errors import HubUnreachable, InvalidId, Refusal
 from multi_agent_mcp.hub.changed_files import HAND_MADE, Changed, changed_since, travels
 from multi_agent_mcp.hub.due_files import DueFiles
 from multi_agent_mcp.hub.publishing import MAIL, Publishing
@@ -110,6 +110,8 @@ class Noticing:
             try:
                 if not self.publishing.is_own(path):
                     await self.publishing.publish(path)
+            except InvalidId as error:  # its name stays invalid
+                logger.warning("%s is not published: %s", path, error)
             except (Refusal, OSError) as error:
                 logger.info("%s is not published yet: %s", path, error)
                 if not isinstance(error, HubUnreachable) or error.key != f"error.{TOO_LARGE}":

@@ -326,6 +326,7 @@ class Relay:
             "version": self.hub.version if self.hub.connected else None,
             "urls": list(self.membership.urls),
             "serves": self.membership.serves,
+            "own_hub": self.membership.own_hub,
             "unwritten": self.disk.unwritten,
             "listened": self.heartbeats.listened,
             "members": list(self._members),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.hub.changed_files import changed_since
+from multi_agent_mcp.hub.changed_files import changed_since, travels
 
 
 def test_what_vanishes_during_the_look_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,3 +32,11 @@ def test_what_vanishes_during_the_look_is_passed_over(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(os, "scandir", scanned)
     assert [changed.path for changed in changed_since(tmp_path, 0.0)] == [Path("ipc/admin/kept.md")]
+
+
+@pytest.mark.parametrize("kind", ["ipc", "notifications", "sessions", "executions"])
+def test_only_an_agents_directory_travels(kind: str) -> None:
+    assert travels(Path(kind, "worker-a", "a.md"))
+    assert travels(Path(kind, "worker-a", "archive", "2026-01", "a.md"))
+    assert not travels(Path(kind, "worker-a.bak", "a.md"))
+    assert not travels(Path(kind, "a.md"))

@@ -20,6 +20,7 @@ from multi_agent_mcp.services.team.setup import Team, add_missing, create_sessio
 from tests.hub.cluster import Cluster, three_servers
 from tests.hub.support import DESK, LAPTOP, SESSION, Machine, eventually
 from tests.hub.test_failures import new_task
+from tests.hub.test_looking import command
 from tests.hub.test_machines import replica, send
 
 AGENTS = (Agent(id="owner", role="owner", type="human"), Agent(id="admin", role="admin", parent_id="owner"))
@@ -174,6 +175,15 @@ def test_a_server_that_tells_of_the_past_is_not_taken_for_an_older_hub(pair: Pai
         task_id = new_task(pair.desk, "admin", "now")
     eventually(lambda: pair.laptop.services.workspace.tasks.find(task_id))
     assert [machine.sharing.status()["replaced"] for machine in (pair.desk, pair.laptop)] == [False, False]
+
+
+def test_doctor_says_how_a_hub_of_ones_own_must_sync(pair: Pair) -> None:
+    for machine in (pair.desk, pair.laptop):
+        eventually(partial(says_how_to_sync, machine))
+
+
+def says_how_to_sync(machine: Machine) -> bool:
+    return "sync_interval" in command(machine, "doctor").stdout
 
 
 @pytest.mark.parametrize(

@@ -294,6 +294,7 @@ def test_doctor_finds_nothing_wrong_with_a_shared_session_as_such(desk: Machine,
         told = json.loads(command(machine, "doctor", "--json").stdout)
         assert [item for item in told["findings"] if item["level"] == "problem"] == []
         assert [item for item in told["findings"] if item["check"] == "modes"] == []
+        assert "sync_interval" not in json.dumps(told)  # nobody configures our own hub
         known = {item["agent_id"] for item in told["doorbells"]}
         assert known == set(machine.services.agents.by_machine()[machine.name])
 

@@ -125,6 +125,18 @@ def test_a_file_by_hand_travels_and_an_edit_of_a_task_does_too(desk: Machine, la
     eventually(lambda: replica(desk, task_id) == replica(laptop, task_id))
 
 
+@pytest.mark.parametrize("name", ["worker-a.bak", "_worker-a"])
+def test_a_directory_in_ipc_that_is_no_agents_is_left_alone(laptop: Machine, name: str) -> None:
+    aside = laptop.path / "ipc" / name
+    aside.mkdir()
+    (aside / "copy.md").write_text("---\nsender_id: admin\n---\n\nkept aside", encoding="utf-8")
+    (laptop.path / "ipc" / "worker-a" / f"{name}.md").write_text("---\nsender_id: admin\n---\n\nafter it")
+    eventually(lambda: laptop.has("worker-a", "after it"))
+    eventually(lambda: (status := laptop.sharing.status())["queued"] == status["pending"] == 0)
+    log = (laptop.path / ".share" / "relay.log").read_text()
+    assert f"{name}/copy.md is not published yet" not in log
+
+
 def test_a_letter_by_hand_that_is_archived_at_home_does_not_travel_again(desk: Machine, laptop: Machine) -> None:
     (desk.path / "ipc" / "admin" / "for the archive.md").write_text("---\nsender_id: worker-a\n---\n\nto be archived")
     eventually(lambda: laptop.has("admin", "to be archived"))

@@ -14,10 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from multi_agent_mcp.cli.main import app
 from multi_agent_mcp.domain.agent import Agent, report_recipient
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, Refusal
 from multi_agent_mcp.hub.administration import connected_once
+from multi_agent_mcp.hub.share_directory import Share
 from multi_agent_mcp.hub.sharing import Sharing, join
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
@@ -317,3 +320,45 @@ def test_of_two_machines_with_one_token_one_gets_in(tmp_path: Path) -> None:
         server = made[DESK].sharing.server
         assert server is not None
         assert len(server.users()["machines"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("owner", "step", "said"),
+    [
+        (Share, "join", "relay --start"),
+        (Sharing, "start_relay", "in the background"),
+        (Sharing, "wait_until_complete", "in the background"),
+    ],
+)
+def test_join_that_is_interrupted_says_that_the_machine_has_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, step: str, said: str
+) -> None:
+    """Ctrl-C comes right after the step."""
+    with machines(tmp_path) as made:
+        laptop = made.members[LAPTOP] = Machine(LAPTOP, tmp_path / LAPTOP)
+        taken = getattr(owner, step)
+
+        def interrupted(*arguments: object) -> None:
+            taken(*arguments)
+            raise KeyboardInterrupt
+
+        arguments = ["join", str(made.token()), "--name", LAPTOP, "--root", str(laptop.root)]
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, step, interrupted)
+            done = CliRunner().invoke(app, arguments, env={"LC_ALL": "C"})
+        assert (done.exit_code, f"{LAPTOP} has joined" in done.stderr, said in done.stderr) == (1, True, True)
+
+
+def test_who_takes_part_already_is_told_what_to_run(tmp_path: Path) -> None:
+    with machines(tmp_path) as made:
+        desk, token = made[DESK], str(made.token())
+        for refused in (command(desk, "share", "--name", "tower"), command_at(desk.root, "join", token)):
+            assert "already_exists" in refused.stderr
+            assert all(f"multi-agent-mcp {next_step}" in refused.stderr for next_step in ("machines", "relay", "share"))
+
+
+def test_a_name_of_a_machine_that_has_left_can_be_had_again(tmp_path: Path) -> None:
+    with machines(tmp_path, LAPTOP) as made:
+        made[LAPTOP].sharing.leave()
+        refused = command_at(tmp_path / "new", "join", str(made.token()), "--name", LAPTOP)
+        assert f"if it has left or lost its files, run multi-agent-mcp share --again {LAPTOP}" in refused.stderr

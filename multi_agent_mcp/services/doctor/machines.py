@@ -47,7 +47,7 @@ def machines(context: CheckContext) -> Iterator[Finding]:
         yield found(NOTE, seen.here, "queued", count=seen.queued)
     if seen.edits:
         yield found(NOTE, seen.here, "conflicts", count=len(seen.edits))
-    if not seen.serves:
+    if seen.own_hub:  # else the hub is our own, which syncs every write
         yield found(NOTE, seen.here, "sync_unknown", version=seen.version or "-")
     for row in seen.machines:
         yield from _machine(row, found)

@@ -52,16 +52,17 @@ class Home:
 class TeamOfMachines:
     """The machines of a team. `here` is this machine's name; `exchange` its state towards the hub: `connected`,
     `cut_off`, `shut_out` (the hub does not know its key), `replaced`, `no_relay` or `relay_hangs` (it does not answer),
-    `since` then. `relay_pid` is the relay's process, as last noted. `queued` is the number of messages that wait for
-    the hub, `pending` of files still to be examined; None without a relay that counts them. `edits` are those set aside
-    here, newest first, each with its `path` and `at`. `unwritten` is what the disk refuses here (`path`, `reason`,
-    `since`)."""
+    `since` then. `relay_pid` is the relay's process, as last noted. `serves`: the hub runs here; `own_hub`: it is the
+    user's own. `queued` is the number of messages that wait for the hub, `pending` of files still to be examined; None
+    without a relay that counts them. `edits` are those set aside here, newest first, each with its `path` and `at`.
+    `unwritten` is what the disk refuses here (`path`, `reason`, `since`)."""
 
     here: str
     exchange: str
     since: datetime | None = None
     relay_pid: int | None = None
     serves: bool = False
+    own_hub: bool = False
     version: str | None = None
     urls: tuple[str, ...] = ()
     position: int = 0
@@ -99,6 +100,7 @@ class Machines:
             since=parse_time(state.get("since")) if exchange not in WITHOUT_RELAY else self._last_noted(),
             relay_pid=state.get("pid"),
             serves=bool(state.get("serves")),
+            own_hub=bool(state.get("own_hub")),
             version=state.get("version"),
             urls=tuple(state.get("urls", ())),
             position=int(state.get("position", 0)),
