@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -173,7 +174,12 @@ def joining(made: Machines, machine: Machine, errors: Path) -> Iterator[tuple[su
     with (
         errors.open("wb") as stderr,
         subprocess.Popen(
-            [*command, *arguments], stdout=subprocess.PIPE, stderr=stderr, env={**os.environ, "LC_ALL": "C"}
+            [*command, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env={**os.environ, "LC_ALL": "C"},
+            # A shell starts background jobs with SIGINT ignored, which children inherit (POSIX, 2.11).
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         ) as process,
     ):
         eventually(lambda: machine.sharing.share.membership() is not None)
