@@ -47,8 +47,8 @@ class RelayClient:
     def create(self, key: str, data: bytes, was: int | None = None) -> int | None:
         return self._revision(op="create", key=key, data=data.decode(), was=was)
 
-    def swap(self, key: str, revision: int, data: bytes, *, edited: bool = False) -> int | None:  # noqa: ARG002 - only
-        # the relay sends what was edited by hand
+    def swap(self, key: str, revision: int, data: bytes, *, edited: bool = False) -> int | None:  # noqa: ARG002
+        # `edited` is left out: only the relay itself sends what was edited by hand.
         return self._revision(op="swap", key=key, revision=revision, data=data.decode())
 
     def current(self, key: str) -> Shared | None:

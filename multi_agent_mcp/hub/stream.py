@@ -183,11 +183,8 @@ class Hub:
         return await self.put(subject, data, op, headers, expected=found.sequence)
 
     def _is_earlier_edit(self, stored: Stored, headers: Mapping[str, str]) -> bool:
-        edited = headers.get(EDITED)
-        return edited is not None and (stored.headers.get(MACHINE), stored.headers.get(EDITED)) == (
-            self.machine,
-            edited,
-        )
+        same_base = EDITED in headers and stored.headers.get(EDITED) == headers[EDITED]
+        return same_base and stored.headers.get(MACHINE) == self.machine
 
     async def last(self, subject: str, stream: str | None = None) -> Stored | None:
         """Returns the newest value of a subject, which may have wildcards, from the leader; None if there is none.

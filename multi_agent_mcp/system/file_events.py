@@ -142,8 +142,9 @@ class TreeWatch(Watch):
         if self._follow is not None and path.parent == self._directory and is_own_directory(path):
             with suppress(OSError):  # it is gone again
                 self._follow(path)
-            for inner in path.rglob("*"):
-                self._noticed(inner)
+            for place, _, names in os.walk(path):  # passes over what is deleted meanwhile
+                for name in names:
+                    self._noticed(Path(place, name))
             return
         with suppress(ValueError):  # moved out of the tree
             inside = path.relative_to(self._directory)

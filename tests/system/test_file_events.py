@@ -149,3 +149,14 @@ def test_without_file_events_a_whole_session_is_looked_at_directory_by_directory
             log.write("2\n")
         while told.get(timeout=PATIENCE_SECONDS) != Path(".doorbell/a.jsonl"):
             pass
+
+
+def test_directories_that_vanish_at_once_do_not_end_the_watch(files: Files) -> None:
+    told: queue.Queue[Path] = queue.Queue()
+    with TreeWatch(files.base, told.put):
+        for number in range(60):
+            for inner in range(20):
+                put(files.base / "short" / f"{inner}" / "deep" / "note.md", f"{number}")
+            shutil.rmtree(files.base / "short")
+        put(files.base / "tasks" / "note.md", "x")
+        _await(told, Path("tasks", "note.md"))
