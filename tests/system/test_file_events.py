@@ -151,6 +151,7 @@ def test_without_file_events_a_whole_session_is_looked_at_directory_by_directory
             pass
 
 
+@pytest.mark.filterwarnings("ignore:Callback with id")  # watchdog's, for directories that it has seen already
 def test_directories_that_vanish_at_once_do_not_end_the_watch(files: Files) -> None:
     told: queue.Queue[Path] = queue.Queue()
     with TreeWatch(files.base, told.put):
