@@ -214,7 +214,7 @@ class Hub:
             )
         except FAILED as error:
             raise HubUnreachable from error
-        return None if "Status" in (reply.headers or {}) else _stored(reply)
+        return _stored(reply)
 
     async def after(self, sequence: int, stream: str | None = None, subject: str = ">") -> list[Stored]:
         """Returns the next values in order, at most `BATCH`; [] if there are none yet. Raises `HubUnreachable`."""
@@ -313,10 +313,10 @@ class _Batch:
         self._ended = asyncio.Event()
 
     async def heard(self, message: Msg) -> None:
-        if "Status" in (message.headers or {}):  # 204: the end of the batch; 404: nothing is after this sequence
+        if found := _stored(message):
+            self._found.append(found)
+        else:  # 204: the end of the batch; 404: nothing is after this sequence
             self._ended.set()
-        else:
-            self._found.append(_stored(message))
 
     async def whole(self) -> list[Stored]:
         """Returns all values of the batch. Raises `TimeoutError` if the next answer does not come."""
@@ -330,9 +330,14 @@ class _Batch:
         return self._found
 
 
-def _stored(message: Msg) -> Stored:
-    """Returns the value in an answer to a direct get."""
+def _stored(message: Msg) -> Stored | None:
+    """Returns the value in an answer to a direct get; None if the answer is a status of the server.
+
+    Only the server's own headers tell them apart: it adds its headers after the publisher's, which may contain a
+    `Status`, or another subject."""
     headers = message.headers or {}
+    if "Nats-Subject" not in headers:
+        return None
     needed = {name: headers[name] for name in NEEDED if name in headers}
     return Stored(headers["Nats-Subject"], int(headers["Nats-Sequence"]), needed, message.data)
 

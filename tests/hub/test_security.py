@@ -176,6 +176,16 @@ def test_nonsense_from_a_joined_machine_stops_nobody_and_leads_nowhere(two: Mach
     assert services.agents.get("admin").role == "admin"
 
 
+@pytest.mark.parametrize("headers", [{"Status": "204"}, {"Nats-Subject": "x"}, {"Nats-Sequence": str(2**62)}], ids=str)
+def test_a_value_with_the_headers_of_the_server_stops_nobody(two: Machines, headers: dict[str, str]) -> None:
+    name = f"{next(iter(headers))}.md"
+    subject = Names(two[LAPTOP].sharing.membership.uuid).own(LAPTOP, "msg", "admin", name)
+    as_machine(two[LAPTOP], lambda client: client.request(subject, LETTER, 2, headers={**STAMP, **headers}))
+    eventually(lambda: any(two[DESK].path.rglob(f"{name}*")))
+    send(two[LAPTOP], "worker-a", "admin", f"after {headers}")
+    eventually(lambda: two[DESK].has("admin", f"after {headers}"))
+
+
 def test_what_is_too_large_for_the_hub_is_refused_and_holds_nothing_up(two: Machines) -> None:
     names, laptop = Names(two[LAPTOP].sharing.membership.uuid), two[LAPTOP]
     answer, _ = as_machine(laptop, attempt(names.own(LAPTOP, "msg", "admin", "large.md"), b"x" * (PAYLOAD_BYTES + 1)))
