@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Literal, get_args
 
-from multi_agent_mcp.domain.entity import EPOCH, Readable, age
+from multi_agent_mcp.domain.entity import EPOCH, Readable, age, assembled
 
 MessageType = Literal[
     "task_assign",
@@ -69,6 +69,4 @@ def without_content(message: Message) -> Message:
     whole, because its signature, which covers the content, has to be verified."""
     if len(message.content) <= SHORT_CHARACTERS or "conversation_id" in message.metadata:
         return message
-    kept = object.__new__(Message)  # `replace` takes four times as long
-    kept.__dict__.update(message.__dict__, content="", signature=None)
-    return kept
+    return assembled(Message, {**vars(message), "content": "", "signature": None})

@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_origin, get_
 from frontmatter.default_handlers import YAMLHandler
 
 from multi_agent_mcp.config import NOT_YAML
-from multi_agent_mcp.domain.entity import ITEM, Entity, json_value, plain_value
+from multi_agent_mcp.domain.entity import ITEM, Entity, assembled, json_value, plain_value
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import Reason
 from multi_agent_mcp.store.codec.yaml_header import dump, load, load_quickly
@@ -143,8 +143,7 @@ class Codec(Generic[E]):
             values[self.body] = body
         if len(values) < len(self._names):
             raise TypeError(f"{self.entity_type.__name__} without {', '.join(self._names - values.keys())}")
-        entity = object.__new__(self.entity_type)  # the constructor of a frozen class takes five times as long
-        entity.__dict__.update(values)
+        entity = assembled(self.entity_type, values)
         if self._settle is not None:
             self._settle(entity)
         return entity
