@@ -61,7 +61,8 @@ SERVICES = (
 
 LIBRARIES = {
     "click": {"cli"},
-    "cryptography": {"domain", "hub"},
+    "cryptography": {"hub"},
+    "nacl": {"domain"},
     "rich": {"cli"},
     "mcp": {"server"},
     "mcp_types": {"server"},
@@ -288,6 +289,7 @@ def test_a_command_waits_for_no_library_that_only_others_need() -> None:
         "mcp",
         "rich",
         "cryptography",
+        "nacl",
         "nats",
         "nkeys",
         "asyncio",

@@ -39,8 +39,7 @@ PROGRAMS = (
 IMPORTED = (
     *("multi_agent_mcp.cli.serve", "multi_agent_mcp.cli.main", "multi_agent_mcp.server.app"),
     *("multi_agent_mcp.notify.tmux.notifier", "multi_agent_mcp.server.tools", "multi_agent_mcp.web.serving"),
-    *("anyio._backends._asyncio", "cryptography.hazmat.primitives.asymmetric.ed25519", "mcp", "rich.table"),
-    *("cryptography.hazmat.primitives.kdf.hkdf", "watchdog.observers"),
+    *("anyio._backends._asyncio", "mcp", "nacl.signing", "rich.table", "watchdog.observers"),
 )
 UNUSUAL = re.compile(r"LANG|LC_|PYTHON(?!(PATH|DONTWRITEBYTECODE)$)")
 """Variables that tell the interpreter itself how to start."""

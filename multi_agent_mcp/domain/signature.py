@@ -1,6 +1,6 @@
 """Signatures of messages: Ed25519 over envelope and body (docs/format.md, "Signatures").
 
-`cryptography` is imported where it is needed, so that commands that neither sign nor verify start faster.
+PyNaCl is imported where it is needed, so that commands that neither sign nor verify start faster.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import format_time
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from nacl.signing import SigningKey, VerifyKey
 
 SCHEME = "v2"
 OLD_SCHEME = "v1"
@@ -23,6 +23,7 @@ KEY_TYPE = "ed25519"
 _ENVELOPE = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 _SIGNED = ("id", "sender_id", "receiver_id", "message_type", "priority", "subject")
 _DERIVED_FOR = b"multi-agent-mcp signature v2"
+SEED_BYTES = 32
 _NOT_JSON = (TypeError, ValueError, RecursionError)
 """The errors that `json.dumps` raises for metadata that cannot have been signed: keys that cannot be sorted, integers
 of five thousand digits, endless nesting."""
@@ -42,21 +43,21 @@ def signed_bytes(message: Message, scheme: str = SCHEME) -> bytes:
 
 def signature(message: Message, key: str) -> str:
     """Signs a message: `v2:` and 128 hexadecimal digits of Ed25519. `key` is the text of the sender's key file."""
-    return f"{SCHEME}:{_signing_key(key).sign(signed_bytes(message)).hex()}"
+    return f"{SCHEME}:{_signing_key(key).sign(signed_bytes(message)).signature.hex()}"
 
 
 def public_key(key: str) -> str:
     """The public key for `agents.json`, with which signatures are verified: `ed25519:` and 64 hexadecimal digits."""
-    return f"{KEY_TYPE}:{_signing_key(key).public_key().public_bytes_raw().hex()}"
+    return f"{KEY_TYPE}:{bytes(_signing_key(key).verify_key).hex()}"
 
 
 def is_signed_by(message: Message, public: str) -> bool:
     """Whether the message has a valid signature for this public key; False, too, for an invalid key."""
-    from cryptography.exceptions import InvalidSignature
+    from nacl.exceptions import CryptoError
 
     try:
-        _verifying_key(public).verify(_digits(message.signature, SCHEME), signed_bytes(message))
-    except (InvalidSignature, *_NOT_JSON):
+        _verifying_key(public).verify(signed_bytes(message), _digits(message.signature, SCHEME))
+    except (CryptoError, *_NOT_JSON):
         return False
     return True
 
@@ -75,23 +76,21 @@ def is_signed_with(message: Message, key: str) -> bool:
 
 
 @lru_cache(maxsize=8)
-def _signing_key(key: str) -> Ed25519PrivateKey:
-    """The signing key of a key file. Its seed is derived from the key (RFC 5869), so that passkeys may have any form,
-    and no secret serves two algorithms."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+def _signing_key(key: str) -> SigningKey:
+    """The signing key of a key file. Its seed is derived from the key by HKDF-SHA256 (RFC 5869, one block), so that
+    passkeys may have any form, and no secret serves two algorithms."""
+    from nacl.signing import SigningKey
 
-    seed = HKDF(algorithm=SHA256(), length=32, salt=None, info=_DERIVED_FOR).derive(key.encode())
-    return Ed25519PrivateKey.from_private_bytes(seed)
+    pseudorandom = hmac.digest(bytes(SEED_BYTES), key.encode(), "sha256")
+    return SigningKey(hmac.digest(pseudorandom, _DERIVED_FOR + b"\x01", "sha256"))
 
 
 @lru_cache(maxsize=1024)
-def _verifying_key(public: str) -> Ed25519PublicKey:
+def _verifying_key(public: str) -> VerifyKey:
     """Parses a public key. Raises `ValueError`."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from nacl.signing import VerifyKey
 
-    return Ed25519PublicKey.from_public_bytes(_digits(public, KEY_TYPE))
+    return VerifyKey(_digits(public, KEY_TYPE))
 
 
 def _digits(text: object, name: str) -> bytes:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.signature import (
@@ -42,14 +44,9 @@ def test_the_signed_bytes_are_those_of_the_published_format() -> None:
     )
 
 
-def derived_seed() -> bytes:
-    """HKDF-SHA256 without salt (RFC 5869), with nothing but HMAC."""
-    extracted = hmac.new(bytes(32), KEY.encode(), hashlib.sha256).digest()
-    return hmac.new(extracted, b"multi-agent-mcp signature v2\x01", hashlib.sha256).digest()
-
-
 def test_a_signature_is_one_that_any_program_can_make() -> None:
-    key = Ed25519PrivateKey.from_private_bytes(derived_seed())
+    seed = HKDF(SHA256(), length=32, salt=None, info=b"multi-agent-mcp signature v2").derive(KEY.encode())
+    key = Ed25519PrivateKey.from_private_bytes(seed)
     assert public_key(KEY) == PUBLIC == f"ed25519:{key.public_key().public_bytes_raw().hex()}"
     made = f"v2:{key.sign(signed_bytes(MESSAGE)).hex()}"
     assert signature(MESSAGE, KEY) == made
