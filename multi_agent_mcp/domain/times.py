@@ -20,7 +20,8 @@ def now() -> datetime:
 def format_time(moment: datetime) -> str:
     """Formats a time as `2026-11-21T21:46:01.123456Z`."""
     # Not strftime: on Linux its %Y writes the year 999 with three digits, which cannot be parsed.
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    moment = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return f"{moment.isoformat(timespec='microseconds')[:-6]}Z"  # without +00:00
 
 
 def stamp(moment: datetime) -> str:
