@@ -112,6 +112,8 @@ def open_context(
         services.agents.publish_keys()
         services.operations.finish()
         context = SessionContext(services, acting, as_json=as_json)
+        if acting is not None:
+            context.agent(acting)  # also where the command turns out not to need it
         yield context
     except Refusal as refusal:
         # A program expects one JSON object: a failure after the answer goes to standard error.

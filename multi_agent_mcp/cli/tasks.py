@@ -90,6 +90,7 @@ def list_tasks(context: SessionContext, status: str | None, assignee: str | None
 
     if status is not None:
         require_choice("status", status, TASK_STATUSES)
+    assignee = context.services.agents.filtered(assignee)
     tasks = [
         task
         for task in context.services.board.all()
@@ -214,6 +215,7 @@ def resume(context: SessionContext, agent: str) -> None:
 def log(context: SessionContext, execution_id: str | None, agent: str | None, tail: int) -> None:
     """List executions, or print the log of one."""
     executions = context.services.executions
+    agent = context.services.agents.filtered(agent)
     if execution_id is not None:
         page = executions.read_log(executions.get(None, execution_id), tail=tail)
         answer = {

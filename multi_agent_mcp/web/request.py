@@ -57,6 +57,11 @@ class ApiRequest:
         """A parameter of the query; None if it is missing or empty."""
         return self.query.get(name) or None
 
+    def agent_id(self, name: str) -> str | None:
+        """An agent's id in the query, also a removed one's; None if it is missing or empty. Raises as
+        `Agents.filtered`."""
+        return self.services.agents.filtered(self.parameter(name))
+
     def number(self, name: str, default: int, *, most: int = _NUMBER_MAX) -> int:
         """A whole number of the query, at least 0, capped at `most`."""
         given = self.parameter(name)

@@ -73,6 +73,11 @@ def test_the_root_and_the_session_are_found_by_options_from_anywhere(
     [
         (("unread", "ghost"), "agent_not_found", "ghost"),
         (("unread", "--as", "ghost"), "agent_not_found", "ghost"),
+        (("unread", "admin", "--as", "ghost"), "agent_not_found", "ghost"),
+        (("task", "list", "--assignee", "ghost"), "agent_not_found", "ghost"),
+        (("log", "--agent", "ghost"), "agent_not_found", "ghost"),
+        (("search", "login", "from:ghost"), "agent_not_found", "ghost"),
+        (("search", "to:ghost"), "agent_not_found", "ghost"),
         (("unread", "--session", "other"), "invalid_session", "other"),
         (("task", "show", "tsk_0123456789ab"), "task_not_found", "tsk_0123456789ab"),
         (("task", "list", "--status", "wrong"), "invalid_arguments", "'wrong' is not one of: backlog"),
@@ -138,6 +143,15 @@ def test_what_stands_behind_two_dashes_asks_for_no_json(
     with pytest.raises(SystemExit):
         main.run()
     assert capsys.readouterr().out == ""
+
+
+def test_the_history_of_a_removed_agent_can_be_selected(ask: Ask) -> None:
+    ask("task", "add", "Dig", "--assignee", "worker-a")
+    ask("agent", "remove", "worker-a")
+    assert ask("task", "list", "--assignee", "worker-a")["total_count"] == 1
+    assert len(ask("search", "to:worker-a")["results"]) == 1
+    assert ask("search", "nothing", "to:worker-a")["results"] == []
+    assert ask("log", "--agent", "worker-a")["executions"] == []
 
 
 def test_without_a_session_nothing_is_made(run: Run, tmp_path: Path) -> None:

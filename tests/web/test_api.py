@@ -298,6 +298,14 @@ def test_anothers_mail_can_be_looked_at_but_not_read_for_them(team: Team, visito
     assert len(team.unread("worker-a")) == 1
 
 
+@pytest.mark.parametrize(
+    "path", ["/messages?agent=ghost", "/tasks?assignee=ghost", "/executions?agent=ghost", "/search?q=from:ghost"]
+)
+def test_nobody_is_not_an_agent_without_anything(visitor: Visitor, path: str) -> None:
+    reply = visitor.get(f"/api{path}")
+    assert (reply.status, reply.json["error"]) == (404, "agent_not_found")
+
+
 def test_reading_the_awaited_answer_ends_the_wait(team: Team, visitor: Visitor) -> None:
     services = team.services
     services.task_creation.send(services.agents.owner(), "admin", "wait for me", "please")

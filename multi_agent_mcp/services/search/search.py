@@ -18,6 +18,7 @@ from multi_agent_mcp.domain.sanitize import one_line
 from multi_agent_mcp.domain.times import asked_time, json_values
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.search.sources import LOGS, TOPS, Source, Sources
+from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.store.search_index import Hit, SearchIndex, folded
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.writing import spelled
@@ -109,8 +110,9 @@ class Results:
 class Search:
     """Searches one session. Marks nothing read."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, agents: Agents) -> None:
         self.workspace = workspace
+        self.agents = agents
         self.sources = Sources(workspace)
         path = workspace.path / ".search" / "index.sqlite"
         self.index = SearchIndex(workspace.path, path, TOPS, self.sources.documents, grows=lambda name: name == LOGS)
@@ -118,10 +120,15 @@ class Search:
     def find(self, query: SearchQuery, limit: int = 20, told: Callable[[], None] = lambda: None) -> Results:
         """The newest `limit` results. The first search reads every file and calls `told` for each.
 
-        Raises `InvalidArguments` for an empty query, `StorageError` if no index can be kept.
+        Raises `InvalidArguments` for an empty query, `StorageError` if no index can be kept, and as `Agents.filtered`
+        if there are none and a name in the query is nobody's: a hand-written file's sender need not be an agent.
         """
         query.require_something()
-        return self.index.use(partial(self._find, query=query, limit=limit, told=told))
+        results = self.index.use(partial(self._find, query=query, limit=limit, told=told))
+        if not results.found:
+            for name in (query.sender_id, query.receiver_id):
+                self.agents.filtered(name)
+        return results
 
     def _find(self, database: Connection, query: SearchQuery, limit: int, told: Callable[[], None]) -> Results:
         self.index.refresh(database, told)

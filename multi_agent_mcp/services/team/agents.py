@@ -54,6 +54,13 @@ class Agents:
         """Returns an agent. Raises `InvalidId` or `AgentNotFound`."""
         return self.registry.get(parse_agent_id(agent_id))
 
+    def filtered(self, agent_id: str | None) -> str | None:
+        """Returns the id to select by, None for no selection. As `get`, but a removed agent's is valid: its history is
+        still there."""
+        if agent_id is not None and parse_agent_id(agent_id) not in self.registry.all():
+            raise AgentNotFound(agent_id=agent_id)
+        return agent_id
+
     def name_of(self, agent_id: str) -> str:
         """Returns the display name of an agent, also of a removed one; "" for an unknown id."""
         agent = self.registry.all().get(agent_id)

@@ -14,7 +14,7 @@ LOG_LINES = 500
 def page(call: ApiRequest) -> dict[str, Any]:
     """The executions, running ones first, then newest first; `?agent=` selects one agent's."""
     found, total = call.services.executions.page(
-        call.parameter("agent"), offset=call.number("offset", 0), limit=call.limit
+        call.agent_id("agent"), offset=call.number("offset", 0), limit=call.limit
     )
     return {"executions": [_row(call, item) for item in found], "total": total}
 

@@ -82,7 +82,7 @@ def _filters(call: ApiRequest) -> dict[str, Any]:
     box = call.parameter("box") or "inbox"
     if box not in BOXES:
         raise InvalidArguments("no_such_choice", name="box", value=f"{box!r:.60}", allowed=", ".join(BOXES))
-    whose = call.parameter("agent") or call.me.id
+    whose = call.agent_id("agent") or call.me.id
     return {"inbox": {"receiver_id": whose}, "sent": {"sender_id": whose}, "all": {}}[box]
 
 

@@ -19,7 +19,7 @@ def board(call: ApiRequest) -> dict[str, Any]:
     `?limit=` the page."""
     status, services = call.parameter("status"), call.services
     columns = services.board.columns(
-        status, call.parameter("assignee"), offset=call.number("offset", 0), limit=call.limit
+        status, call.agent_id("assignee"), offset=call.number("offset", 0), limit=call.limit
     )
     subtasks = services.board.subtask_counts()
     shown = [

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.bootstrap import Services
-from multi_agent_mcp.errors import InvalidArguments, StorageError
+from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, StorageError
 from multi_agent_mcp.services.search.search import Found, SearchQuery, parts
 from multi_agent_mcp.services.tasks.creation import NewTask
 from tests.conftest import Clock
@@ -76,7 +76,9 @@ def test_filters_narrow_what_is_found(services: Services, clock: Clock) -> None:
     assert titles(search(services, "word", sender_id="admin")) == ["down"]
     assert titles(search(services, "word", receiver_id="admin")) == ["up"]
     assert titles(search(services, task_id="tsk_0123456789ab")) == ["up"]
-    assert search(services, "word", sender_id="adm") == []
+    assert search(services, "word", sender_id="worker-b") == []
+    with pytest.raises(AgentNotFound):  # a part of a name is not a name
+        search(services, "word", sender_id="adm")
     newest = search(services, "word")[0].at
     assert titles(search(services, "word", until=newest - timedelta(microseconds=1))) == ["down"]
     assert titles(search(services, "word", since=newest)) == ["up"]
@@ -177,6 +179,13 @@ def test_a_line_of_words_is_taken_apart_as_people_write_it(services: Services, c
         assert len(services.search.find(SearchQuery.parse(parts(line))).found) == 1, line
     for line in ("word from:worker-a", f"word before:{clock.now:%Y-%m-%d}"):
         assert services.search.find(SearchQuery.parse(parts(line))).found == [], line
+
+
+def test_the_sender_of_a_hand_written_file_is_found_without_being_an_agent(services: Services) -> None:
+    by_hand(services, "worker-a", "note.md", "---\nsender_id: ci\n---\n\nby hand\n")
+    assert len(search(services, "hand", sender_id="ci")) == 1
+    with pytest.raises(AgentNotFound):
+        search(services, "elsewhere", sender_id="ci")
 
 
 def test_a_search_that_was_killed_amid_building_is_gone_on_with(services: Services) -> None:
