@@ -14,7 +14,6 @@ from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.services.validation import require_choice
 
 WHO = ("id", "role", "type", "name", "parent_id", "status")
 WHERE = ("pane_id", "socket_path", "session_name", "window_index", "pane_index")
@@ -35,8 +34,8 @@ def agent() -> None:
 
 @agent.command()
 @AGENT_ID
-@click.option("--role", default="worker", help=f"One of {', '.join(ROLES)}.")
-@click.option("--type", default="ai", help=f"One of {', '.join(AGENT_TYPES)}.")
+@click.option("--role", default="worker", type=click.Choice(ROLES), help="Its place in the team.")
+@click.option("--type", default="ai", type=click.Choice(AGENT_TYPES), help="What it is.")
 @click.option("--parent", metavar="ID", help="The agent's superior.")
 @NAME
 @COMMAND
@@ -57,8 +56,6 @@ def add(
     socket: str | None,
 ) -> None:
     """Register an agent: its record, its mailbox, its key."""
-    require_choice("role", role, ROLES)
-    require_choice("type", type, AGENT_TYPES)
     place = _pane_fields(pane, socket)
     if parent is not None:
         context.services.agents.get(parent)

@@ -12,7 +12,6 @@ from multi_agent_mcp.cli.context import people_texts
 from multi_agent_mcp.domain.ids import as_name
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.host_config import HOSTS
-from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.system.external_files import FileChange, apply_change
 
 Agent = dict[str, str]
@@ -35,9 +34,7 @@ def host_agents(admin: str | None, workers: str | None) -> list[Agent]:
         known = ", ".join(f"{program.title} (`{program.install}`)" for program in HOSTS.values())
         raise InvalidArguments("no_hosts", known=known)
     admin = admin or found[0]
-    names = [name.strip() for name in workers.split(",")] if workers else [found[0], found[1 % len(found)]]
-    for option, name in (("admin", admin), *(("workers", name) for name in names)):
-        require_choice(option, name, tuple(HOSTS))
+    names = workers.split(",") if workers else [found[0], found[1 % len(found)]]
     return _team(HOSTS[admin].command, [HOSTS[name].command for name in names])
 
 

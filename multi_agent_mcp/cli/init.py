@@ -16,7 +16,6 @@ from multi_agent_mcp.domain.agent import Agent, superiors
 from multi_agent_mcp.domain.ids import differing_in_case, session_name
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Reason, Refusal
 from multi_agent_mcp.host_config import HOSTS
-from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.texts import LANGUAGES, Texts
 
 if TYPE_CHECKING:
@@ -97,13 +96,25 @@ class Made:
             yield self.texts("init.next", option="" if is_only_one else f" --session {self.session}")
 
 
+class _Hosts(click.Choice[str]):
+    """Several of the choices, separated by commas."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return ",".join(super(_Hosts, self).convert(name.strip(), param, ctx) for name in value.split(","))
+
+
 @click.command()
 @click.option("--team", metavar="FILE", type=Path, help="The team: session, language, agents (default: team.yaml).")
-@click.option("--admin", metavar="HOST", help=f"For a new team.yaml: the admin's host, one of {', '.join(HOSTS)}.")
-@click.option("--workers", metavar="HOST,…", help="For a new team.yaml: a worker for each (default: two on PATH).")
+@click.option("--admin", type=click.Choice(HOSTS), help="For a new team.yaml: the admin's host (default: one on PATH).")
+@click.option(
+    "--workers",
+    metavar="HOST,…",
+    type=_Hosts(HOSTS),
+    help="For a new team.yaml: a worker for each (default: two on PATH).",
+)
 @click.option("--name", help="For a new team.yaml: the session's name (default: the directory's).")
 @click.option("--demo", is_flag=True, help="For a new team.yaml: scripted agents, to try it without an account.")
-@click.option("--language", help=f"One of {', '.join(LANGUAGES)} (default: team.yaml's; for a new one the locale's).")
+@click.option("--language", type=click.Choice(LANGUAGES), help="Default: team.yaml's; for a new one the locale's.")
 @ROOT
 @SESSION
 @JSON
@@ -115,8 +126,6 @@ def init(
     Run again, it takes over what has changed in team.yaml, and keeps keys, mail and tasks.
     """
     try:
-        if language is not None:
-            require_choice("language", language, LANGUAGES)
         environment = read_environment()
         place = _place(team, root or environment.root)
         session = environment.session if session is None else session

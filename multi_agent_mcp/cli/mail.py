@@ -38,9 +38,14 @@ EVERYBODY = "all"
 @click.command()
 @click.argument("receiver", help="An agent's id, or `all` for a broadcast.")
 @click.argument("content", required=False, help="The message; `-` reads standard input.")
-@click.option("--type", help=f"One of {', '.join(MESSAGE_TYPES)} (default: request; to all: broadcast).")
+@click.option(
+    "--type",
+    metavar="TYPE",
+    type=click.Choice(MESSAGE_TYPES),
+    help=f"One of {', '.join(MESSAGE_TYPES)} (default: request; to all: broadcast).",
+)
 @click.option("--subject", default="", show_default=False, help="A subject line.")
-@click.option("--priority", default="normal", help=f"One of {', '.join(MESSAGE_PRIORITIES)}.")
+@click.option("--priority", default="normal", type=click.Choice(MESSAGE_PRIORITIES), help="How urgent it is.")
 @click.option("--idempotency-key", help="Repeating it sends nothing twice.")
 @click.option("--conversation", metavar="ID", help="Say it in this conversation; RECEIVER may be omitted.")
 @session_command(acting=True)

@@ -196,4 +196,6 @@ def _bad_parameter(error: click.BadParameter, parameter: click.Parameter) -> Inv
         return InvalidArguments(
             "bad_integer" if isinstance(kind, click.IntRange) else "bad_number", name=name, limits=limits
         )
+    if isinstance(kind, click.Choice):
+        return InvalidArguments("not_one_of", name=name, allowed=", ".join(kind.choices))
     return InvalidArguments("bad_parameter", name=name)

@@ -17,7 +17,6 @@ from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.overview.machines import AWAY
-from multi_agent_mcp.services.validation import require_choice
 
 if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.executions import Executions
@@ -53,7 +52,7 @@ def task() -> None:
 @click.argument("title")
 @click.option("--description", default="", show_default=False, help="What is to be done.")
 @click.option("--assignee", metavar="AGENT", help="Who does it (default: nobody yet).")
-@click.option("--priority", default="medium", help=f"One of {', '.join(TASK_PRIORITIES)}.")
+@click.option("--priority", default="medium", type=click.Choice(TASK_PRIORITIES), help="How urgent it is.")
 @click.option("--parent", metavar="TASK_ID", help="The task this is a part of.")
 @click.option("--depends-on", metavar="TASK_ID", multiple=True, help="A task that must be done first; repeatable.")
 @session_command(acting=True)
@@ -81,15 +80,13 @@ def add(
 
 
 @task.command("list")
-@click.option("--status", help=f"One of {', '.join(TASK_STATUSES)}.")
+@click.option("--status", type=click.Choice(TASK_STATUSES), help="Only tasks in this state.")
 @click.option("--assignee", metavar="AGENT", help="Only this agent's.")
 @session_command()
 def list_tasks(context: SessionContext, status: str | None, assignee: str | None) -> None:
     """List tasks, oldest first."""
     from multi_agent_mcp.services.tasks.board import summary_of
 
-    if status is not None:
-        require_choice("status", status, TASK_STATUSES)
     assignee = context.services.agents.filtered(assignee)
     tasks = [
         task
@@ -112,7 +109,9 @@ def show(context: SessionContext, task_id: str) -> None:
 
 @task.command()
 @TASK_ID
-@click.argument("status", help=f"One of {', '.join(TASK_STATUSES)}.")
+@click.argument(
+    "status", metavar="STATUS", type=click.Choice(TASK_STATUSES), help=f"One of {', '.join(TASK_STATUSES)}."
+)
 @click.option("--reason", help="Why; shown as the task's blocked_reason.")
 @session_command(acting=True)
 def status(context: SessionContext, task_id: str, status: str, reason: str | None) -> None:
@@ -160,7 +159,7 @@ def approve(context: SessionContext, task_id: str, reject: bool, reason: str | N
 @click.argument("agent")
 @click.argument("title")
 @click.argument("content", help="What is to be done; `-` reads standard input.")
-@click.option("--priority", default="medium", help=f"One of {', '.join(TASK_PRIORITIES)}.")
+@click.option("--priority", default="medium", type=click.Choice(TASK_PRIORITIES), help="How urgent it is.")
 @session_command(acting=True)
 def send_task(context: SessionContext, agent: str, title: str, content: str, priority: str) -> None:
     """Give an agent a task by mail. An Owner who gives one to an Admin then waits for its answer."""
@@ -187,13 +186,12 @@ def unlock(context: SessionContext, reason: str | None) -> None:
 
 @click.command()
 @click.argument("agent")
-@click.option("--action", default="blocked", help=f"One of {', '.join(ACTIONS)}.")
+@click.option("--action", default="blocked", type=click.Choice(ACTIONS), help="What happens to its task.")
 @click.option("--task", metavar="TASK_ID", help="Default: the task it works on.")
 @click.option("--reason", help="Why; the agent reads it.")
 @session_command(acting=True)
 def interrupt(context: SessionContext, agent: str, action: str, task: str | None, reason: str | None) -> None:
     """Stop an agent: its next tool call of any kind is answered with the interrupt instead of the result."""
-    require_choice("action", action, ACTIONS)
     notice = context.services.interrupting.interrupt(context.me, agent, action, task, reason)
     _answer_sent(context, agent, notice)
 

@@ -106,13 +106,10 @@ def test_scripted_agents_need_no_host(run: Run, offer: Offer, project: Path) -> 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--admin", "emacs"),
-        ("--workers", "claude,"),
         ("--workers", ",".join(["claude"] * 27)),
         ("--demo", "--admin", "claude"),
         ("--name", "a b"),
         ("--name", ""),
-        ("--language", "fr"),
     ],
 )
 def test_what_makes_no_team_is_refused_and_nothing_is_written(

@@ -131,7 +131,6 @@ def test_the_admins_answer_ends_the_wait_of_an_owner_who_reads_it(ask: Ask, run:
         (("send-task", "ghost", "Build", "it"), "agent_not_found"),
         (("send-task", "owner", "Build", "it"), "invalid_arguments"),
         (("send-task", "admin", "", "it"), "invalid_arguments"),
-        (("send-task", "admin", "Build", "it", "--priority", "soon"), "invalid_arguments"),
         (("unlock", "--as", "admin"), "invalid_arguments"),
     ],
 )

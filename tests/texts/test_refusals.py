@@ -255,9 +255,9 @@ def refused_commands(at: Stage) -> Iterator[Said]:
     """Yields the refusals of the command line, with a session and before there is one."""
     yield at.command("unread", "--root", "nowhere", session=False)
     for arguments in (
-        "unread --as ghost", "task list --status wrong", "agent set admin", "agent set admin --here",
-        "agent set admin --pane %9 --socket /nowhere", "interrupt admin --action wrong", "timeline --from yesterday",
-        f"interrupt worker-a --task {at.task('worker-b')}", "conversations x", "host-config emacs --agent admin",
+        "unread --as ghost", "task list --assignee ghost", "agent set admin", "agent set admin --here",
+        "agent set admin --pane %9 --socket /nowhere", "timeline --from yesterday",
+        f"interrupt worker-a --task {at.task('worker-b')}", "conversations x", "search from:ghost",
         "supervise", "host learn admin", "host learn admin --submit ;", "trace nothing", "answer worker-a 1",
         f"timeline --svg {at.services.path}",
     ):  # fmt: skip
@@ -391,6 +391,7 @@ def test_every_reason_that_is_given_has_its_words_and_no_words_are_left_over(lan
         ("unread --json=yes", "--json"),
         ("send --type", "--type"),
         ("unread admin x y", "x y"),
+        ("interrupt admin --action zap", "--action blocked cancel"),
         ("--show-completion tcsh", "tcsh zsh"),
     ],
 )

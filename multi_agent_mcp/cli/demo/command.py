@@ -15,7 +15,6 @@ from multi_agent_mcp.cli.machines import require_client
 from multi_agent_mcp.cli.output import print_error, print_line
 from multi_agent_mcp.cli.timeline import picture, write
 from multi_agent_mcp.errors import InvalidArguments, Refusal
-from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES, Texts
 
 if TYPE_CHECKING:
@@ -27,13 +26,13 @@ NAMES = ("main", "interrupt", "shiritori", "office", MACHINES)
 
 
 @click.command()
-@click.argument("scene", default="main", help=f"One of {', '.join(NAMES)}.")
+@click.argument("scene", default="main", type=click.Choice(NAMES), help="What is played.")
 @click.option("--attach", is_flag=True, help="Show the panes while the team works.")
 @click.option("--keep", is_flag=True, help="Leave tmux running afterwards.")
 @click.option(
     "--directory", metavar="DIR", type=Path, help="Where the session is made (default: a new temporary directory)."
 )
-@click.option("--language", default=DEFAULT_LANGUAGE, help=f"One of {', '.join(LANGUAGES)}.")
+@click.option("--language", default=DEFAULT_LANGUAGE, type=click.Choice(LANGUAGES), help="Of the team.")
 def demo(scene: str, attach: bool, keep: bool, directory: Path | None, language: str) -> None:
     """Play a scene with scripted agents in real tmux panes, on a tmux server of its own; exits 1 if a step is missing.
 
@@ -48,8 +47,6 @@ def demo(scene: str, attach: bool, keep: bool, directory: Path | None, language:
     from multi_agent_mcp.cli.demo.stage import Stage
 
     try:
-        require_choice("scene", scene, NAMES)
-        require_choice("language", language, LANGUAGES)
         if shutil.which("tmux") is None:
             raise InvalidArguments("no_tmux")
         if scene == MACHINES:
