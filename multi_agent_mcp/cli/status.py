@@ -12,6 +12,7 @@ from multi_agent_mcp.config import find_root, read_environment, session_names
 from multi_agent_mcp.domain.sanitize import one_line
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.services.overview.snapshot import AgentRow, Snapshot
     from multi_agent_mcp.texts import Texts
 
@@ -50,7 +51,13 @@ def _next_command(agents: Iterable[AgentRow]) -> str:
         return "multi-agent-mcp agent add ID"
     if any(row.agent.command for row in helpers) and not any(row.alive for row in helpers):
         return "multi-agent-mcp up"
-    return f'multi-agent-mcp send {helpers[0].agent.id} "…"'
+    return first_command(helpers[0].agent)
+
+
+def first_command(agent: Agent) -> str:
+    """Returns the command that gives an agent something to do. The scripted ones of `init --demo` answer tasks only."""
+    is_scripted = "{examples}" in (agent.command or "")
+    return f'multi-agent-mcp send-task {agent.id} "…" "…"' if is_scripted else f'multi-agent-mcp send {agent.id} "…"'
 
 
 def _listed(items: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from multi_agent_mcp.cli.output import indented, print_line, titled_table
+from multi_agent_mcp.cli.status import first_command
 from multi_agent_mcp.domain.sanitize import one_line
 from multi_agent_mcp.texts import Texts
 from multi_agent_mcp.windows.agent_state import OPEN, READY, AgentState
@@ -43,7 +44,7 @@ def summary(startup: Startup, texts: Texts) -> Iterator[str]:
         yield texts("up.answer")
     ready = [state.agent_id for state in startup.states if state.state == READY]
     if startup.is_fine and ready:
-        yield texts("status.next", command=f'multi-agent-mcp send {ready[0]} "…"')
+        yield texts("status.next", command=first_command(startup.windows.services.agents.get(ready[0])))
 
 
 @contextmanager

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.cli import status
+from multi_agent_mcp.cli.up_output import summary
+from multi_agent_mcp.windows.agent_state import READY, AgentState
 from tests.cli.conftest import Ask, Run
 
 LOCALES = {"ja": "ja_JP.UTF-8", "en": "C.UTF-8"}
@@ -54,6 +59,15 @@ def test_with_a_session_it_tells_its_state_and_what_to_do_next(run: Run, ask: As
     ]
     ask("read")
     assert run().stdout.splitlines()[-1] == "next: multi-agent-mcp up"
+
+
+def test_scripted_agents_are_given_a_task_which_is_all_they_answer(services: Services) -> None:
+    services.agents.change("admin", command="{python} {examples}/agents/admin.py")
+    windows = SimpleNamespace(services=services)
+    startup = SimpleNamespace(states=[AgentState("admin", READY)], attach_command=None, is_fine=True, windows=windows)
+    wanted = 'multi-agent-mcp send-task admin "…" "…"'
+    assert list(summary(startup, services.people))[-1] == f"next: {wanted}"  # type: ignore[arg-type]
+    assert status.first_command(services.agents.get("worker-a")) == 'multi-agent-mcp send worker-a "…"'
 
 
 def test_of_several_sessions_one_must_be_named(run: Run, session: Path) -> None:
