@@ -37,6 +37,8 @@ def open_team(
     `supervisor` and `owner` also the team's own. A failure of one does not prevent the others. Raises
     `InvalidArguments` if tmux is missing or does not answer."""
     with windows.locked():
+        if windows.moved:
+            windows.services.supervision.end()  # that of the former directory, which ends with its window
         agents = windows.services.agents.at_home().values()
         wanted = [agent for agent in agents if not only or agent.id in only]
         states = [_open(windows, agent, is_named=bool(only)) for agent in wanted]
@@ -48,10 +50,10 @@ def open_team(
 
 
 def close_team(windows: TeamWindows) -> list[str]:
-    """Ends supervision and closes every window of the team; returns their names."""
+    """Ends supervision and closes every window of the team; returns their names. `windows.strange` are left open."""
     with windows.locked():
         windows.services.supervision.end()  # ends a supervisor outside our panes, too
-        closed = [Slot.of(pane.label).window_name for pane in windows.found]
+        closed = [slot.window_name for slot in (*windows.moved, *(Slot.of(pane.label) for pane in windows.found))]
         for pane in sorted(windows.found, key=_is_here):
             windows.close(pane)
         windows.services.pane_looks.forget()
