@@ -10,6 +10,7 @@ from multi_agent_mcp.config import read_environment
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.notify.tmux.client import pane_place
+from multi_agent_mcp.notify.tmux.server import require_tmux
 from multi_agent_mcp.notify.tmux.snapshot import probe
 from multi_agent_mcp.notify.tmux.team_panes import USABLE, OwnPane, last_lines
 from multi_agent_mcp.services.overview.missing_sessions import OWNER, SUPERVISOR, Slot
@@ -50,7 +51,10 @@ def open_team(
 
 
 def close_team(windows: TeamWindows) -> list[str]:
-    """Ends supervision and closes every window of the team; returns their names. `windows.strange` are left open."""
+    """Ends supervision and closes every window of the team; returns their names. `windows.strange` are left open.
+    Raises `InvalidArguments` if tmux does not answer, or is missing while a window is recorded."""
+    if windows.is_any_recorded:
+        require_tmux(windows.socket_path)
     with windows.locked():
         windows.services.supervision.end()  # ends a supervisor outside our panes, too
         closed = [slot.window_name for slot in (*windows.moved, *(Slot.of(pane.label) for pane in windows.found))]

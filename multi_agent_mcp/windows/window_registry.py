@@ -43,6 +43,11 @@ class TeamWindows:
         """Whether the team has panes on that server, including those of ended programs."""
         return any(pane.socket_path == self.socket_path for pane in self.found)
 
+    @property
+    def is_any_recorded(self) -> bool:
+        """Whether a record names a pane, or the intent to open one, which may be gone by now."""
+        return any(window.pane for window in self._recorded().values())
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Holds the lock, with `found` and `living` brought up to date. If the session's directory was moved, closes

@@ -291,3 +291,15 @@ def test_down_in_a_copy_leaves_the_windows_and_names_them(bare: Team, terminal: 
     assert str(team.path) in done.stdout
     assert windows(terminal) == ["worker-a", "worker-b"]
     assert sorted(team.ask("down")["closed"]) == ["worker-a", "worker-b"]
+
+
+def test_without_tmux_down_refuses_as_up_does_while_windows_are_recorded(bare: Team, terminal: Terminal) -> None:
+    team = bare.make(WITH_COMMANDS)
+    without = {"PATH": str(team.base)}
+    assert team.ask("down", env=without)["closed"] == []
+    team.ask(*UP, "--socket", terminal.socket)
+    refused = [team.run(command, env=without) for command in ("up", "down")]
+    assert refused[0] == refused[1]
+    assert (refused[1].code, refused[1].stdout) == (1, "")
+    assert "tmux 3.3" in refused[1].stderr
+    assert sorted(team.ask("down")["closed"]) == ["supervisor", "worker-a", "worker-b"]

@@ -98,5 +98,5 @@ def notify_command(context: CheckContext) -> Iterator[Finding]:
 def _kind(agent: Agent, reason: str) -> str:
     """The key of the text that tells the remedy."""
     if reason != "unknown_host":
-        return "pane"
+        return "pane_no_tmux" if reason == "no_tmux" else "pane"
     return "pane_plain" if agent.host == "plain" else "pane_unknown_host"

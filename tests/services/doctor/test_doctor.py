@@ -150,6 +150,8 @@ def test_a_pane_that_cannot_be_rung_is_worth_a_note(services: Services) -> None:
     services.agents.registry.update("worker-a", pane_id="%3", socket_path="/nowhere")
     (finding,) = (item for item in examine(services, "pane_gone") if item.subject == "worker-a")
     assert (finding.level, finding.finding) == ("note", "pane %3: pane_gone: Its pane has been closed.")
+    (finding,) = (item for item in examine(services, "no_tmux") if item.subject == "worker-a")
+    assert finding.repair.startswith("install tmux")
 
 
 def test_it_says_what_takes_how_much(services: Services) -> None:
