@@ -303,3 +303,15 @@ def test_without_tmux_down_refuses_as_up_does_while_windows_are_recorded(bare: T
     assert (refused[1].code, refused[1].stdout) == (1, "")
     assert "tmux 3.3" in refused[1].stderr
     assert sorted(team.ask("down")["closed"]) == ["supervisor", "worker-a", "worker-b"]
+
+
+def test_a_pane_registered_for_a_second_agent_is_warned_of(team: Team, terminal: Terminal) -> None:
+    pane = terminal.pane("exec cat")
+    place = ("--pane", pane.id, "--socket", terminal.socket)
+    assert team.run("agent", "set", "worker-a", *place).stderr == ""
+    second = team.run("agent", "set", "worker-b", *place)
+    assert second.code == 0
+    assert len(second.stderr.splitlines()) == 1
+    assert "worker-a, worker-b" in second.stderr
+    assert team.services.agents.get("worker-b").pane_id == pane.id
+    assert team.run("agent", "set", "worker-b", "--name", "Bee").stderr == ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import combinations
 
-from multi_agent_mcp.domain.agent import Agent, superiors
+from multi_agent_mcp.domain.agent import Agent, sharing_panes, superiors
 from multi_agent_mcp.domain.signature import public_key
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
@@ -55,8 +55,12 @@ def hierarchy(context: CheckContext) -> Iterator[Finding]:
 
 
 def panes(context: CheckContext) -> Iterator[Finding]:
-    """Agents without a pane, or whose pane cannot be rung now."""
-    for agent in context.agents.at_home().values():
+    """Agents without a pane, in the same pane as another, or whose pane cannot be rung now."""
+    agents = context.agents.at_home()
+    for ids in sharing_panes(agents.values()):
+        facts = {"names": ", ".join(ids), "pane": agents[ids[-1]].pane_id, "agent_id": ids[-1]}
+        yield context.found("panes", PROBLEM, ids[-1], "shared_pane", **facts)
+    for agent in agents.values():
         if agent.pane_id is None:
             if agent.role != "owner":
                 yield context.found("panes", NOTE, agent.id, "no_pane", agent_id=agent.id)

@@ -154,6 +154,17 @@ def test_a_pane_that_cannot_be_rung_is_worth_a_note(services: Services) -> None:
     assert finding.repair.startswith("install tmux")
 
 
+def test_agents_in_one_pane_are_a_problem(services: Services) -> None:
+    place = {"pane_id": "%3", "socket_path": "/nowhere", "tmux_pid": 7, "pane_pid": 8}
+    services.agents.registry.update("worker-a", **place)
+    services.agents.registry.update("worker-b", **place | {"tmux_pid": 9})  # another server, after a restart
+    assert ("panes", "worker-b") not in problems(services)
+    services.agents.registry.update("worker-b", **place)
+    (finding,) = (item for item in examine(services) if item.level == "problem")
+    assert finding.finding.startswith("worker-a, worker-b are registered in the same pane %3")
+    assert "agent set worker-b --pane" in finding.repair
+
+
 def test_it_says_what_takes_how_much(services: Services) -> None:
     for _ in range(2):
         send(services, "admin", "worker-a")
