@@ -83,7 +83,7 @@ def test_a_broken_hierarchy_is_a_problem_for_everybody_below(services: Services)
 
 
 def test_without_an_owner_there_is_a_problem(services: Services) -> None:
-    services.agents.remove("owner")
+    services.agents.registry.update("owner", status="removed")
     assert ("registry", "agents.json") in problems(services)
 
 
