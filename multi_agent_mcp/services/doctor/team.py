@@ -63,7 +63,8 @@ def panes(context: CheckContext) -> Iterator[Finding]:
     for agent in agents.values():
         if agent.pane_id is None:
             if agent.role != "owner":
-                yield context.found("panes", NOTE, agent.id, "no_pane", agent_id=agent.id)
+                kind = "no_pane" if agent.command else "no_pane_no_command"
+                yield context.found("panes", NOTE, agent.id, kind, agent_id=agent.id)
         elif reason := context.probe(agent):
             why = context.texts.why_not_rung(reason)
             kind = _kind(agent, reason)

@@ -154,6 +154,13 @@ def test_a_pane_that_cannot_be_rung_is_worth_a_note(services: Services) -> None:
     assert finding.repair.startswith("install tmux")
 
 
+def test_an_agent_that_up_starts_is_to_be_started_and_another_to_be_registered(services: Services) -> None:
+    services.agents.change("worker-a", command="cat")
+    repairs = {item.subject: item.repair for item in examine(services) if item.check == "panes"}
+    assert repairs["worker-a"].startswith("multi-agent-mcp up;")
+    assert repairs["worker-b"].startswith("in its own pane: multi-agent-mcp agent set worker-b --here")
+
+
 def test_agents_in_one_pane_are_a_problem(services: Services) -> None:
     place = {"pane_id": "%3", "socket_path": "/nowhere", "tmux_pid": 7, "pane_pid": 8}
     services.agents.registry.update("worker-a", **place)
