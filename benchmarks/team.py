@@ -83,7 +83,8 @@ class Team:
         assert self.services.unread_mail_count("admin") == 0
 
     def plan(self, count: int) -> None:
-        """Adds this many tasks: of five, three are done, one is in progress and one is in `todo`."""
+        """Adds this many tasks, one changed each minute: of five, three are done, one is in progress and one is in
+        `todo`."""
         with unsynced():
             for number in range(count):
                 begun = Change(by="worker", at=times.now() - timedelta(minutes=count - number))
@@ -95,6 +96,8 @@ class Team:
                 if number % 5 > 1:
                     task = task.move_to("done", begun)
                 self.services.workspace.tasks.add(task)
+                path = self.services.path / "tasks" / "worker" / f"{task.id}.md"
+                os.utime(path, times=(begun.at.timestamp(),) * 2)
 
     def heap_up(self, count: int) -> None:
         """Puts this many read messages directly into the mailbox, as an editor or `cp` would."""

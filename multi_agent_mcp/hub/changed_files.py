@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from multi_agent_mcp.domain.ids import is_name
+from multi_agent_mcp.store import quarantine
 
 HAND_MADE = frozenset({"ipc", "tasks", "delegations", "conversations", "agents.json", "session.yaml"})
 """Files and directories in which people may write by hand."""
 TRAVELLING = HAND_MADE | {"notifications", "sessions", "executions", "owner_wait", "audit"}
 _BY_AGENT = frozenset({"ipc", "notifications", "sessions", "executions"})
 """Directories that hold one directory for each agent, named by its id."""
-_ASIDE = frozenset({"quarantine"})
+_ASIDE = frozenset({quarantine.DIRECTORY})
 
 
 def travels(path: Path) -> bool:

@@ -125,10 +125,11 @@ class App:
                 await self._end_regularly()
 
     async def _end_with_input(self) -> None:
-        """Ends after the end of the input. mcp would end, too, but only after running calls, which get
-        `LAST_CALLS_SECONDS` here."""
+        """Ends after the end of the input, once the running calls are answered, for which they get
+        `LAST_ANSWERS_SECONDS`: one that waits for mail would go on for a minute."""
         await self.stdio.input.read()
-        await anyio.sleep(LAST_CALLS_SECONDS)
+        with anyio.move_on_after(LAST_ANSWERS_SECONDS):
+            await self.stdio.output.answered()
         await self._end_regularly()
 
     async def _end_with_output(self) -> None:

@@ -37,16 +37,6 @@ current_receipt: ContextVar[Receipt | None] = ContextVar("current_receipt", defa
 """Set by the task that answers a request, before it returns the answer."""
 
 
-async def _cancel() -> None:
-    """Cancels the receipt; called by mcp in the task of a request that it will not answer, because the host cancelled
-    it."""
-    if (receipt := current_receipt.get()) is not None:
-        receipt.cancel()
-
-
-_METADATA = ServerMessageMetadata(on_request_unanswered=_cancel)
-
-
 class Output:
     """The outgoing lines, written in order; a `WriteStream` of mcp."""
 
@@ -55,11 +45,38 @@ class Output:
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
         self._in, self._out = anyio.create_memory_object_stream[tuple[bytes, Callable[[], None] | None]](math.inf)
+        self._unanswered: set[types.RequestId] = set()
+        self._all_answered = anyio.Event()
+
+    def expect(self, request_id: types.RequestId) -> ServerMessageMetadata:
+        """Notes a request that is to be answered. Returns the metadata by which mcp reports that it will not answer it,
+        because the host cancelled it."""
+
+        async def cancelled() -> None:
+            self._settle(request_id)
+            if (receipt := current_receipt.get()) is not None:  # the task of the request calls this
+                receipt.cancel()
+
+        self._unanswered.add(request_id)
+        return ServerMessageMetadata(on_request_unanswered=cancelled)
+
+    def _settle(self, request_id: types.RequestId | None) -> None:
+        self._unanswered.discard(request_id)
+        if not self._unanswered:
+            self._all_answered.set()
+
+    async def answered(self) -> None:
+        """Waits until every request has an answer, which may not be written yet."""
+        self._all_answered = anyio.Event()
+        if self._unanswered:
+            await self._all_answered.wait()
 
     async def send(self, item: SessionMessage, /) -> None:
         """Queues a message; returns before it is written."""
         line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         receipt = current_receipt.get()
+        if isinstance(item.message, (types.JSONRPCResponse, types.JSONRPCError)):
+            self._settle(item.message.id)
         if receipt is not None and isinstance(item.message, types.JSONRPCResponse):
             self.put(line, receipt.written)
             return
@@ -116,15 +133,17 @@ class Input:
         self._in, self.messages = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
 
     async def read(self) -> None:
-        """Passes messages on, and answers malformed lines, until the end of input."""
-        async with self._in:
-            async for line in self._lines():
-                if line.strip():
-                    self._take(line)
+        """Passes messages on, and answers malformed lines, until the end of input. `messages` stays open then: at its
+        end mcp would answer running calls with an error, even if they have stored what they were asked to."""
+        async for line in self._lines():
+            if line.strip():
+                self._take(line)
 
     def _take(self, line: bytes) -> None:
         try:
-            self._in.send_nowait(SessionMessage(parse(line), _METADATA))
+            message = parse(line)
+            metadata = self._output.expect(message.id) if isinstance(message, types.JSONRPCRequest) else None
+            self._in.send_nowait(SessionMessage(message, metadata))
         except Malformed as malformed:
             for answer in malformed.answers:
                 self._output.put(answer)

@@ -133,7 +133,7 @@ class Registry:
         try:
             record = self._agreed(agent.id, known, record)
         except Superseded as other:  # it has our key only if our own attempt died between the hub and the file
-            theirs = _json_object(other.current.data).get("public_key")
+            theirs = (_json_object(other.current.data) or {}).get("public_key")
             is_mine = theirs is not None and theirs == agent.public_key
             record = taken_over(record, other.current) if is_mine else self._taken_over(agent.id, known, other.current)
         records["agents"][agent.id] = record
@@ -167,13 +167,18 @@ class Registry:
 
     def accept(self, agent_id: str, shared: Shared, was: int | None = None) -> Agent | None:
         """Applies the hub's value of an agent and returns the agent; None if this revision is known already. `was` as
-        in `SharedCollection.accept`."""
+        in `SharedCollection.accept`. A value that is no record is replaced by the one that is here; raises `ValueError`
+        if there is none."""
         with self.files.locks.held("agents"):
             records = self._read_or_restore()
             known = records["agents"].get(agent_id)
             if known is not None and revision_in(known.get(HUB)) >= shared.revision:
                 return None
-            if known is not None and was is not None and revision_in(known.get(HUB)) > was:
+            is_record = _json_object(shared.data) is not None
+            if known is None and not is_record:
+                raise ValueError(agent_id)
+            is_older = was is not None and known is not None and revision_in(known.get(HUB)) > was
+            if known is not None and (is_older or not is_record):
                 marked = {**known, HUB: mark(shared)}
                 records["agents"][agent_id] = self._agreed(agent_id, marked, marked, push=True)
                 self._write(records)
@@ -306,18 +311,20 @@ def is_edited(record: Mapping[str, Any]) -> bool:
 
 
 def taken_over(record: Mapping[str, Any] | None, shared: Shared) -> dict[str, Any]:
-    """Returns a record with its shared fields and mark replaced by the hub's value."""
+    """Returns a record with its shared fields, unless the hub's value has none, and its mark replaced by the hub's
+    value."""
     said = _json_object(shared.data)
-    kept = {key: value for key, value in (record or {}).items() if key not in SHARED}
+    kept = {key: value for key, value in (record or {}).items() if key not in SHARED or said is None}
+    said = said or {}
     return {**{key: said[key] for key in SHARED if key in said}, **kept, HUB: mark(shared)}
 
 
-def _json_object(data: bytes) -> dict[str, Any]:
+def _json_object(data: bytes) -> dict[str, Any] | None:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _parse(data: bytes | None) -> dict[str, Any] | None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.store import quarantine
 from multi_agent_mcp.store.files.containment import Containment
 from multi_agent_mcp.system.file_status import is_settled, modified_at, signature
 from multi_agent_mcp.system.writing import FILE_MODE, make_directory, storage_errors
@@ -55,9 +56,9 @@ CREATE TABLE documents (id INTEGER PRIMARY KEY, file INTEGER NOT NULL, start INT
 CREATE INDEX documents_of_file ON documents (file, start);
 CREATE VIRTUAL TABLE words USING fts5(text, facts, tokenize = 'trigram case_sensitive 1');
 CREATE VIRTUAL TABLE trigrams USING fts5vocab(words, col);
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 """
-_VERSION = 1
+_VERSION = 2
 
 
 class Document(NamedTuple):
@@ -281,14 +282,16 @@ def _writing(database: sqlite3.Connection) -> Iterator[None]:
 
 
 def _listing(directory: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yields name and status of the directories and regular files in a directory; none if it is gone or a link."""
+    """Yields name and status of the directories and regular files in a directory, without quarantines; none if it is
+    gone or a link."""
     if directory.is_symlink():
         return
     with storage_errors(directory), suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as found:
         for item in found:
             with suppress(FileNotFoundError):
                 status = item.stat(follow_symlinks=False)
-                if not item.name.startswith(".") and (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+                is_searched = item.name != quarantine.DIRECTORY and not item.name.startswith(".")
+                if is_searched and (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
                     yield item.name, status
 
 

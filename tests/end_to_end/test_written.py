@@ -180,6 +180,20 @@ def test_the_answer_that_was_taken_last_is_consumed_when_the_input_ends_behind_a
     assert _read_by_the_next_server(team) == list(MAIL[1:])
 
 
+def test_calls_that_run_when_the_input_ends_are_answered_with_what_they_did(team: Team) -> None:
+    """Formerly they were answered with "Connection closed", although the messages were stored."""
+    with wire(team) as host:
+        numbers = range(1, 6)
+        host.say(*(call(number, "send_message", receiver_id="admin", content=f"number {number}") for number in numbers))
+        assert host.process.stdin is not None
+        host.process.stdin.close()
+        heard = [host.hear() for _ in numbers]
+        assert host.process.wait(ENDS_WITHIN_SECONDS * SLACK) == 0
+    answers = {answer["id"]: answer.get("result", {}).get("structuredContent", answer) for answer in heard}
+    assert {answer["message_id"] for answer in answers.values()} == {message.id for message in team.unread("admin")}
+    assert set(answers) == set(numbers)
+
+
 def test_requests_from_a_file_are_answered_into_a_file(team: Team, tmp_path: Path) -> None:
     questions, answers = tmp_path / "questions", tmp_path / "answers"
     questions.write_bytes(b"[1]\n" + b'{"jsonrpc": "2.0", "id": 2, "method": 5}')

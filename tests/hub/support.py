@@ -38,7 +38,7 @@ def eventually(condition: Callable[[], object], what: str = "") -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline, what or "it never happened"
-        time.sleep(0.01)
+        time.sleep(0.03)  # many conditions read a whole session
 
 
 def free_port() -> int:

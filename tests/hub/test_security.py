@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Coroutine, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -26,9 +27,11 @@ from multi_agent_mcp.hub.nkey import new_seed
 from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.share_directory import Share
 from multi_agent_mcp.hub.sharing import join
+from multi_agent_mcp.hub.stream import Hub
 from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.registry import SHARED
 from tests.hub.support import DESK, LAPTOP, Machine, Machines, eventually, free_port
 from tests.hub.test_machines import send
 from tests.test_layers import loaded_by
@@ -184,6 +187,40 @@ def test_a_value_with_the_headers_of_the_server_stops_nobody(two: Machines, head
     eventually(lambda: any(two[DESK].path.rglob(f"{name}*")))
     send(two[LAPTOP], "worker-a", "admin", f"after {headers}")
     eventually(lambda: two[DESK].has("admin", f"after {headers}"))
+
+
+def test_a_value_that_is_no_record_changes_no_agent_and_makes_none(two: Machines) -> None:
+    names, desk, laptop = Names(two[LAPTOP].sharing.membership.uuid), two[DESK], two[LAPTOP]
+
+    def shared() -> list[dict[str, Any]]:
+        files = [json.loads((machine.path / "agents.json").read_text(encoding="utf-8")) for machine in (desk, laptop)]
+        return [{key: value for key, value in file["agents"]["admin"].items() if key in SHARED} for file in files]
+
+    before = shared()
+
+    async def publish(client: Client) -> None:
+        for value in (b"\xff\xfe", DEEP, b"[]"):
+            await client.request(names.shared("agent.ghost"), value, 2, headers=STAMP)
+            await client.request(names.shared("agent.admin"), value, 2, headers=STAMP)
+
+    as_machine(laptop, publish)
+    send(laptop, "worker-a", "admin", "after no record")
+    eventually(lambda: desk.has("admin", "after no record"))
+    assert shared() == before
+    eventually(lambda: last_value(laptop, names.shared("agent.admin")) == before[0], "the hub has the record again")
+    assert all("ghost" not in machine.services.agents.registry.all() for machine in (desk, laptop))
+
+
+def last_value(machine: Machine, subject: str) -> Any:
+    """Returns the JSON value that the hub has; None if it is none."""
+    membership = machine.sharing.membership
+
+    async def last(client: Client) -> bytes:
+        found = await Hub(Names(membership.uuid), membership.machine, client=client).last(subject)
+        return found.data if found is not None else b""
+
+    with suppress(ValueError, RecursionError):
+        return json.loads(as_machine(machine, last)[0])
 
 
 def test_what_is_too_large_for_the_hub_is_refused_and_holds_nothing_up(two: Machines) -> None:

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -96,3 +97,6 @@ class Writer:
 def _require_killed(process: subprocess.Popen[str]) -> None:
     """A writer that ends of itself is a fault, not a disturbance."""
     assert process.wait() == -signal.SIGKILL, f"a writer ended with {process.returncode}"
+    for pipe in (process.stdin, process.stdout):
+        with suppress(BrokenPipeError):  # what it was not told any more
+            pipe.close() if pipe is not None else None

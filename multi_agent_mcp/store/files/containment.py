@@ -67,28 +67,31 @@ def _header(descriptor: int) -> bytes:
 class Containment:
     """Checks that directories are inside `base`.
 
-    A directory found inside is cached by its inode, so that checking it again costs one stat(2).
+    Each directory on the way up to `base` is looked at each time, one lstat(2) each: a directory may be moved out of
+    the session, and a link to it put in its place, while a server runs.
     """
 
     def __init__(self, base: Path) -> None:
         self.base = base
-        self._inside: dict[str, tuple[int, int]] = {}
-        """Device and inode by path, as a string: hashing and comparing a `Path` takes longer than the stat(2)."""
+        self._ways: dict[str, list[str]] = {}
+        """Each directory with those above it up to `base`, by its path: making `Path`s takes longer than lstat(2)."""
 
     def require(self, directory: Path) -> None:
-        """Raises `StorageError` if a symbolic link in the directory's path leads out of `base`. If the directory does
-        not exist yet, its nearest existing parent is checked."""
-        try:
-            status = directory.stat()
-        except FileNotFoundError:
-            if directory != self.base:
-                self.require(directory.parent)
-            return
-        identity = status.st_dev, status.st_ino
-        if self._inside.get(str(directory)) == identity:
+        """Raises `StorageError` if a symbolic link in the directory's path leads out of `base`. What does not exist yet
+        leads nowhere."""
+        way = self._ways.get(str(directory)) or self._way(directory)
+        if way and not any(map(os.path.islink, way)):
             return
         real, inside = os.path.realpath(directory), os.path.realpath(self.base.parent)
         allowed = os.path.join(inside, self.base.name)  # noqa: PTH118 - beside realpath, which pathlib has no equal for
         if real != allowed and not real.startswith(allowed + os.sep):
             raise StorageError("leads_out", path=directory.name)
-        self._inside[str(directory)] = identity
+
+    def _way(self, directory: Path) -> list[str]:
+        """Returns the directory and those above it up to `base`; [] if it is certain only on the disk that it is below
+        `base`."""
+        if ".." in directory.parts:
+            return []
+        way = [str(path) for path in (directory, *directory.parents) if path.is_relative_to(self.base)]
+        self._ways[str(directory)] = way
+        return way

@@ -16,7 +16,7 @@ from multi_agent_mcp.errors import InvalidArguments, StorageError
 from multi_agent_mcp.services.search.search import Found, SearchQuery, parts
 from multi_agent_mcp.services.tasks.creation import NewTask
 from tests.conftest import Clock
-from tests.services.support import by_hand, read, send
+from tests.services.support import by_hand, read, send, unread
 
 
 def search(services: Services, *words: str, **wanted: object) -> list[Found]:
@@ -200,6 +200,16 @@ def test_a_name_that_is_no_text_hides_nothing(services: Services) -> None:
     found = search(services, "zebra")
     assert sorted(titles(found)) == ["good", "odd"]
     assert all(item.path.encode() for item in found)
+
+
+def test_what_was_set_aside_is_not_found_and_stays_where_it_is(services: Services) -> None:
+    mailbox = services.workspace.path / "ipc" / "worker-a"
+    (mailbox / "broken.md").write_bytes(b"---\nsubject: [\n---\n\nhello")
+    assert unread(services, "worker-a") == 0
+    (mailbox / "quarantine" / "fixed.md").write_bytes(b"---\nsender_id: admin\n---\n\nhello")
+    before = sorted(mailbox.rglob("*"))
+    assert [search(services, "hello") for _ in range(2)] == [[], []]
+    assert sorted(mailbox.rglob("*")) == before
 
 
 def test_a_link_in_place_of_the_index_leads_nowhere(services: Services, tmp_path: Path) -> None:

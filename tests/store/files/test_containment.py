@@ -62,6 +62,19 @@ def test_a_mailbox_that_leads_out_is_refused_to_its_reader_too(services: Service
     assert sorted(snapshot(outside)) == ["note.md"]
 
 
+def test_a_mailbox_that_is_moved_out_and_linked_while_it_is_used_is_refused(services: Services, outside: Path) -> None:
+    send(services, "admin", "worker-a", content="before")
+    assert unread(services, "worker-a") == 1
+    mailbox = services.workspace.path / "ipc" / "worker-a"
+    moved = mailbox.rename(outside / "moved")
+    mailbox.symlink_to(moved)
+    before = snapshot(outside)
+    for use in (lambda: send(services, "admin", "worker-a"), lambda: read(services, "worker-a")):
+        with pytest.raises(StorageError):
+            use()
+    assert snapshot(outside) == before
+
+
 def test_a_link_within_the_session_is_followed(services: Services) -> None:
     mailbox = services.workspace.mailbox("worker-a").path
     elsewhere = services.workspace.path / "elsewhere"
