@@ -158,7 +158,7 @@ def test_an_agent_that_up_starts_is_to_be_started_and_another_to_be_registered(s
     services.agents.change("worker-a", command="cat")
     repairs = {item.subject: item.repair for item in examine(services) if item.check == "panes"}
     assert repairs["worker-a"].startswith("multi-agent-mcp up;")
-    assert repairs["worker-b"].startswith("in its own pane: multi-agent-mcp agent set worker-b --here")
+    assert repairs["worker-b"].startswith("multi-agent-mcp agent set worker-b --pane %N")
 
 
 def test_agents_in_one_pane_are_a_problem(services: Services) -> None:
