@@ -97,6 +97,12 @@ class AlreadyExists(Refusal):
     code = "already_exists"
 
 
+class HasSubordinates(Refusal):
+    """Raised when an agent cannot be removed, because others would have no superior then."""
+
+    code = "has_subordinates"
+
+
 class NotParticipant(Refusal):
     code = "not_participant"
 

@@ -103,7 +103,9 @@ def workspace(services: Services) -> Workspace:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
-    return Files(tmp_path / "session")
+    base = tmp_path / "session"
+    base.mkdir(mode=0o700)
+    return Files(base)
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import column_table
-from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
+from multi_agent_mcp.cli.output import column_table, print_error
+from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent, sharing_panes
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.sanitize import display_id, one_line
 from multi_agent_mcp.errors import InvalidArguments
@@ -100,7 +100,11 @@ def set_agent(
     if (here and pane) or (socket and not pane) or not (here or pane or changed):
         raise InvalidArguments("nothing_to_set")
     changed |= _pane_fields(_pane_here() if here else pane, socket)
-    agent = context.services.agents.change(agent_id, **changed)
+    agents = context.services.agents
+    agent = agents.change(agent_id, **changed)
+    for ids in sharing_panes(agents.at_home().values()) if "pane_id" in changed else ():
+        if agent.id in ids:
+            print_error(context.texts("agent.shared_pane", names=", ".join(ids), pane=agent.pane_id))
     shown = {key: getattr(agent, key) for key in changed}
     context.answer(
         {"agent_id": agent.id, **shown},

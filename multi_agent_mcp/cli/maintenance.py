@@ -84,6 +84,7 @@ def _doorbells(services: Services) -> list[Answer]:
         {
             "agent_id": agent.id,
             "host": agent.host,
+            "command": agent.command,
             "screen": services.screen(agent),
             "rungs": [{"rung": channel.name, "reason": channel.reason} for channel in services.channels(agent)],
         }
@@ -103,7 +104,7 @@ def _lines(texts: Texts, left: list[Finding], repaired: list[Finding], answer: A
     else:
         yield texts("doctor.clean")
     channels = [
-        (doorbell["agent_id"], doorbell["screen"], rung["rung"], _now(texts, rung["reason"]))
+        (doorbell["agent_id"], doorbell["screen"], rung["rung"], _now(texts, doorbell, rung["reason"]))
         for doorbell in answer["doorbells"]
         for rung in doorbell["rungs"]
     ]
@@ -115,7 +116,9 @@ def _lines(texts: Texts, left: list[Finding], repaired: list[Finding], answer: A
     yield from titled_table(texts, ("directory", "files", "size"), used)
 
 
-def _now(texts: Texts, reason: str | None) -> str:
+def _now(texts: Texts, doorbell: Answer, reason: str | None) -> str:
+    if reason == "no_pane" and not doorbell["command"]:  # `up` would open none
+        return texts("doctor.no_command", agent_id=doorbell["agent_id"])
     return texts("doctor.can_ring") if reason is None else texts.why_not_rung(reason)
 
 

@@ -78,15 +78,23 @@ def up(
 @click.command()
 @session_command()
 def down(context: SessionContext) -> None:
-    """Close the panes that `up` and the supervisor opened. Mail and tasks stay."""
+    """Close the panes that `up` and the supervisor opened. Mail and tasks stay.
+
+    Exit code 1 when windows stay open because this is a copy of the session that opened them.
+    """
     from multi_agent_mcp.config import tmux_socket
     from multi_agent_mcp.windows.up_down import close_team
     from multi_agent_mcp.windows.window_registry import TeamWindows
 
-    closed = close_team(TeamWindows(context.services, tmux_socket()))
+    windows = TeamWindows(context.services, tmux_socket())
+    closed = close_team(windows)
     texts = context.texts
-    line = texts("down.closed", names=", ".join(closed)) if closed else texts("down.nothing")
-    context.answer({"closed": closed}, [line])
+    lines = [texts("down.closed", names=", ".join(closed)) if closed else texts("down.nothing")]
+    left = {path: [slot.window_name for slot in slots] for path, slots in windows.strange.items() if slots}
+    lines += [texts("down.strange", names=", ".join(names), path=path) for path, names in left.items()]
+    context.answer({"closed": closed, "left": left}, lines)
+    if left:
+        raise click.exceptions.Exit(1)
 
 
 @click.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -80,6 +80,17 @@ def superiors(agent_id: str, agents: Mapping[str, Agent]) -> Iterator[Agent]:
 def is_superior(candidate: str, of: str, agents: Mapping[str, Agent]) -> bool:
     """Whether `candidate` is a strict ancestor of `of` (docs/protocol.md, Hierarchy). Raises as `superiors`."""
     return any(superior.id == candidate for superior in superiors(of, agents))
+
+
+def sharing_panes(agents: Iterable[Agent]) -> list[list[str]]:
+    """The ids of agents that are registered in one pane (docs/protocol.md, Pane identity), a list for each such pane:
+    the lines for one are typed to whoever is there."""
+    by_pane: dict[object, list[str]] = {}
+    for agent in agents:
+        if agent.pane_id is not None:
+            place = agent.socket_path, agent.tmux_pid, agent.pane_id, agent.pane_pid
+            by_pane.setdefault(place, []).append(agent.id)
+    return [ids for ids in by_pane.values() if len(ids) > 1]
 
 
 def in_tree_order(agents: Mapping[str, Agent]) -> list[tuple[Agent, int]]:

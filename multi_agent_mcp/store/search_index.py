@@ -172,7 +172,7 @@ class SearchIndex:
     def _open(self) -> sqlite3.Connection:
         self.containment.require(self.path.parent)
         with storage_errors(self.path):
-            make_directory(self.path.parent)
+            make_directory(self.path.parent, within=self.containment.base)
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, FILE_MODE))
         database = sqlite3.connect(self.path, timeout=BUSY_SECONDS)
         try:

@@ -207,7 +207,7 @@ class Workspace:
         """Makes the directories of a new agent's inboxes, so that `cp note.md …/ipc/{agent}/` works at once."""
         for inbox in (self.mailbox(agent_id), self.notices(agent_id)):
             with storage_errors(inbox.path):
-                make_directory(inbox.path)
+                make_directory(inbox.path, within=self.path)
 
     @contextmanager
     def room_for(self, agent_id: AgentId | str) -> Iterator[str]:

@@ -48,7 +48,7 @@ class Watch:
 
     def __enter__(self) -> Watch:
         for directory in self._directories:
-            make_directory(directory)
+            make_directory(directory, within=directory.parents[1])  # `{session}/{kind}/{agent}`
             # FSEvents reports /private/tmp for /tmp.
             self._by_path |= {str(directory): directory, os.path.realpath(directory): directory}
         try:

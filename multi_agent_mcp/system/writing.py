@@ -74,21 +74,25 @@ def write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def in_directory(directory: Path, write: Callable[[], T]) -> T:
-    """Calls `write` and returns its result; if the directory does not exist, which is rare, creates it first."""
+def in_directory(directory: Path, write: Callable[[], T], *, within: Path) -> T:
+    """Calls `write` and returns its result; if the directory does not exist, which is rare, creates it first, as
+    `make_directory`."""
     try:
         return write()
     except FileNotFoundError:
-        make_directory(directory)
+        make_directory(directory, within=within)
         return write()
 
 
-def make_directory(path: Path) -> None:
-    """Creates a directory and its parents, private to the user, durably."""
+def make_directory(path: Path, *, within: Path | None = None) -> None:
+    """Creates a directory and its parents, private to the user, durably. Does not create `within`, one of them: raises
+    `StorageError` if it is gone, as a process must not leave a second session where one was moved away."""
     if path.is_dir():
         return
+    if path == within:
+        raise StorageError("directory_gone", path=path)
     if not path.parent.is_dir():
-        make_directory(path.parent)
+        make_directory(path.parent, within=within)
     with suppress(FileExistsError):
         path.mkdir(mode=DIRECTORY_MODE)
         path.chmod(DIRECTORY_MODE)  # the umask may have removed even our own rights

@@ -29,8 +29,8 @@ class Supervisor:
         self.is_wanted = True
 
     def run(self, report: Callable[[str], None]) -> None:
-        """Supervises until `down`, and reports every window opened or closed. Raises `AlreadyExists` if another process
-        supervises this session."""
+        """Supervises until `down`, or until the session's directory is gone, and reports every window opened or closed.
+        Raises `AlreadyExists` if another process supervises this session."""
         self.services.supervision.begin()
         changes = Changes()
         with Watch(self._directories(), lambda _: changes.notify()), self.services.people_doorbells():
@@ -47,6 +47,7 @@ class Supervisor:
                 self.is_wanted = self.services.supervision.running() == os.getpid()
                 return list(self._act()) if self.is_wanted else [self.services.people("supervisor.down")]
         except Refusal as refusal:  # tmux hangs, another process holds the lock, the disk is full: it may pass
+            self.is_wanted = self.services.path.is_dir()
             return [self.services.texts.sentence(refusal)]
 
     def look_after_agents(self) -> list[str]:

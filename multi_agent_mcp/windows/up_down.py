@@ -10,6 +10,7 @@ from multi_agent_mcp.config import read_environment
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.notify.tmux.client import pane_place
+from multi_agent_mcp.notify.tmux.server import require_tmux
 from multi_agent_mcp.notify.tmux.snapshot import probe
 from multi_agent_mcp.notify.tmux.team_panes import USABLE, OwnPane, last_lines
 from multi_agent_mcp.services.overview.missing_sessions import OWNER, SUPERVISOR, Slot
@@ -37,6 +38,8 @@ def open_team(
     `supervisor` and `owner` also the team's own. A failure of one does not prevent the others. Raises
     `InvalidArguments` if tmux is missing or does not answer."""
     with windows.locked():
+        if windows.moved:
+            windows.services.supervision.end()  # that of the former directory, which ends with its window
         agents = windows.services.agents.at_home().values()
         wanted = [agent for agent in agents if not only or agent.id in only]
         states = [_open(windows, agent, is_named=bool(only)) for agent in wanted]
@@ -48,10 +51,13 @@ def open_team(
 
 
 def close_team(windows: TeamWindows) -> list[str]:
-    """Ends supervision and closes every window of the team; returns their names."""
+    """Ends supervision and closes every window of the team; returns their names. `windows.strange` are left open.
+    Raises `InvalidArguments` if tmux does not answer, or is missing while a window is recorded."""
+    if windows.is_any_recorded:
+        require_tmux(windows.socket_path)
     with windows.locked():
         windows.services.supervision.end()  # ends a supervisor outside our panes, too
-        closed = [Slot.of(pane.label).window_name for pane in windows.found]
+        closed = [slot.window_name for slot in (*windows.moved, *(Slot.of(pane.label) for pane in windows.found))]
         for pane in sorted(windows.found, key=_is_here):
             windows.close(pane)
         windows.services.pane_looks.forget()

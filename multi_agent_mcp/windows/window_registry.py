@@ -6,8 +6,10 @@ and recording its pane, the next look matches the recorded intent with the mark.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.notify.tmux.team_panes import NewWindow, OwnPane, Panes, executed, tmux_session
@@ -28,6 +30,8 @@ class TeamWindows:
         self._joins = joins
         self.found: list[OwnPane] = []
         self.living: dict[Slot, OwnPane] = {}
+        self.moved: list[Slot] = []
+        self.strange: dict[str, list[Slot]] = {}
 
     @property
     def socket_path(self) -> str:
@@ -39,12 +43,20 @@ class TeamWindows:
         """Whether the team has panes on that server, including those of ended programs."""
         return any(pane.socket_path == self.socket_path for pane in self.found)
 
+    @property
+    def is_any_recorded(self) -> bool:
+        """Whether a record names a pane, or the intent to open one, which may be gone by now."""
+        return any(window.pane for window in self._recorded().values())
+
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Holds the lock, with `found` and `living` brought up to date. Raises `InvalidArguments` if tmux does not
-        answer."""
+        """Holds the lock, with `found` and `living` brought up to date. If the session's directory was moved, closes
+        the windows opened before, whose programs work in the former one, and lists them in `moved`; if the former one
+        exists, this may be a copy: then they stay open, in `strange` by that directory. Raises `InvalidArguments` if
+        tmux does not answer."""
         with self.services.supervision.locked():
             self.look()
+            self._close_moved()
             self._reconcile()
             yield
 
@@ -80,7 +92,10 @@ class TeamWindows:
 
     def close(self, pane: OwnPane) -> None:
         """Closes a pane and removes it from the records and from the agent registered there."""
-        self._on(pane.socket_path).close(pane)
+        self._close(self._on(pane.socket_path), pane)
+
+    def _close(self, panes: Panes, pane: OwnPane) -> None:
+        panes.close(pane)
         self.records.forget(Slot.of(pane.label))
         for agent in self.services.agents.all().values():
             if (agent.socket_path, agent.pane_id) == (pane.socket_path, pane.pane_id):
@@ -92,6 +107,20 @@ class TeamWindows:
         for pane in self.found:
             if pane.dead and Slot.of(pane.label) == slot:
                 self._on(pane.socket_path).close(pane)
+
+    def _close_moved(self) -> None:
+        here = os.path.realpath(self.services.path)
+        windows = [window for window in self._recorded().values() if window.directory not in (None, here)]
+        places = {(str(window.directory), window.pane.get("socket_path")) for window in windows if window.pane}
+        for directory, socket_path in sorted(places, key=str):
+            former = Path(directory)
+            panes = Panes(str(socket_path), tmux_session(former.parent, former.name))
+            if former.exists():
+                self.strange.setdefault(directory, []).extend(Slot.of(pane.label) for pane in panes.all())
+                continue
+            for pane in panes.all():
+                self._close(panes, pane)
+                self.moved.append(Slot.of(pane.label))
 
     def _reconcile(self) -> None:
         """Records panes that a killed process opened but did not record, and drops intents without a pane."""

@@ -145,3 +145,13 @@ def read_terminal(descriptor: int) -> bytes:
         return os.read(descriptor, 65536)
     except OSError:
         return b""
+
+
+def test_doctor_tells_an_owner_without_a_command_what_helps(ask: Ask, run: Run) -> None:
+    def owners() -> str:
+        return "".join(line for line in run("doctor").stdout.splitlines(True) if line.startswith("owner "))
+
+    assert "agent set owner --here" in owners()
+    assert "start it in tmux with `up`" not in owners()
+    ask("agent", "set", "owner", "--command", "cat")
+    assert "start it in tmux with `up`" in owners()

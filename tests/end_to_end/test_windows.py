@@ -12,8 +12,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.services.overview.missing_sessions import Slot
 from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.system.process import is_alive
 from tests.end_to_end.support import COMMAND, TEAM, UP, Team, Terminal, wait_until
 
 pytestmark = [pytest.mark.tmux]
@@ -249,3 +251,67 @@ def test_after_down_a_supervisor_elsewhere_ends_and_nothing_is_open(bare: Team, 
         assert supervisor.returncode == 0
     assert windows(terminal) == []
     assert all(team.services.missing_sessions.window(Slot(agent_id, "task")) is None for agent_id in AGENTS)
+
+
+def test_down_in_a_moved_directory_closes_the_windows_and_nothing_makes_the_former_directory(
+    bare: Team, terminal: Terminal
+) -> None:
+    team = bare.make(WITH_COMMANDS)
+    team.ask(*UP, "--socket", terminal.socket)
+    supervisor = int(terminal("list-panes", "-a", "-f", "#{==:#{window_name},supervisor}", "-F", "#{pane_pid}"))
+    moved = team.base / "moved"
+    team.root.rename(moved)
+    wait_until(lambda: not is_alive(supervisor, None), "the supervisor ends by itself")
+    assert not team.root.exists()
+    there = {"MULTI_AGENT_MCP_ROOT": str(moved)}
+    assert sorted(team.ask("down", env=there)["closed"]) == ["supervisor", "worker-a", "worker-b"]
+    assert windows(terminal) == []
+    assert open_session(moved, team.session).agents.get("worker-a").pane_id is None
+
+
+def test_up_in_a_moved_directory_opens_the_windows_anew(bare: Team, terminal: Terminal) -> None:
+    team = bare.make(WITH_COMMANDS)
+    before = {item["pane_id"] for item in team.ask(*UP, "--socket", terminal.socket)["agents"]}
+    moved = team.base / "moved"
+    team.root.rename(moved)
+    opened = team.ask(*UP, "--socket", terminal.socket, env={"MULTI_AGENT_MCP_ROOT": str(moved)})["agents"]
+    assert {item["state"] for item in opened if item["agent_id"] in AGENTS} == {"starting"}
+    assert not before & {item["pane_id"] for item in opened if item["pane_id"]}
+    assert windows(terminal) == ["supervisor", "worker-a", "worker-b"]
+
+
+def test_down_in_a_copy_leaves_the_windows_and_names_them(bare: Team, terminal: Terminal) -> None:
+    team = bare.make(WITH_COMMANDS)
+    team.ask(*UP, "--socket", terminal.socket, "--no-supervisor")
+    copy = team.base / "copy"
+    shutil.copytree(team.root, copy)
+    done = team.run("down", env={"MULTI_AGENT_MCP_ROOT": str(copy)})
+    assert done.code == 1
+    assert "worker-a, worker-b" in done.stdout
+    assert str(team.path) in done.stdout
+    assert windows(terminal) == ["worker-a", "worker-b"]
+    assert sorted(team.ask("down")["closed"]) == ["worker-a", "worker-b"]
+
+
+def test_without_tmux_down_refuses_as_up_does_while_windows_are_recorded(bare: Team, terminal: Terminal) -> None:
+    team = bare.make(WITH_COMMANDS)
+    without = {"PATH": str(team.base)}
+    assert team.ask("down", env=without)["closed"] == []
+    team.ask(*UP, "--socket", terminal.socket)
+    refused = [team.run(command, env=without) for command in ("up", "down")]
+    assert refused[0] == refused[1]
+    assert (refused[1].code, refused[1].stdout) == (1, "")
+    assert "tmux 3.3" in refused[1].stderr
+    assert sorted(team.ask("down")["closed"]) == ["supervisor", "worker-a", "worker-b"]
+
+
+def test_a_pane_registered_for_a_second_agent_is_warned_of(team: Team, terminal: Terminal) -> None:
+    pane = terminal.pane("exec cat")
+    place = ("--pane", pane.id, "--socket", terminal.socket)
+    assert team.run("agent", "set", "worker-a", *place).stderr == ""
+    second = team.run("agent", "set", "worker-b", *place)
+    assert second.code == 0
+    assert len(second.stderr.splitlines()) == 1
+    assert "worker-a, worker-b" in second.stderr
+    assert team.services.agents.get("worker-b").pane_id == pane.id
+    assert team.run("agent", "set", "worker-b", "--name", "Bee").stderr == ""

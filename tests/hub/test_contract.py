@@ -52,6 +52,7 @@ LAYOUT = Layout(
 
 
 def collection(base: Path, authority: Authority, kind: str) -> Tasks:
+    base.mkdir(exist_ok=True)
     return Tasks(Files(base), base / "tasks", LAYOUT, authority, kind)
 
 

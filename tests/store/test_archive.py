@@ -27,7 +27,9 @@ LAST_MONTH = NOON - timedelta(days=30)
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
-    return again(tmp_path)
+    workspace = again(tmp_path)
+    workspace.make()
+    return workspace
 
 
 def again(root: Path) -> Workspace:

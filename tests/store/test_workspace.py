@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -11,13 +13,17 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.store.files.locks import LOCK_SECONDS
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.file_events import Watch
 from tests.store.support import NOON, message, put
 
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Workspace:
-    return Workspace(tmp_path, session_name("demo"))
+    workspace = Workspace(tmp_path, session_name("demo"))
+    workspace.make()
+    return workspace
 
 
 def test_every_entity_lies_where_the_documentation_says(bare: Workspace) -> None:
@@ -58,3 +64,22 @@ def test_finished_tasks_are_still_listed_and_found(bare: Workspace, status: str)
     task = bare.tasks.add(Task(id="tsk_0123456789ab", status=status, title="status: done", description="status: done"))
     assert bare.tasks.all() == [task]
     assert bare.tasks.get(task.id) == task
+
+
+def test_a_session_that_was_moved_away_is_not_made_again(bare: Workspace) -> None:
+    bare.path.rename(bare.root / "moved")
+    started = monotonic()
+    writes: list[Callable[[], object]] = [
+        lambda: bare.mailbox("worker-a").deliver(message(1, created_at=NOON)),
+        lambda: bare.files.append(bare.path / "audit" / "log.jsonl", "{}"),
+        lambda: bare.make_inboxes("worker-a"),
+        lambda: bare.locks.held("windows").__enter__(),
+        lambda: bare.locks.lock("serving-worker-a"),
+        lambda: Watch([bare.path / "ipc" / "worker-a"], lambda _: None).__enter__(),
+    ]
+    for write in writes:
+        with pytest.raises(StorageError) as refused:
+            write()
+        assert refused.value.key == "error.directory_gone"
+    assert not bare.path.exists()
+    assert monotonic() - started < LOCK_SECONDS

@@ -182,6 +182,7 @@ PROVOKED: dict[type[Refusal], Callable[[Stage], Said]] = {
         "worker-a", "update_task_status", task_id=at.task(), status="done"
     ),
     errors.AlreadyExists: lambda at: at.command("agent", "add", "worker-a"),
+    errors.HasSubordinates: lambda at: at.command("agent", "remove", "admin"),
     errors.NotParticipant: lambda at: at.call("admin", "get_conversation_messages", conversation_id=at.conversation()),
     errors.ConversationNotActive: an_ended_conversation,
     errors.OwnerWaiting: a_waiting_owner,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import combinations
 
-from multi_agent_mcp.domain.agent import Agent, superiors
+from multi_agent_mcp.domain.agent import Agent, sharing_panes, superiors
 from multi_agent_mcp.domain.signature import public_key
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
@@ -55,11 +55,16 @@ def hierarchy(context: CheckContext) -> Iterator[Finding]:
 
 
 def panes(context: CheckContext) -> Iterator[Finding]:
-    """Agents without a pane, or whose pane cannot be rung now."""
-    for agent in context.agents.at_home().values():
+    """Agents without a pane, in the same pane as another, or whose pane cannot be rung now."""
+    agents = context.agents.at_home()
+    for ids in sharing_panes(agents.values()):
+        facts = {"names": ", ".join(ids), "pane": agents[ids[-1]].pane_id, "agent_id": ids[-1]}
+        yield context.found("panes", PROBLEM, ids[-1], "shared_pane", **facts)
+    for agent in agents.values():
         if agent.pane_id is None:
             if agent.role != "owner":
-                yield context.found("panes", NOTE, agent.id, "no_pane", agent_id=agent.id)
+                kind = "no_pane" if agent.command else "no_pane_no_command"
+                yield context.found("panes", NOTE, agent.id, kind, agent_id=agent.id)
         elif reason := context.probe(agent):
             why = context.texts.why_not_rung(reason)
             kind = _kind(agent, reason)
@@ -98,5 +103,5 @@ def notify_command(context: CheckContext) -> Iterator[Finding]:
 def _kind(agent: Agent, reason: str) -> str:
     """The key of the text that tells the remedy."""
     if reason != "unknown_host":
-        return "pane"
+        return "pane_no_tmux" if reason == "no_tmux" else "pane"
     return "pane_plain" if agent.host == "plain" else "pane_unknown_host"

@@ -6,6 +6,7 @@ supervisor can be killed and another one started at any time.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -66,6 +67,8 @@ class Window:
     stays: bool = False
     earlier: frozenset[str] = frozenset()
     """The ids of the slot's sessions before the window: times would mislead if the clock is set back."""
+    directory: str | None = None
+    """The session's directory when this was recorded, which differs from the present one once it was moved."""
 
     @property
     def intended(self) -> bool:
@@ -142,6 +145,7 @@ class MissingSessions:
             "stays": window.stays,
             "pane": dict(window.pane),
             "earlier_sessions": sorted(window.earlier),
+            "directory": os.path.realpath(self.workspace.path),
         }
         self.workspace.window(slot.agent_id, slot.purpose).write(record)
 
@@ -169,7 +173,8 @@ class MissingSessions:
                 return None
             earlier = frozenset(map(str, record.get("earlier_sessions", ())))
             stays = record.get("stays") is True
-            return Window(dict(record["pane"]), opened_at, int(record["failures"]), stays, earlier)
+            pane, directory = dict(record["pane"]), record.get("directory")
+            return Window(pane, opened_at, int(record["failures"]), stays, earlier, directory and str(directory))
         except (ArithmeticError, ValueError, KeyError, TypeError, AttributeError):
             return None  # derived: a damaged record may be ignored
 

@@ -22,6 +22,7 @@ from multi_agent_mcp.errors import (
     AgentNotAssignedToProject,
     AgentNotFound,
     AlreadyExists,
+    HasSubordinates,
     InvalidSession,
     Refusal,
     StorageError,
@@ -202,8 +203,11 @@ class Agents:
         self.workspace.make_inboxes(agent_id)
 
     def remove(self, agent_id: str) -> Agent:
-        """Marks an agent as removed: it gets no more mail; its record and its files stay."""
+        """Marks an agent as removed: it gets no more mail; its record and its files stay. Raises `InvalidId`,
+        `AgentNotFound`, and `HasSubordinates` unless its subordinates are removed, too."""
         self.get(agent_id)
+        if below := [agent.id for agent in self.all().values() if agent.parent_id == agent_id]:
+            raise HasSubordinates(agent_id=agent_id, names=", ".join(below))
         return self.registry.update(agent_id, status="removed")
 
     def require_assignable(self, actor: Agent, assignee: Agent) -> None:

@@ -223,7 +223,7 @@ class Files:
         data = (line.encode() if isinstance(line, str) else line).rstrip(b"\n") + b"\n"
         with storage_errors(path):
             self.containment.require(path.parent)
-            descriptor = in_directory(path.parent, lambda: os.open(path, flags, FILE_MODE))
+            descriptor = in_directory(path.parent, lambda: os.open(path, flags, FILE_MODE), within=self.base)
             try:
                 make_private(descriptor)
                 end = os.lseek(descriptor, 0, os.SEEK_END)
@@ -242,7 +242,7 @@ class Files:
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         with storage_errors(path):
             self.containment.require(path.parent)
-            descriptor = in_directory(path.parent, lambda: os.open(path, flags, FILE_MODE))
+            descriptor = in_directory(path.parent, lambda: os.open(path, flags, FILE_MODE), within=self.base)
             try:
                 make_private(descriptor)
                 os.pwrite(descriptor, data, offset)
@@ -275,7 +275,9 @@ class Files:
         path = self.scratch / f"{os.getpid()}.{secrets.token_hex(8)}.tmp"
         self.containment.require(self.scratch)
         try:
-            in_directory(self.scratch, lambda: write_new(path, data, durable=durable and not self._in_bulk))
+            in_directory(
+                self.scratch, lambda: write_new(path, data, durable=durable and not self._in_bulk), within=self.base
+            )
             if modified is not None:
                 os.utime(path, ns=(modified, modified))
             if (note := getattr(self._this_thread, "note", None)) is not None:
@@ -299,7 +301,7 @@ class Files:
                 self._rename(source, target)
 
     def _link(self, source: Path, target: Path) -> None:
-        in_directory(target.parent, lambda: os.link(source, target, follow_symlinks=False))
+        in_directory(target.parent, lambda: os.link(source, target, follow_symlinks=False), within=self.base)
 
     def _link_beside(self, source: Path, target: Path) -> Path:
         """Links a file at a path, or with the next free number, unless an earlier attempt has linked it there."""
@@ -317,4 +319,4 @@ class Files:
 
     def _rename(self, source: Path, target: Path) -> None:
         with self.locks.writing():
-            in_directory(target.parent, lambda: source.replace(target))
+            in_directory(target.parent, lambda: source.replace(target), within=self.base)

@@ -269,7 +269,7 @@ class Locks:
         """Makes a lock's file, unless the directory is removed meanwhile."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         with suppress(FileNotFoundError):
-            make_directory(self.path)
+            make_directory(self.path, within=self.containment.base)
             with self._directory(fcntl.LOCK_EX, name, deadline):
                 descriptor = os.open(self._file(name), flags, FILE_MODE)
                 try:
@@ -294,7 +294,7 @@ class Locks:
         """Returns the lock as an object, to be held beyond a `with` statement. Use it once."""
         with storage_errors(self.path):
             self.containment.require(self.path)
-            make_directory(self.path)
+            make_directory(self.path, within=self.containment.base)
         return FileLock(
             self._file(name),
             timeout=LOCK_SECONDS,

@@ -103,7 +103,7 @@ def test_only_a_strict_superior_in_this_session_is_a_requester(
 
 def test_who_was_removed_asks_for_nothing_any_more(services: Services) -> None:
     task = new(services, assignee_id="worker-frontend-01", by="owner")
-    services.agents.remove("manager-dev")
+    services.agents.registry.update("manager-dev", status="removed")  # as on another machine, at that moment
     with pytest.raises(AgentNotFound):
         start(services, "worker-frontend-01", task, "manager-dev")
 

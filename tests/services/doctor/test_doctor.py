@@ -83,7 +83,7 @@ def test_a_broken_hierarchy_is_a_problem_for_everybody_below(services: Services)
 
 
 def test_without_an_owner_there_is_a_problem(services: Services) -> None:
-    services.agents.remove("owner")
+    services.agents.registry.update("owner", status="removed")
     assert ("registry", "agents.json") in problems(services)
 
 
@@ -150,6 +150,26 @@ def test_a_pane_that_cannot_be_rung_is_worth_a_note(services: Services) -> None:
     services.agents.registry.update("worker-a", pane_id="%3", socket_path="/nowhere")
     (finding,) = (item for item in examine(services, "pane_gone") if item.subject == "worker-a")
     assert (finding.level, finding.finding) == ("note", "pane %3: pane_gone: Its pane has been closed.")
+    (finding,) = (item for item in examine(services, "no_tmux") if item.subject == "worker-a")
+    assert finding.repair.startswith("install tmux")
+
+
+def test_an_agent_that_up_starts_is_to_be_started_and_another_to_be_registered(services: Services) -> None:
+    services.agents.change("worker-a", command="cat")
+    repairs = {item.subject: item.repair for item in examine(services) if item.check == "panes"}
+    assert repairs["worker-a"].startswith("multi-agent-mcp up;")
+    assert repairs["worker-b"].startswith("multi-agent-mcp agent set worker-b --pane %N")
+
+
+def test_agents_in_one_pane_are_a_problem(services: Services) -> None:
+    place = {"pane_id": "%3", "socket_path": "/nowhere", "tmux_pid": 7, "pane_pid": 8}
+    services.agents.registry.update("worker-a", **place)
+    services.agents.registry.update("worker-b", **place | {"tmux_pid": 9})  # another server, after a restart
+    assert ("panes", "worker-b") not in problems(services)
+    services.agents.registry.update("worker-b", **place)
+    (finding,) = (item for item in examine(services) if item.level == "problem")
+    assert finding.finding.startswith("worker-a, worker-b are registered in the same pane %3")
+    assert "agent set worker-b --pane" in finding.repair
 
 
 def test_it_says_what_takes_how_much(services: Services) -> None:

@@ -121,7 +121,8 @@ def test_a_wait_for_somebody_who_left_is_released(services: Services, owner: Age
     services.task_creation.send(owner, "admin", "Build", "x")
     (waiting,) = found(doctor, "waiting")
     assert (waiting.level, waiting.fix) == ("note", None)  # a wait that can still end is nobody's to take away
-    services.agents.remove("admin")
+    for name in ("worker-a", "worker-b", "admin"):
+        services.agents.remove(name)
     repaired(doctor, "waiting")
     assert services.owner_waits.of("owner") is None
 

@@ -215,7 +215,7 @@ def test_a_message_with_the_metadata_of_somebodys_broadcast_is_no_copy_of_it(ser
 
 def test_a_broadcast_needs_somebody_else(services: Services) -> None:
     for name in ("owner", "worker-a", "worker-b"):
-        services.agents.remove(name)
+        services.agents.registry.update(name, status="removed")
     with pytest.raises(InvalidArguments):
         send(services, "admin", None)
 

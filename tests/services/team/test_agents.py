@@ -12,6 +12,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import (
     AgentNotFound,
     AlreadyExists,
+    HasSubordinates,
     InvalidArguments,
     InvalidId,
     InvalidSession,
@@ -174,7 +175,8 @@ def test_a_cycle_or_a_hole_in_the_hierarchy_is_an_error_when_a_check_meets_it(
 
 def test_without_an_owner_nobody_acts_for_the_human(services: Services) -> None:
     assert services.agents.owner().id == "owner"
-    services.agents.remove("owner")
+    for name in ("worker-a", "worker-b", "admin", "owner"):
+        services.agents.remove(name)
     with pytest.raises(AgentNotFound) as refusal:
         services.agents.owner()
     assert refusal.value.key == "error.no_owner"
@@ -195,6 +197,16 @@ def test_an_id_that_differs_from_a_known_one_in_case_only_is_taken(
     assert [path for path in sorted(services.workspace.path.rglob("*")) if ".locks" not in path.parts] == [
         path for path in before if ".locks" not in path.parts
     ]
+
+
+def test_a_superior_is_removed_only_after_its_subordinates(services: Services) -> None:
+    services.agents.remove("worker-a")
+    with pytest.raises(HasSubordinates) as refusal:
+        services.agents.remove("admin")
+    assert refusal.value.values == {"agent_id": "admin", "names": "worker-b"}
+    assert services.agents.get("admin").status == "active"
+    services.agents.remove("worker-b")
+    assert services.agents.remove("admin").removed
 
 
 def test_the_id_of_a_removed_agent_is_taken_for_all_spellings_but_its_own(services: Services) -> None:
