@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from watchdog.observers.api import BaseObserver, ObservedWatch
 
 logger = logging.getLogger(__name__)
+# watchdog complains of a thread of its own that has just ended, on stderr where no log is set up.
+logging.getLogger("watchdog").addHandler(logging.NullHandler())
 
 POLLING_SECONDS = 1.0
 LOOKS_AFTER_A_CHANGE = 3

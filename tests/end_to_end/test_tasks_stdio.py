@@ -615,12 +615,13 @@ def test_the_owner_does_everything_from_the_command_line(team: Team) -> None:
     assert all(text in shown for text in ("four", "owner: ", "status"))
     for command, code in (
         (("task", "status", first["task_id"], "done"), "invalid_status_transition"),
-        (("interrupt", "worker-a", "--action", "dance"), "invalid_arguments"),
         (("interrupt", "worker-a", "--as", "worker-b"), "unauthorized"),
         (("log", "exec_000000000000"), "execution_not_found"),
     ):
         ran = team.run(*command, "--json")
         assert (ran.code, ran.json["error"]) == (1, code), command
+    ran = team.run("interrupt", "worker-a", "--action", "dance", "--json")
+    assert (ran.code, ran.json["error"]) == (2, "invalid_arguments")
     stopped = team.run("interrupt", "worker-a", "--task", first["task_id"], "--action", "cancel")
     assert (stopped.code, stopped.stdout.startswith("worker-a: cancel")) == (0, True)
 

@@ -313,6 +313,7 @@ def test_what_is_no_token_is_refused(text: str) -> None:
 
 def test_off_loopback_the_hub_speaks_tls_and_only_its_own_certificate_is_believed(two: Machines) -> None:
     names = Names("0" * 32)
+    (two.base / "tls").mkdir()
     server = Server(Share(Files(two.base / "tls")), names)
     server.make(f"0.0.0.0:{free_port()}")
     server.let({"machines": {}, "tokens": {}})
