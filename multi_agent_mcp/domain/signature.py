@@ -23,7 +23,7 @@ KEY_TYPE = "ed25519"
 _ENVELOPE = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 _SIGNED = ("id", "sender_id", "receiver_id", "message_type", "priority", "subject")
 _DERIVED_FOR = b"multi-agent-mcp signature v2"
-SEED_BYTES = 32
+_NO_SALT = bytes(32)
 _NOT_JSON = (TypeError, ValueError, RecursionError)
 """The errors that `json.dumps` raises for metadata that cannot have been signed: keys that cannot be sorted, integers
 of five thousand digits, endless nesting."""
@@ -81,7 +81,7 @@ def _signing_key(key: str) -> SigningKey:
     passkeys may have any form, and no secret serves two algorithms."""
     from nacl.signing import SigningKey
 
-    pseudorandom = hmac.digest(bytes(SEED_BYTES), key.encode(), "sha256")
+    pseudorandom = hmac.digest(_NO_SALT, key.encode(), "sha256")
     return SigningKey(hmac.digest(pseudorandom, _DERIVED_FOR + b"\x01", "sha256"))
 
 
