@@ -36,6 +36,7 @@ LAYERS = (
     ("windows",),
     ("server", "web"),
     ("cli",),
+    ("demo",),
     ("__main__",),
 )
 """The layers, lowest first. A package may import itself and packages in earlier lines, but not others in its own
@@ -60,7 +61,7 @@ SERVICES = (
 """The layers inside `services/`, in the same form."""
 
 LIBRARIES = {
-    "click": {"cli"},
+    "click": {"cli", "demo"},
     "cryptography": {"hub"},
     "nacl": {"domain"},
     "rich": {"cli"},
@@ -94,7 +95,7 @@ TOUCH_FILES = {
     "hooks.state_file": "the hook's own state: `hook` cannot wait for what `store` imports",
     "notify.tmux.team_panes": "the directory of tmux's socket",
     "cli.timeline": "the picture, where its user wants it",
-    "cli.demo": "the demo's own temporary directories",
+    "demo": "the demo's own temporary directories",
 }
 """Modules that may access files → the files that they access."""
 

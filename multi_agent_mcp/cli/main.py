@@ -56,7 +56,7 @@ COMMANDS = {
         "stats": ("stats:stats", "Count what each agent did, and how long tasks took."),
         "sessions": ("conversations:sessions", "List agent sessions: which agent runs, and for what."),
         "log": ("tasks:log", "List executions, or print the log of one."),
-        "demo": ("demo.command:demo", "Play a scene with scripted agents."),
+        "demo": (".demo.command:demo", "Play a scene with scripted agents."),
         "help": ("main:help_command", "Explain a command."),
     },
     "Machines": {
@@ -75,8 +75,8 @@ COMMANDS = {
         "hook": ("help_stubs:hook", "Answer a hook of a host."),
     },
 }
-"""The commands by subject: module in this package and name there, and the line in `--help`, which would otherwise have
-to import all modules."""
+"""The commands by subject: module, relative to this package, and name there, and the line in `--help`, which would
+otherwise have to import all modules."""
 
 
 class LazyGroup(click.Group):
@@ -90,7 +90,7 @@ class LazyGroup(click.Group):
         if where is None:
             return None
         module, name = where.split(":")
-        command: click.Command = getattr(import_module(f"multi_agent_mcp.cli.{module}"), name)
+        command: click.Command = getattr(import_module(f".{module}", __package__), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

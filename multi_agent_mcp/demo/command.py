@@ -18,7 +18,7 @@ from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES, Texts
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.cli.demo.stage import Stage
+    from multi_agent_mcp.demo.stage import Stage
 
 MACHINES = "machines"
 NAMES = ("main", "interrupt", "shiritori", "office", MACHINES)
@@ -43,8 +43,8 @@ def demo(scene: str, attach: bool, keep: bool, directory: Path | None, language:
     machines: the main job across three machines, of which one is cut off, and the hub dies.
     The session directory is kept, with a picture of what happened (timeline.svg) beside it.
     """
-    from multi_agent_mcp.cli.demo.scenes import SCENES
-    from multi_agent_mcp.cli.demo.stage import Stage
+    from multi_agent_mcp.demo.scenes import SCENES
+    from multi_agent_mcp.demo.stage import Stage
 
     try:
         if shutil.which("tmux") is None:
@@ -68,7 +68,7 @@ def demo(scene: str, attach: bool, keep: bool, directory: Path | None, language:
 
 
 def _play_on_machines(place: Path, texts: Texts) -> None:
-    from multi_agent_mcp.cli.demo.machines import MachinesDemo
+    from multi_agent_mcp.demo.machines import MachinesDemo
 
     missing = MachinesDemo(place, texts).play()
     print_line(texts("demo.kept", path=place))
