@@ -22,7 +22,7 @@ WHERE = ("pane_id", "socket_path", "session_name", "window_index", "pane_index")
 AGENT_ID = click.argument("agent_id", metavar="ID")
 NAME = click.option("--name", help="A name for people.")
 COMMAND = click.option("--command", help="What `up` starts in the agent's window.")
-HOST = click.option("--host", help="claude, codex, gemini, opencode, copilot, or plain: a program that reads lines.")
+HOST = click.option("--host", help="The program (claude, codex, …), or plain: one that reads lines.")
 PANE = click.option("--pane", metavar="%N", help="The tmux pane its doorbell rings in.")
 SOCKET = click.option("--socket", metavar="PATH", help="The pane's tmux socket (default: this terminal's).")
 

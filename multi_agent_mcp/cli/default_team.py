@@ -11,7 +11,7 @@ from pathlib import Path
 from multi_agent_mcp.cli.context import people_texts
 from multi_agent_mcp.domain.ids import as_name
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.host_config import HOSTS
+from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.system.external_files import FileChange, apply_change
 
 Agent = dict[str, str]
@@ -29,13 +29,13 @@ def write_team(path: Path, name: str, language: str, agents: list[Agent]) -> Non
 
 def host_agents(admin: str | None, workers: str | None) -> list[Agent]:
     """Returns an Owner, an admin and workers with these hosts, else with those on PATH. Raises `InvalidArguments`."""
-    found = [name for name, program in HOSTS.items() if program.is_installed]
+    found = [name for name, program in hosts().items() if program.is_installed]
     if not (found or (admin and workers)):
-        known = ", ".join(f"{program.title} (`{program.install}`)" for program in HOSTS.values())
+        known = ", ".join(f"{program.title} (`{program.install}`)" for program in hosts().values())
         raise InvalidArguments("no_hosts", known=known)
     admin = admin or found[0]
     names = workers.split(",") if workers else [found[0], found[1 % len(found)]]
-    return _team(HOSTS[admin].command, [HOSTS[name].command for name in names])
+    return _team(hosts()[admin].command, [hosts()[name].command for name in names])
 
 
 def scripted_agents() -> list[Agent]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HELP = "Answer a hook of a host, read from standard input. Hosts run it; see host-config."
 USAGE = """\
 Usage: multi-agent-mcp hook [--root DIR] [--session NAME] [--agent ID] [--purpose task|chat]
-                            [--host claude|codex|gemini|opencode|copilot] [--unless-env] [--wait]
+                            [--host NAME] [--unless-env] [--wait]
 
 {help}
 
@@ -33,13 +33,13 @@ Usage: multi-agent-mcp hook [--root DIR] [--session NAME] [--agent ID] [--purpos
 VALUES = ("root", "session", "agent", "purpose", "host")
 FLAGS = ("unless-env", "wait", "help")
 EVENTS = frozenset({"PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SessionStart"})
-GEMINI_EVENTS = {
+OTHER_NAMES = {
     "BeforeTool": "PreToolUse",
     "AfterTool": "PostToolUse",
     "BeforeAgent": "UserPromptSubmit",
     "AfterAgent": "Stop",
 }
-"""Gemini CLI's names of these events."""
+"""Names that other hosts (Gemini CLI) have for these events. They stand here, as a silent hook reads no YAML."""
 WAKE = 2
 
 # The server's middleware checks calls of our own tools; without ToolSearch a host that hides tools could not find the
@@ -70,7 +70,7 @@ def _run(arguments: Sequence[str]) -> int:
     if not isinstance(event, dict) or _is_nobodys(options):
         return 0
     said = event.get("hook_event_name")
-    event["hook_event_name"] = GEMINI_EVENTS.get(str(said), said)
+    event["hook_event_name"] = OTHER_NAMES.get(str(said), said)
     answer = None if _needs_nothing(event) else _answer(event, options)
     if answer is not None:
         sys.stdout.write(json.dumps(_as_read_by(options.get("host"), answer, said)) + "\n")
@@ -78,21 +78,16 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _is_nobodys(options: dict[str, str]) -> bool:
-    """Returns whether a human's own Gemini CLI runs this hook, in a directory whose settings are for agents."""
-    return options.get("host") == "gemini" and "agent" not in options
+    """Returns whether a human's own host runs this hook, in a directory whose settings are for agents and name none."""
+    return "host" in options and "agent" not in options
 
 
 def _as_read_by(host: str | None, answer: dict[str, Any], event: Any) -> dict[str, Any]:
-    """Returns the answer in the host's format: Copilot CLI expects an addition at the top level, Gemini CLI a refusal
-    there, and its own names of events."""
-    output = answer.get("hookSpecificOutput", {})
-    if host == "copilot" and "additionalContext" in output:
-        return {"additionalContext": output["additionalContext"]}
-    if host != "gemini" or not output:
-        return answer
-    if output.get("permissionDecision") == "deny":
-        return {"decision": "deny", "reason": output["permissionDecisionReason"]}
-    return {"hookSpecificOutput": {**output, "hookEventName": event}}
+    """Returns the answer in the host's form."""
+    from multi_agent_mcp.hosts import host_named
+
+    known = host_named(host)
+    return answer if known is None else known.hook_answers.of(answer, event)
 
 
 def _event() -> Any:

@@ -8,12 +8,13 @@ from pathlib import Path
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.host_config import HOSTS, HostConfiguration
+from multi_agent_mcp.host_config import HostConfiguration
+from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.texts import Texts
 
 
 @click.command()
-@click.argument("host", type=click.Choice(HOSTS), help="The program that the agent runs in.")
+@click.argument("host", type=click.Choice(hosts()), help="The program that the agent runs in.")
 @click.option("--agent", metavar="ID", required=True, help="The agent.")
 @click.option("--write", is_flag=True, help="Write the files; existing content is kept.")
 @click.option(
@@ -24,7 +25,7 @@ from multi_agent_mcp.texts import Texts
 )
 @session_command()
 def host_config(context: SessionContext, host: str, agent: str, write: bool, directory: Path | None) -> None:
-    """Print the configuration for Claude Code, Codex, Gemini CLI, OpenCode or Copilot CLI, or write it."""
+    """Print the configuration of a host for an agent, or write it."""
     agent_id = context.services.agents.here(agent).id
     where = directory.expanduser().absolute() if directory else None
     configurations = context.services.host_configurations

@@ -15,7 +15,7 @@ from multi_agent_mcp.config import ROOT_NAME, find_root, read_environment, sessi
 from multi_agent_mcp.domain.agent import Agent, superiors
 from multi_agent_mcp.domain.ids import differing_in_case, session_name
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Reason, Refusal
-from multi_agent_mcp.host_config import HOSTS
+from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.texts import LANGUAGES, Texts
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Made:
             yield from self._next_steps({agent.command for agent in self.agents.values() if agent.command})
 
     def _next_steps(self, commands: Collection[str]) -> Iterator[str]:
-        for program in HOSTS.values() if self.new_team else ():
+        for program in hosts().values() if self.new_team else ():
             if program.command in commands and not program.is_installed:
                 yield self.texts("init.not_installed", title=program.title, install=program.install)
         if self.first is not None:
@@ -105,11 +105,13 @@ class _Hosts(click.Choice[str]):
 
 @click.command()
 @click.option("--team", metavar="FILE", type=Path, help="The team: session, language, agents (default: team.yaml).")
-@click.option("--admin", type=click.Choice(HOSTS), help="For a new team.yaml: the admin's host (default: one on PATH).")
+@click.option(
+    "--admin", type=click.Choice(hosts()), help="For a new team.yaml: the admin's host (default: one on PATH)."
+)
 @click.option(
     "--workers",
     metavar="HOST,…",
-    type=_Hosts(HOSTS),
+    type=_Hosts(hosts()),
     help="For a new team.yaml: a worker for each (default: two on PATH).",
 )
 @click.option("--name", help="For a new team.yaml: the session's name (default: the directory's).")

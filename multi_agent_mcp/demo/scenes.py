@@ -9,10 +9,10 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
-from multi_agent_mcp.demo.sample_session import read_story
-from multi_agent_mcp.demo.stage import Stage
 from multi_agent_mcp.cli.output import print_line, titled_table
 from multi_agent_mcp.cli.timeline import lines_of, since
+from multi_agent_mcp.demo.sample_session import read_story
+from multi_agent_mcp.demo.stage import Stage
 from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.message import Message

@@ -21,6 +21,7 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.hooks import state_file
 from multi_agent_mcp.hooks.announced import ChangedMail, HookState, Unread, ids
+from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.wording import doorbell_line
 from multi_agent_mcp.services.notices.notifications import Notifications, as_answer
@@ -156,7 +157,7 @@ class Hooks:
         """Records the agent's host and its Codex thread in the registry, for the channel chain. Never raises: this must
         not lose an answer."""
         changes: dict[str, Any] = {} if event.host in (None, agent.host) else {"host": event.host}
-        if event.host_session is not None and "codex" in (event.host, agent.host):
+        if event.host_session is not None and _has_queue(event.host or agent.host):
             changes["codex_thread_id"] = event.host_session
         if all(changes[key] == agent.extra.get(key) for key in changes):
             return
@@ -177,6 +178,12 @@ class Hooks:
 
 def _for_event(event: str, **output: str) -> dict[str, Any]:
     return {"hookSpecificOutput": {"hookEventName": event, **output}}
+
+
+def _has_queue(host: str | None) -> bool:
+    """Whether the host takes lines into a thread of its own, which is then to be recorded."""
+    known = host_named(host)
+    return known is not None and "codex_queue" in known.channels
 
 
 def _lock(agent_id: str) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.host_config.hosts import HOSTS, filled, own_file, values
 from multi_agent_mcp.host_config.merging import (
     Identity,
     Merge,
@@ -21,11 +20,15 @@ from multi_agent_mcp.host_config.merging import (
     toml_merge,
     whole,
 )
+from multi_agent_mcp.host_config.templates import filled, own_file, values
+from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.external_files import FileChange, apply_change, read_external
 
 MCP_CONFIG = "{mcp_config}"
 """The placeholder for the host's configuration in an agent's command."""
+UNDESCRIBED, SERVER_FILE = "claude", "{mcp.json}"
+"""The host whose form of a server's file programs without a description get, and that file."""
 
 
 @dataclass(frozen=True)
@@ -100,17 +103,17 @@ class HostConfigurations:
         self.workspace = workspace
 
     def of(self, host: str, agent_id: str, directory: Path | None = None) -> HostConfiguration:
-        """Returns the configuration of one of `HOSTS` for one agent: in the files of a directory, or for None in the
-        agent's own files (Codex: command-line options). Gemini CLI has no such files: None is the current directory."""
-        known = HOSTS[host]
+        """Returns the configuration of a host for one agent: in the files of a directory, or for None in the agent's
+        own files (or command-line options). For a host that reads only its directory, None is the current one."""
+        known, template = hosts()[host], hosts()[host].configuration
         filling = values(known, self.workspace, agent_id)
-        filling["mcp_config"] = filled(known.words, filling)
+        filling["mcp_config"] = filled(template.words, filling)
         if directory is None:
-            paths = {name: own_file(self.workspace, agent_id, name) for name in known.own}
-            content, start = known.own, known.start
-        if directory is not None or not (known.own or known.words):
-            paths = {name: (directory or Path()) / name for name in known.shared}
-            content, start = known.shared, known.start_shared
+            paths = {name: own_file(self.workspace, agent_id, name) for name in template.own}
+            content, start = template.own, template.start
+        if directory is not None or template.is_of_directory:
+            paths = {name: (directory or Path()) / name for name in template.shared}
+            content, start = template.shared, template.start_shared
         filling["directory"] = shlex.quote(str(directory))
         files = (HostFile(path, _merge(name, filled(content[name], filling))) for name, path in paths.items())
         return HostConfiguration(host, tuple(files), filled(start, filling))
@@ -123,35 +126,38 @@ class HostConfigurations:
 
     def argument(self, agent: Agent) -> str:
         """Returns the shell words for `{mcp_config}` in an agent's command, and writes the files that they name. An
-        unknown program, and Claude Code with `--settings` in its command, get only the file of the server in Claude
-        Code's format. Raises `InvalidArguments` if Gemini CLI is not configured."""
+        unknown program, and a command that brings its own settings, get only the file of the server in Claude Code's
+        format. Raises `InvalidArguments` if the host reads only its directory, which is not configured."""
         if (command := self.missing_settings(agent)) is not None:
-            raise InvalidArguments("gemini_not_configured", command=command, file=next(iter(HOSTS["gemini"].shared)))
-        host = _host_of(agent)
-        known = HOSTS.get(host, HOSTS["claude"])
-        if known.own:
-            self.of(known.name, agent.id).write(self._backups)
-        is_server_only = host not in HOSTS or (host == "claude" and "--settings" in (agent.command or ""))
-        return str(filled("{mcp.json}" if is_server_only else known.words, values(known, self.workspace, agent.id)))
+            title, file = hosts()[_host_of(agent)].title, self.of(_host_of(agent), agent.id).files[0].path
+            raise InvalidArguments("host_not_configured", title=title, command=command, file=file)
+        known = hosts().get(_host_of(agent))
+        used = known or hosts()[UNDESCRIBED]
+        if used.configuration.own:
+            self.of(used.name, agent.id).write(self._backups)
+        has_settings = used.configuration.settings_option in shlex.split(agent.command or "", comments=False)
+        words = SERVER_FILE if known is None or has_settings else used.configuration.words
+        return str(filled(words, values(used, self.workspace, agent.id)))
 
     def environment(self, agent: Agent) -> dict[str, str]:
         """Returns the variables that pass `{mcp_config}` to a host without an option for it."""
-        known = HOSTS.get(_host_of(agent))
+        known = hosts().get(_host_of(agent))
         if known is None or MCP_CONFIG not in (agent.command or ""):
             return {}
-        own = known.environment.items()
+        own = known.configuration.environment.items()
         return {variable: str(own_file(self.workspace, agent.id, name)) for variable, name in own}
 
     def missing_settings(self, agent: Agent) -> str | None:
-        """Returns the command to run before `{mcp_config}` can work, or None. Gemini CLI reads only its directory's
-        file, which is not written without being asked for, as it is not this agent's alone."""
-        if _host_of(agent) != "gemini" or MCP_CONFIG not in (agent.command or ""):
+        """Returns the command to run before `{mcp_config}` can work, or None. What a host reads only in its directory
+        is not written without being asked for, as it is not this agent's alone."""
+        known = hosts().get(_host_of(agent))
+        if known is None or not known.configuration.is_of_directory or MCP_CONFIG not in (agent.command or ""):
             return None
         try:
-            is_there = not self.of("gemini", agent.id).files[0].change().changes
+            is_there = not self.of(known.name, agent.id).files[0].change().changes
         except InvalidArguments:  # the command reports the error in the file
             is_there = False
-        return None if is_there else f"multi-agent-mcp host-config gemini --agent {agent.id} --write"
+        return None if is_there else f"multi-agent-mcp host-config {known.name} --agent {agent.id} --write"
 
     @property
     def _backups(self) -> Path:
@@ -169,14 +175,14 @@ def program_name(command: str) -> str:
 
 
 def _host_of(agent: Agent) -> str:
-    return agent.host if agent.host is not None and agent.host in HOSTS else program_name(agent.command or "")
+    return agent.host if agent.host is not None and agent.host in hosts() else program_name(agent.command or "")
 
 
 def _merge(name: str, content: Any) -> Merge:
-    """Returns the merge for a file: text and plugin files are ours and replaced; tables and JSON entries are merged
-    into the user's file."""
+    """Returns the merge for a file: text, and a plugin's files in a directory of their own, are ours and replaced;
+    tables and JSON entries are merged into the user's file."""
     if isinstance(content, str):
         return whole(content)
-    if name.startswith("copilot/"):
+    if "/" in name and not name.startswith("."):
         return whole(as_json(content))
     return toml_merge(content) if name.endswith(".toml") else json_merge(content)

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from multi_agent_mcp.errors import Reason
-from multi_agent_mcp.host_config.hosts import AGENT, IDENTITY, SERVER_NAME, is_our_hook, toml_table
+from multi_agent_mcp.host_config.templates import AGENT, IDENTITY, SERVER_NAME, is_our_hook, toml_table
 
 BEGIN = "# >>> multi-agent-mcp >>> written by `multi-agent-mcp host-config`"
 END = "# <<< multi-agent-mcp <<<"

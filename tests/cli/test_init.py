@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from multi_agent_mcp.host_config import HOSTS
+from multi_agent_mcp.hosts import hosts as known_hosts
 from multi_agent_mcp.services.team.setup import read_team
 from tests.cli.conftest import TEAM, Ask, Run
 
@@ -67,7 +67,7 @@ def test_a_team_is_written_for_the_hosts_on_path(
     assert made.exit_code == 0, made.output
     assert made.stdout.startswith(f"{project}/team.yaml: written")
     assert made.stdout.splitlines()[-1] == "next: multi-agent-mcp up"
-    missing = [program for name, program in HOSTS.items() if name in hosts and name not in found]
+    missing = [program for name, program in known_hosts().items() if name in hosts and name not in found]
     steps = [f"{item.title} is not on PATH yet: {item.install}" for item in missing]
     if "gemini" in hosts:
         steps += ["first, once in this directory: multi-agent-mcp host-config gemini --agent worker-a --write"]
@@ -75,7 +75,7 @@ def test_a_team_is_written_for_the_hosts_on_path(
     team = read_team(project / "team.yaml")
     assert (team.session, team.language) == ("My-Project", "en")
     ids = ["admin", "worker-a", "worker-b", "worker-c"]
-    wanted = {agent_id: HOSTS[host].command for agent_id, host in zip(ids, hosts, strict=False)}
+    wanted = {agent_id: known_hosts()[host].command for agent_id, host in zip(ids, hosts, strict=False)}
     assert commands() == {"owner": None, **wanted}
     assert {agent.parent_id for agent in team.agents} == {None, "owner", "admin"}
     assert (project / ".multi-agent-mcp" / "My-Project" / "secrets" / "admin.key").is_file()
@@ -85,7 +85,7 @@ def test_without_any_host_it_says_how_to_get_one_and_writes_nothing(run: Run, of
     offer()
     refused = run("init")
     assert (refused.exit_code, refused.stdout) == (1, "")
-    for program in HOSTS.values():
+    for program in known_hosts().values():
         assert f"{program.title} (`{program.install}`)" in refused.stderr
     assert "init --demo" in refused.stderr
     assert json.loads(run("init", "--json").stdout)["error"] == "invalid_arguments"

@@ -337,7 +337,7 @@ def test_a_gemini_command_is_refused_until_its_directory_has_the_settings(
 ) -> None:
     monkeypatch.chdir(team.base)
     agent = replace(team.services.agents.get("worker-a"), command="gemini {mcp_config}", prompt="")
-    with pytest.raises(InvalidArguments, match="gemini_not_configured"):
+    with pytest.raises(InvalidArguments, match="host_not_configured"):
         command_of(team.services, agent)
     assert not (team.base / ".gemini").exists()
     team.ask("host-config", "gemini", "--agent", "worker-a", "--write")

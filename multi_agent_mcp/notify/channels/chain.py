@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import ChannelReport, Delivery
+from multi_agent_mcp.hosts import WITHOUT_A_HOST, host_named
 from multi_agent_mcp.notify.channel import LINE_GONE, Channel
 from multi_agent_mcp.notify.channels.command import NotifyCommand
 from multi_agent_mcp.notify.channels.desktop import DesktopNotifier
@@ -25,11 +26,6 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-BY_HOST: Mapping[str, tuple[str, ...]] = {
-    "claude": ("hook", "tmux", "notify_command", "desktop", "status_line"),
-    "codex": ("hook", "codex_queue", "tmux", "notify_command", "desktop", "status_line"),
-}
-OTHERWISE = ("tmux", "notify_command", "desktop", "status_line")
 NEED_A_PANE = ("tmux", "status_line")
 _LEAST_TELLING = (
     *("no_desktop", "no_pane"),
@@ -96,8 +92,8 @@ class ChannelChain(Channel):
         wanted = agent.extra.get("ladder")
         if isinstance(wanted, list):
             return tuple(map(str, wanted))
-        usual = BY_HOST.get(agent.host, OTHERWISE) if isinstance(agent.host, str) else OTHERWISE
-        return tuple(name for name in usual if name in self._channels)
+        host = host_named(agent.host)
+        return tuple(name for name in (host.channels if host else WITHOUT_A_HOST) if name in self._channels)
 
     def _asked(self, name: str, agent: Agent, question: Callable[[Channel], T]) -> T | str:
         """The result of `question` for a channel, else the reason why the channel cannot be asked."""

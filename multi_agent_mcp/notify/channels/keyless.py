@@ -54,7 +54,7 @@ class CodexQueue(Channel):
         does not live, because Codex silently accepts lines for a thread that nobody has open; `no_codex` when the
         command is missing."""
         thread = agent.extra.get("codex_thread_id")
-        if agent.host != "codex" or not isinstance(thread, str) or not _THREAD.fullmatch(thread):
+        if not isinstance(thread, str) or not _THREAD.fullmatch(thread):
             return "no_codex_thread"
         if not self._is_served(agent.id):
             return "codex_gone"

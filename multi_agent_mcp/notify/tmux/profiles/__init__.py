@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from multi_agent_mcp.config import NOT_YAML, load_yaml
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.hosts import descriptions
 from multi_agent_mcp.notify.tmux.profiles.dialog_choices import ChoiceShape, choice_shape
 from multi_agent_mcp.system.foreground import Foreground, Process, foreground
 
@@ -180,9 +181,7 @@ def _still_there(agent: Agent, seen: Foreground) -> bool:
 def load_profiles(extra: Path | None = None) -> Profiles:
     """Loads the profiles of the package and on top of them those in the directory `extra`, whose unusable files are
     named in `left_out`, never raised."""
-    data: dict[str, dict[str, Any]] = {}
-    for path in _files(Path(__file__).parent):
-        data[path.stem] = _read(path)
+    data = descriptions()
     named = {name: parse_profile(name, fields) for name, fields in data.items()}
     plain, left_out = named[PLAIN], {}
     for path in _files(extra) if extra is not None else ():

@@ -1,19 +1,16 @@
-"""The hosts that we can configure: templates of their configuration (`hosts.yaml`), filled with an agent's values."""
+"""Fills the templates of a host's configuration (`hosts/*.yaml`) with an agent's values."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.config import load_yaml
-from multi_agent_mcp.host_config.opencode_plugin import opencode_plugin
+from multi_agent_mcp.hosts import Host
 
 if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace
@@ -23,34 +20,8 @@ HOOK_SECONDS = 10
 AGENT = "MULTI_AGENT_MCP_AGENT"
 IDENTITY = ("MULTI_AGENT_MCP_ROOT", "MULTI_AGENT_MCP_SESSION", AGENT)
 EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop")
-CODEX_TABLE = ".codex/config.toml"
 _PROGRAM = (sys.executable, "-m", "multi_agent_mcp")
 _PLACEHOLDER = re.compile(r"\{([\w./]+)\}")
-
-
-@dataclass(frozen=True)
-class Host:
-    """One host of `hosts.yaml`. `command` is what `up` runs for an agent; the first prompt is added to it by the host's
-    profile."""
-
-    name: str
-    title: str
-    install: str
-    command: str
-    words: str
-    start: str
-    start_shared: str
-    own: Mapping[str, Any] = field(default_factory=dict)
-    shared: Mapping[str, Any] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def is_installed(self) -> bool:
-        return shutil.which(self.name) is not None
-
-
-HOSTS = {name: Host(name, **fields) for name, fields in load_yaml(Path(__file__).with_name("hosts.yaml")).items()}
-"""The hosts by name, in order of preference."""
 
 
 def is_our_hook(hook: object) -> bool:
@@ -79,16 +50,18 @@ def values(host: Host, workspace: Workspace, agent_id: str) -> dict[str, Any]:
         "who": " ".join(f"{name}={shlex.quote(value)}" for name, value in identity.items()),
         "hook": shlex.join([*hook, *where]),
         "hook_anyone": shlex.join(hook),
-        "opencode_plugin": opencode_plugin([*hook, *where], HOOK_SECONDS),
+        "hook_words": json.dumps([*hook, *where], ensure_ascii=False),
+        "hook_milliseconds": HOOK_SECONDS * 1000,
     }
-    for name in host.own:
+    for name in host.configuration.own:
         path = own_file(workspace, agent_id, name)
         found |= {name: shlex.quote(str(path)), f"{name}_uri": path.as_uri()}
         if "/" in name:
             found[name.partition("/")[0]] = shlex.quote(str(path.parent))
-    if CODEX_TABLE in host.shared:
-        found["codex_server"] = _codex_server(filled(host.shared[CODEX_TABLE], found))
-        found["codex_hooks"] = _codex_hooks(found["hook_anyone"])
+    for name, table in host.configuration.shared.items():
+        if name.endswith(".toml"):
+            found["server_options"] = _server_options(filled(table, found))
+            found["hook_options"] = _hook_options(found["hook_anyone"])
     return found
 
 
@@ -106,8 +79,8 @@ def filled(data: Any, known: Mapping[str, Any]) -> Any:
     return _PLACEHOLDER.sub(lambda found: str(known.get(found[1], found[0])), data)
 
 
-def _codex_server(table: dict[str, Any]) -> str:
-    """Returns the server as `-c` options for a shell. They set the pane explicitly, as Codex starts servers with a
+def _server_options(table: dict[str, Any]) -> str:
+    """Returns the server as Codex's `-c` options for a shell. They set the pane explicitly, as it starts servers with a
     minimal environment; and a `-c` option keeps the agent in its own TUI, so that it is the right pane."""
     prefix = f"mcp_servers.{SERVER_NAME}"
     flat = {**table, **{f"env.{name}": value for name, value in table["env"].items()}}
@@ -119,9 +92,9 @@ def _codex_server(table: dict[str, Any]) -> str:
     return " ".join(options)
 
 
-def _codex_hooks(command: str) -> str:
-    """Returns the hooks as `-c` options, with the same text for all agents: Codex remembers one approval for all hooks
-    from options."""
+def _hook_options(command: str) -> str:
+    """Returns the hooks as Codex's `-c` options, with the same text for all agents: it remembers one approval for all
+    hooks from options."""
     groups = toml_value([{"hooks": [{"type": "command", "command": command, "timeout": HOOK_SECONDS}]}])
     return " ".join(f"-c {shlex.quote(f'hooks.{event}={groups}')}" for event in EVENTS)
 

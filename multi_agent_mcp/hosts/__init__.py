@@ -1,0 +1,126 @@
+"""The hosts: what is particular to a program that agents run in is data, one YAML file per host in this directory.
+
+A file has the fields of a `Host`, which `init`, `up`, hooks and doorbells go by, and those of the host's screens
+(`notify/tmux/profiles`). Files without a `configuration` are lists of programs that are not hosts. To add a host, add
+its file, and fixtures of its screens.
+
+In `configuration`, `own` are the files of one agent ({session}/hosts/AGENT.NAME), `shared` the files that the host
+reads in a directory automatically. `words` replace {mcp_config} in a command, with the variables of `environment`.
+`start` is the command with which a person starts the host, `start_shared` the one in such a directory. `{name}` is
+replaced by one of our values (`host_config/templates.py`), or by the path of one of the files.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from multi_agent_mcp.config import load_yaml
+from multi_agent_mcp.domain.ids import is_name
+
+WITHOUT_A_HOST = ("tmux", "notify_command", "desktop", "status_line")
+"""The channels of an agent whose host names none."""
+AT_TOP = "top_level"
+_DIRECTORY = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The field `configuration`. A command with `settings_option` brings its own settings: it gets our server only."""
+
+    words: str
+    start: str
+    start_shared: str
+    own: Mapping[str, Any] = field(default_factory=dict)
+    shared: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    settings_option: str | None = None
+
+    @property
+    def is_of_directory(self) -> bool:
+        """Whether the host reads only the files of its directory, which all agents there share."""
+        return not (self.own or self.words)
+
+
+@dataclass(frozen=True)
+class HookAnswers:
+    """The field `hook_answers`: where the host looks for a `refusal` and for an `addition` to the context
+    (`top_level`, else in `hookSpecificOutput`), and whether the `event` is named as it was asked."""
+
+    refusal: str | None = None
+    addition: str | None = None
+    event: str | None = None
+
+    def of(self, answer: dict[str, Any], asked: object) -> dict[str, Any]:
+        """Returns an answer of ours in the host's form; `asked` is the host's name of the event."""
+        output = answer.get("hookSpecificOutput", {})
+        if self.addition == AT_TOP and "additionalContext" in output:
+            return {"additionalContext": output["additionalContext"]}
+        if self.refusal == AT_TOP and output.get("permissionDecision") == "deny":
+            return {"decision": "deny", "reason": output["permissionDecisionReason"]}
+        return {"hookSpecificOutput": {**output, "hookEventName": asked}} if self.event and output else answer
+
+
+@dataclass(frozen=True)
+class Host:
+    """One host. `command` is what `up` runs for an agent; the first prompt is added to it in the form of the field
+    `prompt`. `channels` are the ways of ringing its agents, the strongest first."""
+
+    name: str
+    title: str
+    install: str
+    command: str
+    configuration: Configuration
+    channels: Sequence[str] = WITHOUT_A_HOST
+    hook_answers: HookAnswers = HookAnswers()
+
+    @property
+    def is_installed(self) -> bool:
+        return shutil.which(self.name) is not None
+
+
+@cache
+def description(name: str) -> Mapping[str, Any]:
+    """Returns the fields of one file of the package, which are not to be changed."""
+    fields: Mapping[str, Any] = load_yaml(_DIRECTORY / f"{name}.yaml")
+    return fields
+
+
+def descriptions() -> Mapping[str, Mapping[str, Any]]:
+    """Returns the fields of every file of the package, by the file's name."""
+    return {path.stem: description(path.stem) for path in sorted(_DIRECTORY.glob("*.yaml"))}
+
+
+def hosts() -> Mapping[str, Host]:
+    """Returns the hosts by name, in the order of their `preference`."""
+    ranked = sorted((fields["preference"], name) for name, fields in descriptions().items() if _is_host(fields))
+    return {name: _host(name) for _, name in ranked}
+
+
+def host_named(name: object) -> Host | None:
+    """Returns the host of this name, reading only its own file; None for any other value, as agents.json may have."""
+    if not isinstance(name, str) or not is_name(name) or not (_DIRECTORY / f"{name}.yaml").is_file():
+        return None
+    return _host(name) if _is_host(description(name)) else None
+
+
+def _is_host(fields: Mapping[str, Any]) -> bool:
+    return "configuration" in fields
+
+
+@cache
+def _host(name: str) -> Host:
+    fields = description(name)
+    return Host(
+        name,
+        fields["title"],
+        fields["install"],
+        fields["command"],
+        Configuration(**fields["configuration"]),
+        tuple(fields.get("channels", WITHOUT_A_HOST)),
+        HookAnswers(**fields.get("hook_answers", {})),
+    )
