@@ -74,6 +74,7 @@ LIBRARIES = {
     "nats": {"hub"},
     "nkeys": {"hub"},
     "frontmatter": {"store"},
+    "tomlkit": {"host_config"},
     "watchdog": {"system"},
 }
 """Library → the packages that may import it."""

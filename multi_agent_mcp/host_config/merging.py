@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from multi_agent_mcp.errors import Reason
-from multi_agent_mcp.host_config.templates import AGENT, IDENTITY, SERVER_NAME, is_our_hook, toml_table
+import tomlkit
+import tomlkit.items
+from tomlkit.exceptions import TOMLKitError
 
-BEGIN = "# >>> multi-agent-mcp >>> written by `multi-agent-mcp host-config`"
-END = "# <<< multi-agent-mcp <<<"
-TABLE = f"mcp_servers.{SERVER_NAME}"
+from multi_agent_mcp.errors import Reason
+from multi_agent_mcp.host_config.templates import AGENT, IDENTITY, SERVER_NAME, is_our_hook
+
+SERVERS = "mcp_servers"
+"""The table of servers in Codex's TOML."""
 
 
 class Unmergeable(Exception):
@@ -59,25 +62,41 @@ def whole(wanted: str) -> Merge:
 
 
 def toml_merge(wanted: Mapping[str, Any]) -> Merge:
-    """Returns a merge that replaces or appends the table between our markers; other tables keep their values."""
+    """Returns a merge that sets our table in a TOML document, whose other tables and comments stay as they are."""
 
     def merge(before: bytes | None) -> bytes:
         text = _decoded(before or b"")
-        old = _parsed_toml(text)
-        if BEGIN not in text and SERVER_NAME in _table(old.get("mcp_servers", {})):
-            raise Unmergeable("foreign_entry", name=f"[{TABLE}]")
-        new = _with_block(text, f"{BEGIN}\n{toml_table(TABLE, wanted)}\n{END}\n")
-        expected = {**old, "mcp_servers": {**_table(old.get("mcp_servers", {})), SERVER_NAME: dict(wanted)}}
-        if _parsed_toml(new) != expected:
-            raise Unmergeable("table_changes_others")
+        old, document = _parsed_toml(text)
+        servers = _table(old.get(SERVERS, {}))
+        if servers.get(SERVER_NAME) == wanted and before is not None:
+            return before
+        if SERVER_NAME in servers and not any(_identities(servers[SERVER_NAME])):
+            raise Unmergeable("foreign_entry", name=f"[{SERVERS}.{SERVER_NAME}]")
+        if SERVERS not in document:
+            document[SERVERS] = tomlkit.table(is_super_table=True)
+        if isinstance(document[SERVERS], tomlkit.items.InlineTable):
+            raise Unmergeable("table_changes_others")  # on its one line there is no room for a table
+        document[SERVERS][SERVER_NAME] = _as_toml(wanted)
+        new = tomlkit.dumps(document)
+        if tomllib.loads(new) != {**old, SERVERS: {**servers, SERVER_NAME: dict(wanted)}}:
+            raise Unmergeable("table_changes_others")  # a fault in the library must not damage a person's settings
         return new.encode()
 
     return merge
 
 
+def _as_toml(wanted: Mapping[str, Any]) -> tomlkit.items.Table:
+    """Returns a table, with mappings in it on one line."""
+    table = tomlkit.table()
+    for key, value in wanted.items():
+        inner = tomlkit.inline_table()
+        table.add(key, inner.update(value) or inner if isinstance(value, Mapping) else tomlkit.item(value))
+    return table
+
+
 def agents_in(data: bytes | None, *, toml: bool) -> set[Identity]:
     """Returns the agents named in a file's servers and hooks."""
-    parsed = _parsed_toml(_decoded(data or b"")) if toml else _parsed_json(data)
+    parsed = _parsed_toml(_decoded(data or b""))[0] if toml else _parsed_json(data)
     return {identity for identity in _identities(parsed) if all(identity) and not identity.agent_id.startswith("$")}
 
 
@@ -162,17 +181,6 @@ def _hooks_of(group: Any) -> list[Any]:
     return hooks if isinstance(hooks, list) else []
 
 
-def _with_block(text: str, block: str) -> str:
-    head, begin, rest = text.partition(BEGIN)
-    if not begin:
-        gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
-        return f"{text}{gap}{block}"
-    _, end, tail = rest.partition(END)
-    if not end or BEGIN in tail:
-        raise Unmergeable("markers_damaged")
-    return head + block + tail.removeprefix("\r").removeprefix("\n")
-
-
 def _parsed_json(data: bytes | None) -> dict[str, Any]:
     """Parses a JSON object; an empty file is an empty object. Raises `Unmergeable`, also for a duplicate key, as one of
     its values would be lost."""
@@ -202,16 +210,17 @@ def _finite(number: str) -> float:
     return value
 
 
-def _parsed_toml(text: str) -> dict[str, Any]:
+def _parsed_toml(text: str) -> tuple[dict[str, Any], tomlkit.TOMLDocument]:
+    """Parses TOML: as plain values, and as a document that keeps comments and order. Raises `Unmergeable`."""
     try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        return tomllib.loads(text), tomlkit.parse(text)
+    except (tomllib.TOMLDecodeError, TOMLKitError, RecursionError) as error:
         raise Unmergeable("no_toml", problem=str(error)) from error
 
 
 def _table(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise Unmergeable("no_table", name="mcp_servers")
+        raise Unmergeable("no_table", name=SERVERS)
     return value
 
 

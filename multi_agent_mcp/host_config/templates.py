@@ -99,10 +99,6 @@ def _hook_options(command: str) -> str:
     return " ".join(f"-c {shlex.quote(f'hooks.{event}={groups}')}" for event in EVENTS)
 
 
-def toml_table(name: str, table: Mapping[str, Any]) -> str:
-    return "\n".join([f"[{name}]", *(f"{key} = {toml_value(value)}" for key, value in table.items())])
-
-
 def toml_value(value: Any) -> str:
     """Returns a string, number, boolean, list or mapping as TOML, whose strings are written as in JSON, in UTF-8."""
     if isinstance(value, Mapping):
