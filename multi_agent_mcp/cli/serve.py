@@ -71,9 +71,8 @@ def main(arguments: Sequence[str], passkey: str | None = None) -> None:
         binding = _bound(services, options, environment, passkey)
     except Refusal as refusal:
         _refuse(refusal, texts)
-    from multi_agent_mcp.server.lean_import import import_app
+    from multi_agent_mcp.server import app  # and mcp, which takes half a second: not before refusals
 
-    app = import_app()  # and mcp, which takes half a second
     gc.freeze()
     gc.enable()
     app.run(binding, host_pid)
