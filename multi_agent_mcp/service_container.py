@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.chat.human import HumanConversations
     from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
     from multi_agent_mcp.services.doctor.pruning import Pruning
+    from multi_agent_mcp.services.listed_dialogs import ListedDialogs
     from multi_agent_mcp.services.mail.outbox import Outbox
     from multi_agent_mcp.services.mail.search import MailSearch
     from multi_agent_mcp.services.mail.sending import Messages
@@ -153,6 +154,7 @@ class WiredServices:
     chat_action: ChatAction = _service("services.turn.chat_action")
     reading: Reading = _service("services.turn.reading")
     attention: Attention = _service("services.attention")
+    listed_dialogs: ListedDialogs = _service("services.listed_dialogs")
     pruning: Pruning = _service("services.doctor.pruning")
     doorbell: Doorbell = _service("notify.doorbell")
     panes: Panes = _service("notify.tmux.pane_actions")

@@ -193,13 +193,12 @@ class Attention:
         seen = self.machines.look()
         for row in seen.machines if seen is not None else ():
             for asked in row.asking:
-                key = f"up.dialog:{asked.topic}"
                 is_read = asked.topic not in (None, LOGIN)
                 yield Item(
                     kind=LOGIN if asked.topic == LOGIN else DIALOG,
                     agent_id=asked.agent_id,
                     since=asked.since,
-                    text=self.people(key if key in self.people else "up.dialog"),
+                    text=self.people.asks_about(asked.topic),
                     command=f"multi-agent-mcp answer {asked.agent_id}" if is_read else "multi-agent-mcp attention",
                     machine=row.name,
                 )

@@ -24,13 +24,14 @@ class ChoiceShape:
     """The appearance of a dialog about one of `topics`. It reaches from below the nearest row like `top`, or from the
     first row like `begin`, to the lowest row. Its choices are numbered rows like `row`, with the groups `mark` (empty
     unless marked), `key` (which picks the choice) and `label`; only rows like `below` may follow. Where one of them is
-    like `enter`, a key may only mark its choice: Up and Down move the mark, Enter picks. `frame` is the side of its box, which is not part of the text. Choices that match `LASTING` or `lasting` mean that the host will not ask
-    again; those that match `in_pane` need more than a key, so they can be chosen in the pane only.
+    like `enter`, a key may only mark its choice: Up and Down move the mark, Enter picks. `frame` is the side of its
+    box, which is not part of the text. Choices that match `LASTING` or `lasting` mean that the host will not ask again;
+    those that match `in_pane` need more than a key, so they can be chosen in the pane only.
 
     Alternatively all choices are in one row like `across`, with the group `labels` (separated by three blanks) and, if
     the row tells the right edge of the box, `edge`. The marked choice has another background; Left and Right move the
-    mark, Enter picks. Choices with letters are in the lowest row, like `letters`, whose group `labels` has each letter
-    and its words, separated by three blanks. A box of `tallest` rows, its edges included, may have been cut off by its host."""
+    mark, Enter picks. A box of `tallest` rows, its edges included, may have been cut off by its host. Choices with
+    letters for keys are in the lowest row, like `letters`: `labels` has each letter with its words, separated alike."""
 
     topics: frozenset[str]
     below: re.Pattern[str]
