@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.chat.human import HumanConversations
     from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
     from multi_agent_mcp.services.doctor.pruning import Pruning
-    from multi_agent_mcp.services.listed_dialogs import ListedDialogs
     from multi_agent_mcp.services.mail.outbox import Outbox
     from multi_agent_mcp.services.mail.search import MailSearch
     from multi_agent_mcp.services.mail.sending import Messages
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.notices.writing import NoticeWriter
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.overview.dashboard import Dashboard
+    from multi_agent_mcp.services.overview.listed_dialogs import ListedDialogs
     from multi_agent_mcp.services.overview.machines import Machines
     from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
     from multi_agent_mcp.services.overview.pane_looks import PaneLooks
@@ -144,6 +144,7 @@ class WiredServices:
     snapshots: Snapshots = _service("services.overview.snapshot")
     timeline: Timelines = _service("services.overview.timeline")
     statistics: StatisticsOfSession = _service("services.overview.statistics")
+    listed_dialogs: ListedDialogs = _service("services.overview.listed_dialogs")
     machines: Machines = _service("services.overview.machines")
     missing_sessions: MissingSessions = _service("services.overview.missing_sessions")
     pane_looks: PaneLooks = _service("services.overview.pane_looks")
@@ -154,7 +155,6 @@ class WiredServices:
     chat_action: ChatAction = _service("services.turn.chat_action")
     reading: Reading = _service("services.turn.reading")
     attention: Attention = _service("services.attention")
-    listed_dialogs: ListedDialogs = _service("services.listed_dialogs")
     pruning: Pruning = _service("services.doctor.pruning")
     doorbell: Doorbell = _service("notify.doorbell")
     panes: Panes = _service("notify.tmux.pane_actions")
