@@ -32,8 +32,8 @@ def attention(context: SessionContext) -> None:
     items = services.attention.of(context.agent(None), services.doctor().examine())
     answer = {"items": [item.as_answer() for item in items]}
     asked = {item.agent_id: item.dialog for item in items if item.agent_id is not None and item.dialog is not None}
-    questions = list(list_dialogs(context, asked))
-    context.answer(answer, [*attention_lines(items, services.clock(), services.people), *questions])
+    lines = [*attention_lines(items, services.clock(), services.people), *([""] if asked else [])]
+    context.answer(answer, [*lines, *list_dialogs(context, asked)])
 
 
 def attention_lines(items: Iterable[Item], now: datetime, texts: Texts) -> Iterator[str]:

@@ -71,7 +71,8 @@ def up(
             startup.wait(timeout, report)
     asked = startup.asked()
     answer = startup.as_answer() | {"dialogs": as_answer(asked)}
-    context.answer(answer, [*summary(startup, texts), *list_dialogs(context, asked)])
+    lines = [*summary(startup, texts), *([""] if asked else [])]
+    context.answer(answer, [*lines, *list_dialogs(context, asked)])
     if attach and wait and not context.as_json and sys.stdout.isatty():
         startup.show()
     if not startup.is_fine:

@@ -162,12 +162,18 @@ class Attention:
     def _runs_elsewhere(self, agent: Agent) -> bool:
         """Returns whether a program runs in another pane that was opened for the agent, as for its chat session."""
         opened = [window.pane for slot, window in self.missing_sessions.windows().items() if slot.agent_id == agent.id]
-        places = [
-            {"socket_path": pane.get("socket_path"), "pane_id": str(pane["pane_id"]), "pane_pid": pane.get("pane_pid")}
+        others = (
+            replace(
+                agent,
+                tmux_pid=None,
+                socket_path=pane.get("socket_path"),
+                pane_id=str(pane["pane_id"]),
+                pane_pid=pane.get("pane_pid"),
+            )
             for pane in opened
             if pane.get("pane_id") not in (None, agent.pane_id)
-        ]
-        return any(self.screen(replace(agent, tmux_pid=None, **place)) not in LIFELESS for place in places)
+        )
+        return any(self.screen(other) not in LIFELESS for other in others)
 
     def _since(
         self, before: Panes | None, looks: Mapping[str, PaneLook], dialogs: Mapping[str, Dialog | None]
