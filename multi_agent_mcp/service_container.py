@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.notices.writing import NoticeWriter
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.overview.dashboard import Dashboard
+    from multi_agent_mcp.services.overview.listed_dialogs import ListedDialogs
     from multi_agent_mcp.services.overview.machines import Machines
     from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
     from multi_agent_mcp.services.overview.pane_looks import PaneLooks
@@ -143,6 +144,7 @@ class WiredServices:
     snapshots: Snapshots = _service("services.overview.snapshot")
     timeline: Timelines = _service("services.overview.timeline")
     statistics: StatisticsOfSession = _service("services.overview.statistics")
+    listed_dialogs: ListedDialogs = _service("services.overview.listed_dialogs")
     machines: Machines = _service("services.overview.machines")
     missing_sessions: MissingSessions = _service("services.overview.missing_sessions")
     pane_looks: PaneLooks = _service("services.overview.pane_looks")

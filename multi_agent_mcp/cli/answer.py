@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
 
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
 from multi_agent_mcp.cli.output import indented, print_line
+from multi_agent_mcp.cli.watch.rows import choice_words, choices
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.dialog import Answered, Dialog
-from multi_agent_mcp.domain.sanitize import one_line
-from multi_agent_mcp.errors import InvalidArguments, NotAnswered
+from multi_agent_mcp.errors import InvalidArguments, NotAnswered, Refusal
 from multi_agent_mcp.texts import Texts
 
 UNKNOWN_OUTCOME = 1
@@ -21,7 +23,11 @@ UNKNOWN_OUTCOME = 1
 @click.command()
 @click.argument("agent_id", metavar="[AGENT]", required=False)
 @click.argument("choice", required=False)
-@click.option("--question", metavar="ID", help="The question as it was shown; another one is never answered.")
+@click.option(
+    "--question",
+    metavar="ID",
+    help="The question as it was shown; not needed for a minute. Another one is never answered.",
+)
 @session_command(acting=True)
 def answer(context: SessionContext, agent_id: str | None, choice: str | None, question: str | None) -> None:
     """Show what a host asks in its pane (without AGENT: all of them), or press the key of one of its choices."""
@@ -32,18 +38,24 @@ def answer(context: SessionContext, agent_id: str | None, choice: str | None, qu
     if choice is None:
         _show(context, agent)
         return
-    question = question or _confirmed(context, agent, choice)
-    _press(context, agent, question, choice)
+    _press(context, agent, question or _listed(context, agent, choice), choice)
+
+
+def list_dialogs(context: SessionContext, asked: Mapping[str, Dialog]) -> Iterator[str]:
+    """Yields the lines that show what hosts ask, by agent id, and records that the acting person was shown it."""
+    with suppress(Refusal):  # nobody acts: neither an Owner nor `--as`
+        context.services.listed_dialogs.note(context.agent(None).id, asked)
+    for agent_id, dialog in asked.items():
+        yield from _lines(agent_id, dialog, context.services.people)
 
 
 def _show_all(context: SessionContext) -> None:
     panes, texts = context.services.panes, context.texts
     asked = panes.dialogs()
-    lines = [line for agent_id, dialog in asked.items() for line in _lines(agent_id, dialog, texts)]
+    lines = list(list_dialogs(context, asked))
     unseen = panes.unseen()
     lines += [texts("answer.unseen", agent_id=agent_id) for agent_id in unseen]
-    dialogs = [{"agent_id": agent_id, **dialog.as_answer()} for agent_id, dialog in asked.items()]
-    context.answer({"dialogs": dialogs, "unseen": unseen}, lines or [texts("answer.nobody")])
+    context.answer({"dialogs": as_answer(asked), "unseen": unseen}, lines or [texts("answer.nobody")])
 
 
 def _show(context: SessionContext, agent: Agent) -> None:
@@ -52,26 +64,39 @@ def _show(context: SessionContext, agent: Agent) -> None:
         screen = texts.words_of(context.services.screen(agent))
         context.answer({"dialogs": []}, [texts("answer.nothing", agent_id=agent.id, screen=screen)])
         return
-    context.answer({"dialogs": [{"agent_id": agent.id, **dialog.as_answer()}]}, _lines(agent.id, dialog, texts))
+    asked = {agent.id: dialog}
+    context.answer({"dialogs": as_answer(asked)}, list(list_dialogs(context, asked)))
+
+
+def as_answer(asked: Mapping[str, Dialog]) -> list[dict[str, Any]]:
+    """What hosts ask, for JSON."""
+    return [{"agent_id": agent_id, **dialog.as_answer()} for agent_id, dialog in asked.items()]
 
 
 def _lines(agent_id: str, dialog: Dialog, texts: Texts) -> Iterator[str]:
-    yield texts("answer.asks", agent_id=agent_id, topic=texts(f"up.dialog:{dialog.topic}"))
+    yield texts("answer.asks", agent_id=agent_id, topic=texts.asks_about(dialog.topic))
     yield from indented(dialog.text)
     yield ""
     for choice in dialog.choices:
-        yield f"   {choice.key}  {one_line(choice.label)} {texts('answer.lasting') if choice.lasting else ''}".rstrip()
-    yield texts("answer.how", command=f"multi-agent-mcp answer {agent_id} CHOICE --question {dialog.id}")
+        yield f"   {choice.key}  {choice_words(choice, texts)}"
+    yield texts("answer.how", command=f"multi-agent-mcp answer {agent_id} CHOICE", question=dialog.id)
 
 
-def _confirmed(context: SessionContext, agent: Agent, choice: str) -> str:
-    """Shows the question to a person at a terminal and returns its id once confirmed. Raises `InvalidArguments` without
-    a terminal, and `NotAnswered` if there is no such question or choice."""
-    if context.as_json or not sys.stdin.isatty():
-        raise InvalidArguments("answer_which", agent_id=agent.id)
+def _listed(context: SessionContext, agent: Agent, choice: str) -> str:
+    """The id of the question that stands in the agent's pane, if it was listed to this person a moment ago, or the
+    person confirms it at a terminal. Raises `NotAnswered` if there is no such question or choice, and
+    `InvalidArguments`, which says what is asked, if it is neither listed nor confirmed."""
     dialog, texts = context.services.panes.dialog(agent), context.texts
     if dialog is None or dialog.choice(choice) is None:
         raise _refused(agent, "no_dialog" if dialog is None else "no_such_choice", texts)
+    if context.services.listed_dialogs.of(context.agent(None).id, agent.id) == dialog.id:
+        return dialog.id
+    if context.as_json or not sys.stdin.isatty():
+        command = f"multi-agent-mcp answer {agent.id} {choice} --question {dialog.id}"
+        words = " ".join(dialog.text.split())
+        raise InvalidArguments(
+            "answer_which", agent_id=agent.id, question=words, choices=choices(dialog, texts), command=command
+        )
     for line in _lines(agent.id, dialog, texts):
         print_line(line)
     click.confirm(choice, abort=True)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from multi_agent_mcp.cli.answer import list_dialogs
 from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import excerpt, titled_table
-from multi_agent_mcp.cli.watch.rows import choices
+from multi_agent_mcp.cli.output import titled_table
+from multi_agent_mcp.cli.watch.rows import said
 from multi_agent_mcp.domain.times import format_duration
 
 if TYPE_CHECKING:
@@ -30,20 +31,20 @@ def attention(context: SessionContext) -> None:
     services = context.services
     items = services.attention.of(context.agent(None), services.doctor().examine())
     answer = {"items": [item.as_answer() for item in items]}
-    context.answer(answer, attention_lines(items, services.clock(), services.people))
+    asked = {item.agent_id: item.dialog for item in items if item.agent_id is not None and item.dialog is not None}
+    lines = [*attention_lines(items, services.clock(), services.people), *([""] if asked else [])]
+    context.answer(answer, [*lines, *list_dialogs(context, asked)])
 
 
 def attention_lines(items: Iterable[Item], now: datetime, texts: Texts) -> Iterator[str]:
     """Yields the items as a table, or the line that nothing waits."""
-    rows = [row for item in items for row in _rows(item, now, texts)]
+    rows = [_row(item, now, texts) for item in items]
     return titled_table(texts, HEAD, rows) if rows else iter([texts("attention.nothing")])
 
 
-def _rows(item: Item, now: datetime, texts: Texts) -> Iterator[tuple[str, ...]]:
+def _row(item: Item, now: datetime, texts: Texts) -> tuple[str, ...]:
     since = "-" if item.since is None else format_duration(max(now - item.since, timedelta(0)))
-    says, command = excerpt(item.text), item.command
+    command = item.command
     if item.machine is not None:
         command = texts("attention.there", machine=item.machine, command=command)
-    yield since, item.agent_id or "-", texts(f"attention.kind.{item.kind}"), says, command
-    if item.dialog is not None:
-        yield "", "", "", choices(item.dialog, texts), ""
+    return since, item.agent_id or "-", texts(f"attention.kind.{item.kind}"), said(item, texts), command

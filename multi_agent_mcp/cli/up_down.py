@@ -49,6 +49,7 @@ def up(
 
     Exit code 1 when somebody is not ready.
     """
+    from multi_agent_mcp.cli.answer import as_answer, list_dialogs
     from multi_agent_mcp.cli.up_output import progress, summary, warnings
     from multi_agent_mcp.config import tmux_socket
     from multi_agent_mcp.windows.startup import Startup
@@ -68,7 +69,10 @@ def up(
     if wait:
         with progress(texts, is_silent=context.as_json) as report:
             startup.wait(timeout, report)
-    context.answer(startup.as_answer(), summary(startup, texts))
+    asked = startup.asked()
+    answer = startup.as_answer() | {"dialogs": as_answer(asked)}
+    lines = [*summary(startup, texts), *([""] if asked else [])]
+    context.answer(answer, [*lines, *list_dialogs(context, asked)])
     if attach and wait and not context.as_json and sys.stdout.isatty():
         startup.show()
     if not startup.is_fine:

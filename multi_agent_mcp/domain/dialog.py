@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -14,20 +14,27 @@ from multi_agent_mcp.domain.times import parse_time
 
 @dataclass(frozen=True)
 class Choice:
-    """One choice: the key that picks it, which is also its number on the screen, and its words. `lasting`: the host
-    will not ask again."""
+    """One choice: its number or letter on the screen (`key`) and its words. `lasting`: the host will not ask again.
+    `moves` are the keys, as tmux names them, that pick it where its own key does not: they move the mark from where it
+    stands now, so they are no part of what was asked."""
 
     key: str
     label: str
     lasting: bool = False
+    moves: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys to press in order to pick it, as tmux names them."""
+        return self.moves or (self.key,)
 
     def as_answer(self) -> dict[str, Any]:
-        return {"choice": self.key, "label": self.label, "lasting": self.lasting}
+        return {"choice": self.key, "label": self.label, "lasting": self.lasting, "keys": list(self.keys)}
 
 
 @dataclass(frozen=True)
 class Dialog:
-    """A dialog: its topic (`permission`, `trust`, `hooks`), its text, one line per row, and its choices in order."""
+    """A dialog: its topic (`permission`, `trust`, `hooks` …), its text, one line per row, and its choices in order."""
 
     topic: str
     text: str

@@ -165,10 +165,12 @@ class Binding:
 
     def _register_pane(self, agent_id: str) -> Mapping[str, Any] | None:
         """Returns the fields of this process's pane, and writes them into `agents.json` unless the agent has another
-        live session, which keeps the registered pane."""
+        live session, which keeps the registered pane while a program runs there."""
         if self._pane is None:
             return None
         from multi_agent_mcp.notify.tmux.client import pane_place
+        from multi_agent_mcp.notify.tmux.snapshot import probe
+        from multi_agent_mcp.notify.tmux.team_panes import USABLE
 
         place = pane_place(self._pane.socket_path, self._pane.pane_id)
         if place is None:
@@ -176,7 +178,7 @@ class Binding:
             return None
         own = self.session.record.id if self.session is not None else ""
         others = [session for session in self.services.sessions.live(agent_id) if session.id != own]
-        if not others:
+        if not others or probe(self.services.agents.get(agent_id)) not in USABLE:
             self.services.agents.note(agent_id, **place)
         return place
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +15,7 @@ from multi_agent_mcp.domain.entity import age, plain_value
 from multi_agent_mcp.domain.stuck import DIALOG, LOGIN, PaneLook
 from multi_agent_mcp.services.doctor.finding import PROBLEM, Finding
 from multi_agent_mcp.services.mail.tracking import DeliveryTracking
+from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.overview.machines import (
     AWAY,
     CONNECTED,
@@ -25,8 +26,11 @@ from multi_agent_mcp.services.overview.machines import (
     SHUT_OUT,
     Machines,
 )
+from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
 from multi_agent_mcp.services.overview.pane_looks import LookAtPane, PaneLooks
 from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
+from multi_agent_mcp.services.overview.supervisor_lock import Supervision
+from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.tasks.changes import TaskChanges
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
@@ -34,6 +38,7 @@ from multi_agent_mcp.texts import Texts
 KINDS = (
     "dialog",
     "login",
+    "down",
     "ended",
     "tmux",
     "machine",
@@ -41,7 +46,9 @@ KINDS = (
     "request",
     "conversation",
     "blocked",
+    "paused",
     "undelivered",
+    "wait",
     "mail",
     "doctor",
 )
@@ -53,12 +60,16 @@ HELPS = {
     RELAY_HANGS: "multi-agent-mcp relay --stop; multi-agent-mcp relay --start",
     REPLACED: "multi-agent-mcp share --reseed",
 }
+LIFELESS = frozenset(
+    {"no_pane", "pane_gone", "pane_changed", "pane_dead", "tmux_gone", "tmux_restarted", "no_tmux", "shell"}
+)
+"""Reasons for which a pane cannot be seen that mean that no agent runs there."""
 SOLVED_IN_PANES = frozenset({"dialog", "login", "stuck"})
 MAIL_MAX = 50
 UNDELIVERED_AFTER = timedelta(seconds=30)
 RUNG_AT_HOME = "other_machine"
 """The reason for which mail to another machine is not announced here: no problem. That machine lists its own."""
-TOLD_BY_OTHERS = frozenset({"stuck", "panes", "waiting"})
+TOLD_BY_OTHERS = frozenset({"stuck", "panes", "waiting", "supervisor"})
 """Checks of `doctor` whose findings are listed here as items of other kinds."""
 
 
@@ -93,13 +104,15 @@ class Item:
 @dataclass(frozen=True)
 class Panes:
     """The agents' panes at time `at`. `ended`: agents whose program has ended in a pane that was kept; `unseen`: agents
-    whose tmux does not answer; `dialogs`: the dialogs shown, None if no profile describes one; `since`: the time from
+    whose tmux does not answer; `others`: agents in panes that no profile describes or that are not the registered ones;
+    `dialogs`: the dialogs shown, None if no profile describes one; `since`: the time from
     which on a host was seen waiting for a human."""
 
     at: datetime | None = None
     looks: Mapping[str, PaneLook] = field(default_factory=dict)
     ended: Collection[str] = ()
     unseen: Collection[str] = ()
+    others: Collection[str] = ()
     dialogs: Mapping[str, Dialog | None] = field(default_factory=dict)
     since: Mapping[str, datetime | None] = field(default_factory=dict)
 
@@ -124,6 +137,10 @@ class Attention:
     screen: Callable[[Agent], str]
     dialog: Callable[[Agent], Dialog | None]
     machines: Machines
+    missing_sessions: MissingSessions
+    supervision: Supervision
+    owner_waits: OwnerWaits
+    derived: DerivedNotices
     people: Texts
     clock: Callable[[], datetime]
 
@@ -132,12 +149,31 @@ class Attention:
         at, looks = self.clock(), self.pane_looks.now(self.look_at)
         seen = {agent.id: agent for agent in self._others() if agent.pane_id is not None}
         screens = {name: self.screen(seen[name]) for name in sorted(seen.keys() - looks.keys())}
-        ended, unseen = (
+        dead, unseen = (
             [name for name, screen in screens.items() if screen == reason] for reason in ("pane_dead", "tmux_timeout")
         )
+        others = [name for name, screen in screens.items() if screen not in LIFELESS and name not in unseen]
+        others += [name for name in dead if self._runs_elsewhere(seen[name])]
+        ended = [name for name in dead if name not in others]
         asking = [name for name, look in looks.items() if look.state == DIALOG]
         dialogs = {name: self.dialog(seen[name]) for name in asking}
-        return Panes(at, looks, ended, unseen, dialogs, self._since(before, looks, dialogs))
+        return Panes(at, looks, ended, unseen, others, dialogs, self._since(before, looks, dialogs))
+
+    def _runs_elsewhere(self, agent: Agent) -> bool:
+        """Returns whether a program runs in another pane that was opened for the agent, as for its chat session."""
+        opened = [window.pane for slot, window in self.missing_sessions.windows().items() if slot.agent_id == agent.id]
+        others = (
+            replace(
+                agent,
+                tmux_pid=None,
+                socket_path=pane.get("socket_path"),
+                pane_id=str(pane["pane_id"]),
+                pane_pid=pane.get("pane_pid"),
+            )
+            for pane in opened
+            if pane.get("pane_id") not in (None, agent.pane_id)
+        )
+        return any(self.screen(other) not in LIFELESS for other in others)
 
     def _since(
         self, before: Panes | None, looks: Mapping[str, PaneLook], dialogs: Mapping[str, Dialog | None]
@@ -156,19 +192,24 @@ class Attention:
         `doctor`; `panes` is the last look at them (None: looks now)."""
         panes = self.look() if panes is None else panes
         asking = {item.agent_id: item for item in (*self._asking(panes), *self._asked_elsewhere())}
-        known = {*asking, *panes.ended, *panes.unseen}
+        idle = self._down(panes)
+        known = {*asking, *idle, *panes.ended, *panes.unseen}
         requests = list(self._requests(person))
         waiting = [
             *asking.values(),
-            *self._ended(panes.ended),
+            *self._not_running(idle),
+            *self._ended(name for name in panes.ended if name not in idle),
             *self._silent(panes.unseen),
             *self._away(),
             *self._stuck(panes.looks, known),
             *requests,
             *self._blocked(),
+            *self._paused(),
             *self._undelivered(known),
+            *self._wait(person),
             *self._mail(person, {item.id for item in requests}),
-            *(self._finding(finding) for finding in findings if _is_news(finding)),
+            *self._dying(panes.looks),
+            *(self._finding(finding.subject, finding.finding) for finding in findings if _is_news(finding)),
         ]
         return sorted(waiting, key=lambda item: (KINDS.index(item.kind), item.since or self.clock()))
 
@@ -193,16 +234,30 @@ class Attention:
         seen = self.machines.look()
         for row in seen.machines if seen is not None else ():
             for asked in row.asking:
-                key = f"up.dialog:{asked.topic}"
                 is_read = asked.topic not in (None, LOGIN)
                 yield Item(
                     kind=LOGIN if asked.topic == LOGIN else DIALOG,
                     agent_id=asked.agent_id,
                     since=asked.since,
-                    text=self.people(key if key in self.people else "up.dialog"),
+                    text=self.people.asks_about(asked.topic),
                     command=f"multi-agent-mcp answer {asked.agent_id}" if is_read else "multi-agent-mcp attention",
                     machine=row.name,
                 )
+
+    def _down(self, panes: Panes) -> list[str]:
+        """Returns the agents that have work, if nobody runs on this machine who could do it or open their windows."""
+        if panes.looks or panes.unseen or panes.others or self.supervision.running():
+            return []
+        if any(self.stuck_agents.sessions.running(agent.id) for agent in self._others()):
+            return []
+        agents = self.workspace.registry.active()
+        needed = (slot.agent_id for slot in self.missing_sessions.needed())
+        return [name for name in dict.fromkeys(needed) if self.workspace.is_here(agents[name])]
+
+    def _not_running(self, idle: Collection[str]) -> Iterator[Item]:
+        if idle:
+            text = self.people("attention.down", agents=", ".join(idle))
+            yield Item(kind="down", agent_id=None, text=text, command="multi-agent-mcp up")
 
     def _ended(self, ended: Iterable[str]) -> Iterator[Item]:
         for agent_id in ended:
@@ -272,6 +327,32 @@ class Attention:
                     command=f"multi-agent-mcp task show {task.id}",
                 )
 
+    def _paused(self) -> Iterator[Item]:
+        for agent in self._others():
+            if (pause := self.derived.pause_of(agent.id)) is not None:
+                yield Item(
+                    kind="paused",
+                    agent_id=agent.id,
+                    id=pause.task_id,
+                    since=pause.created_at,
+                    text=self.people("attention.paused", by=pause.sender_id or "-", reason=pause.reason or "-"),
+                    command=f"multi-agent-mcp resume {agent.id}",
+                )
+
+    def _wait(self, person: Agent) -> Iterator[Item]:
+        """Yields an item if this person, an Owner, waits for an Admin and may do little else."""
+        wait = self.owner_waits.of(person.id) if person.role == "owner" else None
+        if wait is not None:
+            yield Item(
+                kind="wait",
+                agent_id=wait.admin_id,
+                id=wait.task_id,
+                since=wait.since,
+                text=self.people("attention.wait", admin_id=wait.admin_id),
+                command="multi-agent-mcp unlock",
+                machine=self.workspace.elsewhere(person),
+            )
+
     def _undelivered(self, known: Collection[str | None]) -> Iterator[Item]:
         """Yields an item with the reason for each agent whose mail was not announced, except for `known` ones: they
         have another item, as they ask something, have ended or cannot be seen."""
@@ -316,10 +397,16 @@ class Attention:
             text = self.people("attention.more", count=len(unread) - MAIL_MAX)
             yield Item(kind="mail", agent_id=None, text=text, command="multi-agent-mcp read", machine=home)
 
-    def _finding(self, finding: Finding) -> Item:
-        return Item(
-            kind="doctor", agent_id=None, text=f"{finding.subject}: {finding.finding}", command="multi-agent-mcp doctor"
-        )
+    def _dying(self, looks: Collection[str]) -> Iterator[Item]:
+        """Yields an item for each command that dies at once, until the agent's host or its session runs: a finding of
+        `doctor`, but one that the next moment may change."""
+        for slot, count in self.missing_sessions.dying().items():
+            if slot.purpose != "task" or slot.agent_id not in looks:
+                words = self.people("finding.command_dies", purpose=slot.purpose, count=count)
+                yield self._finding(slot.agent_id, words)
+
+    def _finding(self, subject: str, finding: str) -> Item:
+        return Item(kind="doctor", agent_id=None, text=f"{subject}: {finding}", command="multi-agent-mcp doctor")
 
     def _others(self) -> list[Agent]:
         """Returns the agents that are not people."""

@@ -312,6 +312,10 @@ class Workspace:
         """The console's last port, kept so that a browser that has installed its page finds it again."""
         return Record(self.files, self.path / ".console" / "port.json")
 
+    def listed_dialogs(self, agent_id: str) -> Record:
+        """The record of the dialogs that were listed to this person."""
+        return Record(self.files, self.path / ".listed" / f"{agent_id}.json")
+
     @property
     def notify_command_failure(self) -> Record:
         """The time and the reason of the last failure of `notify_command`; none if it has worked since."""

@@ -68,6 +68,11 @@ class Texts:
         key = "reason.failed" if error and not kind else f"reason.{reason}"
         return self(key, error=error) if key in self else reason
 
+    def asks_about(self, topic: str | None) -> str:
+        """The words for what a host asks about; general ones for a topic without a text (of a user's own profile)."""
+        key = f"up.dialog:{topic}"
+        return self(key if key in self else "up.dialog")
+
     def _filled(self, key: str, values: Mapping[str, Any]) -> str:
         return self._entries[key].format(**{name: self._in_words(value) for name, value in values.items()})
 

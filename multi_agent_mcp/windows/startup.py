@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 from multi_agent_mcp.config import read_environment
+from multi_agent_mcp.domain.dialog import Dialog
 from multi_agent_mcp.notify.tmux.client import Tmux
 from multi_agent_mcp.windows.agent_state import RUNNING, STARTING, AgentState
 from multi_agent_mcp.windows.preflight import preflight
@@ -43,6 +44,13 @@ class Startup:
         """Whether no agent is missing; before `wait`, agents that are starting count as present."""
         unknown = () if self._has_waited else (STARTING, RUNNING)
         return all(state.is_fine or state.state in unknown for state in self.states)
+
+    def asked(self) -> dict[str, Dialog]:
+        """The questions that agents' hosts ask and profiles describe, by agent id."""
+        services = self.windows.services
+        asking = [services.agents.get(state.agent_id) for state in self.states if state.asks]
+        found = {agent.id: services.panes.dialog(agent) for agent in asking}
+        return {agent_id: dialog for agent_id, dialog in found.items() if dialog is not None}
 
     @property
     def attach_command(self) -> str | None:

@@ -13,6 +13,7 @@ from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.overview.missing_sessions import Slot, Window
 from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.windows.agent_command import command_of
+from multi_agent_mcp.windows.up_down import register_missing
 from multi_agent_mcp.windows.window_registry import TeamWindows
 
 LOOK_AGAIN_SECONDS = 2.0
@@ -103,6 +104,8 @@ class Supervisor:
         except Refusal as refusal:
             self.missing_sessions.record(slot, {}, failures + 1)
             return self._say("refused", slot, reason=self.services.texts.sentence(refusal))
+        if pane is not None and slot.purpose == "task":
+            register_missing(self.windows, agent, pane)  # its host may ask something before its server starts
         return self._say("opened" if pane else "ended", slot)
 
     def _say(self, key: str, slot: Slot, **facts: object) -> str:

@@ -106,6 +106,12 @@ def _opened(name: str, pane: OwnPane | None, state: str, earlier: frozenset[str]
     return AgentState(name, ENDED, pane.socket_path, pane.pane_id, last_lines=lines, earlier=earlier)
 
 
+def register_missing(windows: TeamWindows, agent: Agent, pane: OwnPane) -> None:
+    """Registers the pane unless the agent's program still runs in the registered one."""
+    if agent.pane_id is None or probe(agent) not in USABLE:
+        _register(windows, agent, pane)
+
+
 def _register(windows: TeamWindows, agent: Agent, pane: OwnPane) -> None:
     """Registers the pane as the one in which the agent's doorbell rings."""
     place = pane_place(pane.socket_path, pane.pane_id)

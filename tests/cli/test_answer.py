@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +38,11 @@ def asked(services: Services, tmp_path: Path) -> Iterator[Services]:
 
 
 def said(services: Services, *arguments: str, code: int = 0) -> str:
-    done = CliRunner().invoke(app, ["answer", *arguments, "--root", str(services.root)])
+    return run(services, "answer", *arguments, code=code)
+
+
+def run(services: Services, *arguments: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, [*arguments, "--root", str(services.root)])
     assert done.exit_code == code, (done.output, done.exception)
     return done.output
 
@@ -47,7 +54,8 @@ def test_the_question_and_its_choices_are_shown_with_the_command_that_answers(as
     assert "   1  Yes" in lines
     assert "   2  Yes, and don't ask again (it will not ask again)" in lines
     question = asked.panes.dialogs()["worker-a"].id
-    assert lines[-1] == f"to answer: multi-agent-mcp answer worker-a CHOICE --question {question}"
+    how = "to answer: multi-agent-mcp answer worker-a CHOICE"
+    assert lines[-1] == f"{how} (after a minute add --question {question})"
     assert said(asked).splitlines() == lines
     assert said(asked, "admin").startswith("admin asks nothing that can be answered from here")
 
@@ -70,20 +78,50 @@ def test_an_answer_stands_in_the_timeline_with_who_gave_it_to_what_and_when(aske
     (shown,) = json.loads(said(asked, "--json"))["dialogs"]
     before = now()
     said(asked, "worker-a", "3", "--question", shown["id"])
-    run = CliRunner()
-    found = json.loads(run.invoke(app, ["timeline", "--json", "--root", str(asked.root)]).output)["answers"]
+    found = json.loads(run(asked, "timeline", "--json"))["answers"]
     assert [(item["by"], item["agent_id"], item["choice"], item["label"], item["state"]) for item in found] == [
         ("owner", "worker-a", "3", "No", "answered"),
     ]
     assert "Bash command 0" in found[0]["question"]
     assert format_time(before) <= found[0]["at"] <= format_time(now())
-    lines = run.invoke(app, ["timeline", "--root", str(asked.root)]).output.splitlines()
+    lines = run(asked, "timeline").splitlines()
     (line,) = [line for line in lines if "owner → worker-a" in line]
     assert "question answered" in line
     assert "3 No ← Bash command 0" in line
     assert asked.timeline.of(end=before).answers == ()
 
 
-def test_an_answer_without_the_question_is_refused(asked: Services) -> None:
-    assert "invalid_arguments: Which question?" in said(asked, "worker-a", "1", code=1)
+def test_an_answer_to_a_question_that_was_not_listed_is_refused_with_what_is_asked_and_how_to_answer(
+    asked: Services,
+) -> None:
+    refused = said(asked, "worker-a", "1", code=1)
+    assert "invalid_arguments: Which question? worker-a asks: «Bash command 0 touch a touch b" in refused
+    question = asked.panes.dialogs()["worker-a"].id
+    assert f"multi-agent-mcp answer worker-a 1 --question {question}" in refused
     assert asked.panes.dialogs()["worker-a"].text.startswith("Bash command 0")
+
+
+@pytest.mark.parametrize("listing", [("answer", "worker-a"), ("attention",)])
+def test_a_question_that_was_just_listed_to_the_same_person_is_answered_without_its_id(
+    asked: Services, listing: tuple[str, ...]
+) -> None:
+    run(asked, *listing, "--as", "admin")
+    assert "Which question?" in said(asked, "worker-a", "3", code=1)
+    assert "Bash command 0" in run(asked, *listing)
+    assert "pressed 3 (No)" in said(asked, "worker-a", "3")
+
+
+def test_neither_another_question_than_the_listed_one_nor_one_listed_long_ago_is_answered(asked: Services) -> None:
+    said(asked, "worker-a")
+    first = asked.panes.dialogs()["worker-a"]
+    os.kill(asked.agents.get("worker-a").pane_pid or 0, signal.SIGUSR1)
+    wait_until(lambda: asked.panes.dialogs().get("worker-a") not in (None, first), "it asks something else")
+    assert "rm -rf /" in said(asked, "worker-a", "1", code=1)
+    said(asked, "worker-a")
+    record = asked.workspace.listed_dialogs("owner")
+    (listed,) = record.read().values()
+    record.write({"worker-a": {**listed, "at": format_time(now() - timedelta(seconds=61))}})
+    assert "Which question?" in said(asked, "worker-a", "1", code=1)
+    record.write(["damaged"])
+    assert "Which question?" in said(asked, "worker-a", "1", code=1)
+    assert "rm -rf /" in asked.panes.dialogs()["worker-a"].text

@@ -103,6 +103,17 @@ async def test_a_recipients_own_server_registers_its_pane_and_rings_there(
         assert pane.lines == [line(message_type="task_assign")]
 
 
+async def test_a_server_registers_its_pane_although_another_session_lives_if_the_registered_one_is_gone(
+    team: Team, terminal: Terminal
+) -> None:
+    former, pane = terminal.pane(), terminal.pane()
+    async with team.server("worker-a", env=former.env):
+        await _registered(team, "worker-a", former)
+        terminal("kill-pane", "-t", former.id)
+        async with team.server("worker-a", env=pane.env):
+            await _registered(team, "worker-a", pane)
+
+
 async def test_only_one_doorbell_is_outstanding_and_a_new_one_follows_the_reading(
     team: Team, terminal: Terminal
 ) -> None:

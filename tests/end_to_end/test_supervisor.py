@@ -118,3 +118,24 @@ def test_a_command_that_dies_at_once_rests_doctor_says_so_and_it_is_tried_again(
     wait_until(lambda: sessions(team), "the fixed command is started")
     assert team.services.missing_sessions.windows()[TASK].pane
     assert CHAT not in team.services.missing_sessions.windows()
+    found = team.ask("watch")["attention"] + team.run("doctor", "--json").json["findings"]
+    assert [item for item in found if "続けてすぐに終了しました" in str(item)] == []
+
+    team.ask("down")
+    wait_until(lambda: not sessions(team), "its server has ended")
+    for items in (team.ask("attention")["items"], team.ask("watch")["attention"]):
+        (item,) = [item for item in items if item["kind"] == "down"]
+        assert item["command"] == "multi-agent-mcp up"
+        assert item["text"].startswith("チームが動いていません: up")
+
+
+@pytest.mark.usefixtures("up")
+def test_a_window_that_the_supervisor_opens_is_registered_unless_the_agent_runs_in_another(
+    team: Team, terminal: Terminal
+) -> None:
+    registry = team.services.workspace.registry
+    registry.update("worker-a", command="sleep 600", socket_path=terminal.socket, pane_id="%999", pane_pid=1)
+    new_task(team)
+    wait_until(lambda: "worker-a" in windows(terminal), "a window is opened")
+    opened = terminal("list-panes", "-a", "-f", "#{==:#{window_name},worker-a}", "-F", "#{pane_id}").strip()
+    wait_until(lambda: registry.get("worker-a").pane_id == opened, "its pane is registered")

@@ -95,9 +95,14 @@ def test_up_says_of_everybody_whether_they_are_ready_or_what_they_wait_for(bare:
 
     shown = team.run(*up)  # the same once more, in words; only what has ended is started again
     assert (shown.code, shown.stderr) == (1, "")
+    said = shown.stdout.splitlines()
     for words in ("a: asks to trust this folder", "b: asks about hooks", "c: not logged in", "   no such model"):
-        assert words in shown.stdout.splitlines()
-    assert shown.stdout.splitlines()[-1].startswith("answer there what they ask")
+        assert words in said
+    for words in ("   2  No, exit", "   2  Trust all and continue (it will not ask again) [Down Enter]"):
+        assert words in said
+    assert said[-1].startswith("to answer: multi-agent-mcp answer b CHOICE")
+    dialogs = {item["agent_id"]: item["id"] for item in ran.json["dialogs"]}
+    assert {name: team.services.listed_dialogs.of("owner", name) for name in ("a", "b")} == dialogs
     assert panes(terminal) == {"admin": "0", "a": "0", "b": "0", "c": "0", "d": "1", "owner": "0"}
     kept = team.services.agents.get("d").pane_id
 

@@ -57,8 +57,10 @@ class Codex(Host):
     def settle(self, stage: Stage, *, asks_about_hooks: bool) -> None:
         if asks_about_hooks:
             wait_until(lambda: HOOK_QUESTION in stage.pane.screen, "Codex asks whether it may run the hooks")
-            stage.press(TRUST_ALL)
-            stage.press("Enter")
+            stage.pane.belongs_to(stage.team, AGENT)
+            (asked,) = wait_until(lambda: stage.team.ask("answer", AGENT)["dialogs"], "its choices are read")
+            came = stage.team.ask("answer", AGENT, TRUST_ALL, "--question", asked["id"])
+            assert came["state"] == "answered", came
             wait_until(lambda: HOOK_QUESTION not in stage.pane.screen, "Codex trusts the hooks")
         stage.wait_for_state("idle")
 

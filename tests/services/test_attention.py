@@ -12,6 +12,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.dialog import Choice, Dialog
 from multi_agent_mcp.services.attention import Attention, Item
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, Finding
+from multi_agent_mcp.services.overview.missing_sessions import Slot
 from multi_agent_mcp.services.recent_attention import RecentAttention
 from multi_agent_mcp.services.tasks.creation import NewTask
 from tests.conftest import Clock
@@ -36,6 +37,10 @@ class Panes:
             self.screen,
             lambda _: self.dialog,
             services.machines,
+            services.missing_sessions,
+            services.supervision,
+            services.owner_waits,
+            services.derived_notices,
             services.people,
             services.clock,
         )
@@ -93,6 +98,77 @@ def test_a_pane_whose_program_ended_waits_to_be_started_again(services: Services
     panes.shows = "pane_dead"
     (item,) = waiting(services, panes)
     assert (item.kind, item.agent_id, item.command) == ("ended", "worker-a", "multi-agent-mcp up worker-a")
+
+
+def test_a_program_that_ended_is_not_listed_beside_a_living_pane_of_its_agent(services: Services, panes: Panes) -> None:
+    panes.shows = "pane_dead"
+    place = {"socket_path": "/nowhere/s", "pane_id": "%9", "pane_pid": 99}
+    services.missing_sessions.record(Slot("worker-a", "chat"), place, 0)
+    panes.attention.screen = lambda agent: "claude: idle" if agent.pane_id == "%9" else "pane_dead"
+    assert waiting(services, panes) == []
+    panes.attention.screen = lambda _: "pane_dead"
+    assert kinds(waiting(services, panes)) == ["ended"]
+
+
+def test_a_team_that_is_down_with_work_is_said_to_be_down_once_with_the_command(
+    services: Services, panes: Panes, clock: Clock
+) -> None:
+    for agent_id in ("admin", "worker-a"):
+        services.agents.change(agent_id, command="claude")
+    panes.shows = "pane_dead"
+    assert kinds(waiting(services, panes)) == ["ended"]
+    running(services)
+    send(services, "admin", "worker-a", "hello")
+    clock.advance(3600)
+    (item,) = waiting(services, panes)
+    assert (item.kind, item.command) == ("down", "multi-agent-mcp up")
+    assert item.text == "the team is not running: up (work waits for worker-a)"
+    panes.shows = ("claude", "idle")
+    assert "down" not in kinds(waiting(services, panes))
+    panes.shows = "unknown_host"
+    assert "down" not in kinds(waiting(services, panes))
+    panes.shows = "pane_gone"
+    services.supervision.begin()
+    assert "down" not in kinds(waiting(services, panes))
+
+
+def test_a_command_that_died_at_once_is_said_until_its_agent_runs(services: Services, panes: Panes) -> None:
+    recent = RecentAttention(panes.attention, lambda: services.doctor(lambda _: None).examine(), services.clock)
+    recent.found([])
+    services.missing_sessions.record(Slot("worker-a", "task"), {}, 3)
+    (item,) = recent.of(services.agents.owner())
+    assert item.text == "worker-a: the command of its task session died at once, 3 times in a row"
+    panes.shows = ("claude", "dialog")
+    recent.look_again()
+    assert kinds(recent.of(services.agents.owner())) == ["dialog"]
+    panes.shows = None
+    recent.look_again()
+    support.open_session(services, "worker-a")
+    assert recent.of(services.agents.owner()) == []
+    assert [found for found in services.doctor(lambda _: None).examine() if found.check == "supervisor"] == []
+
+
+def test_who_is_paused_and_the_owners_own_wait_are_listed_with_the_commands_that_end_them(
+    services: Services, panes: Panes
+) -> None:
+    owner = services.agents.owner()
+    services.interrupts.pause("worker-a", None, sender_id="admin", reason="lunch")
+    services.task_creation.send(owner, "admin", "colour", "which?")
+    found = waiting(services, panes)
+    assert [(item.kind, item.agent_id, item.command) for item in found] == [
+        ("paused", "worker-a", "multi-agent-mcp resume worker-a"),
+        ("wait", "admin", "multi-agent-mcp unlock"),
+    ]
+    assert found[0].text == "paused by admin (lunch)"
+    assert waiting_for(services, panes, "admin") == ["paused"]
+    services.interrupting.resume(owner, "worker-a")
+    services.owner_waits.unlock(owner, owner)
+    assert waiting(services, panes) == []
+
+
+def waiting_for(services: Services, panes: Panes, agent_id: str) -> list[str]:
+    items = panes.attention.of(services.agents.get(agent_id))
+    return [item.kind for item in items if item.kind != "mail"]
 
 
 def test_mail_that_could_not_be_announced_waits_once_for_each_agent(

@@ -14,7 +14,7 @@ from multi_agent_mcp.errors import Refusal
 if TYPE_CHECKING:
     from multi_agent_mcp.bootstrap import Services
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.domain.dialog import Dialog
+    from multi_agent_mcp.domain.dialog import Choice, Dialog
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.attention import Item
     from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Snapshot
@@ -32,22 +32,31 @@ METER = 6
 
 def waiting(item: Item, now: datetime, texts: Texts) -> Iterator[Row]:
     since = ago(item.since, now, texts) if item.since else "-"
-    says, machine = excerpt(item.text), item.machine
+    says, machine = said(item, texts), item.machine
     if machine is not None and not item.solved_in_pane:
         says, machine = texts("attention.there", machine=machine, command=says), None
     who = placed(item.agent_id, machine) if item.agent_id else "-"
     yield since, who, texts(f"attention.kind.{item.kind}"), says
     if item.dialog is not None:
-        yield "", "", "", choices(item.dialog, texts)
+        asked = (one_line(line) for line in item.dialog.text.split("\n") if line.strip())
+        yield from (("", "", "", words) for words in (*asked, choices(item.dialog, texts)))
+
+
+def said(item: Item, texts: Texts) -> str:
+    """Returns what an item says, shortened; of a question only what it is about, because its words follow whole."""
+    return texts.asks_about(item.dialog.topic) if item.dialog is not None else excerpt(item.text)
 
 
 def choices(dialog: Dialog, texts: Texts) -> str:
     """Returns the choices of a dialog on one line."""
-    shown = (
-        f"{choice.key} {choice.label}{' ' + texts('answer.lasting') if choice.lasting else ''}"
-        for choice in dialog.choices
-    )
-    return one_line(" · ".join(shown))
+    return " · ".join(f"{choice.key} {choice_words(choice, texts)}" for choice in dialog.choices)
+
+
+def choice_words(choice: Choice, texts: Texts) -> str:
+    """Returns a choice's words, whether it lasts, and the keys that pick it unless its number does."""
+    lasting = texts("answer.lasting") if choice.lasting else ""
+    keys = texts("answer.keys", keys=" ".join(choice.keys)) if choice.moves else ""
+    return " ".join(filter(None, (one_line(choice.label), lasting, keys)))
 
 
 def waiting_for_owner(services: Services, look: Callable[[Agent], list[Item]]) -> list[Item]:

@@ -1,5 +1,5 @@
-"""Answers a dialog with one key, which tmux sends only while exactly the same dialog is shown (docs/protocol.md,
-Answering a dialog)."""
+"""Answers a dialog with the keys of one choice, which tmux sends only while exactly the same dialog is shown
+(docs/protocol.md, Answering a dialog)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Look = Callable[[], Attempt | str]
 
 
 def answer(look: Look, dialog_id: str, key: str) -> Answered:
-    """Sends the key of a choice if the dialog with this id is shown, then verifies the outcome."""
+    """Sends the keys of a choice if the dialog with this id is shown, then verifies the outcome."""
     for _ in range(ATTEMPTS):
         expected = _expected(look, dialog_id)
         if isinstance(expected, Answered):
@@ -33,9 +33,10 @@ def answer(look: Look, dialog_id: str, key: str) -> Answered:
         attempt, shown = expected
         if (choice := shown.dialog.choice(key)) is None:
             return Answered("refused", NO_CHOICE, dialog=shown.dialog)
-        reason = program_changed(attempt) or _press(attempt, shown, choice)
+        mark = PaneMarker(dialog_id, attempt.snapshot.facts.pane_pid, machine_time(), 1)
+        reason = program_changed(attempt) or _press(attempt, shown, choice, mark)
         if reason is None:
-            return _outcome(look, attempt, shown)
+            return _outcome(look, attempt, shown, mark)
         if reason != CHANGED:
             return Answered("refused", reason)
     return Answered("refused", CHANGED)
@@ -67,17 +68,17 @@ def _expected(look: Look, dialog_id: str) -> tuple[Attempt, ShownDialog] | Answe
 
 
 def _is_pending(attempt: Attempt, dialog_id: str) -> bool:
-    """Whether anybody answered the dialog within `KEY_SECONDS`: the host may not have read that key yet, and would take
-    a second one as the answer to its next question."""
+    """Whether anybody pressed a key for the dialog within `KEY_SECONDS` and did not see it taken: the host may not have
+    read that key yet, and would take a second one as the answer to its next question."""
     facts = attempt.snapshot.facts
     last = PaneMarker.parse(facts.answered)
     same = last is not None and (last.tag, last.pane_pid) == (dialog_id, facts.pane_pid)
     return same and last is not None and last.younger_than(KEY_SECONDS)
 
 
-def _press(attempt: Attempt, shown: ShownDialog, choice: Choice) -> str | None:
-    """Presses the key in one tmux command with all conditions and the marker that prevents a second key. Returns None,
-    or the reason why it was not pressed."""
+def _press(attempt: Attempt, shown: ShownDialog, choice: Choice, mark: PaneMarker) -> str | None:
+    """Presses the keys in one tmux command with all conditions and the marker that prevents a second key. Returns None,
+    or the reason why they were not pressed."""
     facts, screen = attempt.snapshot.facts, attempt.snapshot.screen
     rows = screen.rows[shown.first : shown.last + 1]
     condition = attempt.condition(
@@ -86,14 +87,12 @@ def _press(attempt: Attempt, shown: ShownDialog, choice: Choice) -> str | None:
         conditions.same("window_activity", facts.output),
         conditions.same(ANSWER_OPTION, conditions.escaped(facts.answered)),
     )
-    mark = PaneMarker(shown.dialog.id, facts.pane_pid, machine_time(), 1)
     marking = f"set-option -p -t {attempt.pane} {ANSWER_OPTION} {mark}"
-    keys = shown.keys.get(choice.key, choice.key)
-    return guarded(attempt, condition, f"send-keys -t {attempt.pane} {keys} ; {marking}")
+    return guarded(attempt, condition, f"send-keys -t {attempt.pane} {' '.join(choice.keys)} ; {marking}")
 
 
-def _outcome(look: Look, attempt: Attempt, shown: ShownDialog) -> Answered:
-    """The outcome of the key. While the dialog stays, or the screen is unknown (it may be half drawn), looks again for
+def _outcome(look: Look, attempt: Attempt, shown: ShownDialog, mark: PaneMarker) -> Answered:
+    """The outcome of the keys. While the dialog stays, or the screen is unknown (it may be half drawn), looks again for
     up to `TAKEN_SECONDS`."""
     end = time.monotonic() + TAKEN_SECONDS
     while True:
@@ -106,7 +105,15 @@ def _outcome(look: Look, attempt: Attempt, shown: ShownDialog) -> Answered:
             return Answered("pressed", "human_typing", now.shown.state, shown.dialog)
         is_over = time.monotonic() >= end
         if gone and (is_over or now.shown.state != UNKNOWN):
+            _unmark(attempt, mark)
             return Answered("answered", screen=now.shown.state, dialog=shown.dialog)
         if is_over:
             return Answered("pressed", NOT_TAKEN, now.shown.state, shown.dialog)
         time.sleep(POLL_SECONDS)
+
+
+def _unmark(attempt: Attempt, mark: PaneMarker) -> None:
+    """Removes our marker, because the keys were taken: the same question, asked again, is another one."""
+    ours = conditions.same(ANSWER_OPTION, mark)
+    unset = f"set-option -p -u -t {attempt.pane} {ANSWER_OPTION}"
+    attempt.server.cmd("if-shell", "-F", "-t", attempt.pane, ours, unset)

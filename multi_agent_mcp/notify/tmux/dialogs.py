@@ -7,8 +7,8 @@ answered from elsewhere (docs/protocol.md, Answering a dialog).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from multi_agent_mcp.domain.dialog import Choice, Dialog
@@ -25,22 +25,19 @@ _LINES = " ─╌━│╭╮╰╯├┤"
 
 @dataclass(frozen=True)
 class ShownDialog:
-    """A dialog and the screen rows that it occupies, `first` to `last`, counted from 0. `keys` maps a choice's key to
-    the key names for `send-keys` that pick it, where its own key does not: they move the coloured mark."""
+    """A dialog and the screen rows that it occupies, `first` to `last`, counted from 0."""
 
     dialog: Dialog
     first: int
     last: int
-    keys: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class _Choices:
-    """The choices on a screen and the row of the first one; `keys` as in `ShownDialog`."""
+    """The choices on a screen and the row of the first one."""
 
     choices: tuple[Choice, ...]
     first: int
-    keys: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_dialog(profile: Profile, screen: Screen) -> ShownDialog | None:
@@ -50,16 +47,17 @@ def read_dialog(profile: Profile, screen: Screen) -> ShownDialog | None:
         return None
     whole = _whole_rows(shape, screen)
     last = max((number for number, row in enumerate(whole) if row.strip()), default=-1)
-    found = _numbered(shape, whole[: last + 1]) if shape.row else _across(shape, screen, whole[: last + 1])
+    rows = whole[: last + 1]
+    found = _lettered(shape, rows) or (_numbered(shape, rows) if shape.row else _across(shape, screen, rows))
     first = None if found is None else _first_row(shape, whole, found.first)
     if found is None or first is None or (shape.tallest and last - first + 2 >= shape.tallest):
         return None
     rows = [_inside(shape, row) for row in whole[first : found.first]]
     topic = topic_of(profile, [*rows, *(choice.label for choice in found.choices)])
-    if topic not in shape.topics:
-        return None
     by_key = tuple(choice for choice in found.choices if not (shape.in_pane and shape.in_pane.search(choice.label)))
-    return ShownDialog(Dialog(topic, _text(shape, rows), by_key), first, last, found.keys)
+    if topic not in shape.topics or not by_key:
+        return None
+    return ShownDialog(Dialog(topic, _text(shape, rows), by_key), first, last)
 
 
 def _whole_rows(shape: ChoiceShape, screen: Screen) -> list[str]:
@@ -83,8 +81,22 @@ def _across(shape: ChoiceShape, screen: Screen, rows: Sequence[str]) -> _Choices
     if marked is None:
         return None
     choices = [shape.choice(str(n), label) for n, label in enumerate(labels, 1)]
-    moves = {str(n): ["Left"] * (marked - n) + ["Right"] * (n - marked) for n in range(1, len(labels) + 1)}
-    return _Choices(tuple(choices), at, {key: " ".join([*move, "Enter"]) for key, move in moves.items()})
+    return _Choices(_by_moving(choices, marked, "Left", "Right"), at)
+
+
+def _by_moving(choices: Sequence[Choice], marked: int, back: str, on: str) -> tuple[Choice, ...]:
+    """The choices, each picked by moving the mark there from the choice with the number `marked`, and Enter."""
+    moves = ([back] * (marked - number) + [on] * (number - marked) for number in range(1, len(choices) + 1))
+    return tuple(replace(choice, moves=(*move, "Enter")) for choice, move in zip(choices, moves, strict=True))
+
+
+def _lettered(shape: ChoiceShape, rows: Sequence[str]) -> _Choices | None:
+    """The choices in the lowest row, each after the letter that picks it."""
+    found = shape.letters.search(rows[-1]) if shape.letters is not None and rows else None
+    if found is None:
+        return None
+    pairs = (label.split(" ", 1) for label in found["labels"].split(_BETWEEN))
+    return _Choices(tuple(shape.choice(key, label) for key, label in pairs), len(rows) - 1)
 
 
 def _marked(screen: Screen, row: int, start: int, labels: Sequence[str]) -> int | None:
@@ -102,13 +114,16 @@ def _numbered(shape: ChoiceShape, rows: Sequence[str]) -> _Choices | None:
     assert shape.row is not None  # noqa: S101 - `choice_shape` asks for it or for `across`
     choices: list[Choice] = []
     wrapped: list[str] = []
-    marked, under = 0, True
+    marks: list[str] = []
+    under = True
     for number in range(len(rows) - 1, -1, -1):
         row = _inside(shape, rows[number])
         found = shape.row.match(row)
         if found is None:
             if under and (not row.strip() or shape.below.search(rows[number])):
                 continue
+            if choices and not wrapped and row.strip() and not row.strip(_LINES):
+                continue  # a rule between two choices
             wrapped.insert(0, row)
             under = False
             continue
@@ -116,11 +131,20 @@ def _numbered(shape: ChoiceShape, rows: Sequence[str]) -> _Choices | None:
             return None
         label = " ".join([re.sub(" {2,}", " – ", found["label"].strip()), *map(str.strip, wrapped)])
         choices.insert(0, shape.choice(found["key"], label))
-        marked, wrapped, under = marked + bool(found["mark"].strip()), [], False
+        marks += [found["key"]] if found["mark"].strip() else []
+        wrapped, under = [], False
         if found["key"] == "1":
-            whole = marked == 1 and FEWEST <= len(choices) <= MOST
-            return _Choices(tuple(choices), number) if whole else None
+            whole = len(marks) == 1 and FEWEST <= len(choices) <= MOST
+            return _Choices(_picked(shape, choices, int(marks[0]), rows[number:]), number) if whole else None
     return None
+
+
+def _picked(shape: ChoiceShape, choices: Sequence[Choice], marked: int, rows: Sequence[str]) -> tuple[Choice, ...]:
+    """The choices with the keys that pick them: of a dialog with a row like `enter` the mark and Enter, because the key
+    of a choice may only move the mark there."""
+    if shape.enter is None or not any(map(shape.enter.search, rows)):
+        return tuple(choices)
+    return _by_moving(choices, marked, "Up", "Down")
 
 
 def _go_on(rows: Sequence[str], column: int) -> bool:

@@ -46,10 +46,9 @@ def locks(context: CheckContext) -> Iterator[Finding]:
 
 def windows(context: CheckContext) -> Iterator[Finding]:
     """Windows of the supervisor whose command died at once."""
-    for slot, window in context.missing_sessions.windows().items():
-        if window.failures:
-            facts = {"purpose": slot.purpose, "count": window.failures}
-            yield context.found("supervisor", PROBLEM, slot.agent_id, "command_dies", **facts)
+    for slot, count in context.missing_sessions.dying().items():
+        facts = {"purpose": slot.purpose, "count": count}
+        yield context.found("supervisor", PROBLEM, slot.agent_id, "command_dies", **facts)
 
 
 def stuck(context: CheckContext) -> Iterator[Finding]:

@@ -121,6 +121,14 @@ class MissingSessions:
                     found[Slot(agent_id, purpose)] = window
         return found
 
+    def dying(self) -> dict[Slot, int]:
+        """How often in a row the command of a slot has died at once, for slots without a running session by now."""
+        failed = {slot: window.failures for slot, window in self.windows().items() if window.failures}
+        return {slot: count for slot, count in failed.items() if not self._is_served(slot)}
+
+    def _is_served(self, slot: Slot) -> bool:
+        return any(session.purpose == slot.purpose for session in self.sessions.running(slot.agent_id))
+
     def record(self, slot: Slot, pane: Mapping[str, Any], failures: int, *, stays: bool = False) -> None:
         """Records a window. A pane with only a `socket_path` records the intent to open a window there, an empty pane a
         failure."""

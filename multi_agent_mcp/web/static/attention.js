@@ -53,7 +53,8 @@ export function showAttention(section, decide) {
 }
 
 // What waits in a pane: its own page does not show it, a command leads there.
-const IN_PANES = new Set(["dialog", "login", "ended", "tmux", "machine", "stuck"]);
+const IN_PANES = new Set(["dialog", "login", "down", "ended", "tmux", "machine", "stuck"]);
+const BY_COMMAND = new Set([...IN_PANES, "paused", "wait"]);
 
 function row(item, decide) {
   return h("li", { class: IN_PANES.has(item.kind) ? "bad" : "" },
@@ -72,7 +73,7 @@ function acts(item, decide) {
       h("button", { type: "button", class: "ghost", "data-mark": "reject", onclick: () => decide(task, false) }, t("board.reject")),
     ];
   }
-  return (item.machine || IN_PANES.has(item.kind)) && !item.dialog && [
+  return (item.machine || BY_COMMAND.has(item.kind)) && !item.dialog && [
     item.machine && h("small", { class: "hint" }, t("attention.there", { machine: visible(item.machine) })),
     copying(item.command),
   ];

@@ -2,7 +2,8 @@
 
 `exec -a claude python -m tests.notify.tmux.asker LOG`. SIGUSR1 changes one row of the question: a blank one, or one
 that occurs twice. All its rows are also printed above it, as an agent may do. A digit answers, and the next question
-follows; while LOG.late exists, input is not read. LOG gets every question drawn and every key, with the question that
+follows; while LOG.late exists, input is not read, and while LOG.rests exists, the host is at rest after an answer and
+SIGUSR1 asks the same question again. LOG gets every question drawn and every key, with the question that
 the terminal is known to show: after each drawing the terminal is asked for the cursor's position, and input before its
 reply was sent when it had not shown that drawing yet (`crossed`).
 """
@@ -34,6 +35,7 @@ class Asker:
         self.variant = 0
         self.drawn = 0
         self.known = 0
+        self.rests = False
 
     def write(self, **facts: object) -> None:
         with self.log.open("a", encoding="utf-8") as file:
@@ -51,8 +53,14 @@ class Asker:
         sys.stdout.flush()
 
     def change(self) -> None:
-        self.variant = (self.variant + 1) % len(ROWS)
+        self.variant = self.variant if self.rests else (self.variant + 1) % len(ROWS)
+        self.rests = False
         self.draw()
+
+    def rest(self) -> None:
+        self.rests = True
+        sys.stdout.write(f"\x1b[H\x1b[2J{RULE}\r\n❯ \r\n{RULE}\x1b[2;3H")
+        sys.stdout.flush()
 
     def feed(self, data: bytes) -> None:
         for part in re.findall(rb"\x1b\[[0-9;]*[A-Za-z]|.", data, re.DOTALL):
@@ -60,7 +68,9 @@ class Asker:
                 self.known += 1
                 continue
             self.write(event="key", key=part.decode("latin-1"), drawn=self.drawn, crossed=self.known < self.drawn)
-            if part.isdigit():
+            if part.isdigit() and Path(f"{self.log}.rests").exists():
+                self.rest()
+            elif part.isdigit():
                 self.number += 1
                 self.draw()
 

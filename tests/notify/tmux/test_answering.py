@@ -165,6 +165,17 @@ def test_a_host_that_has_not_heard_the_key_yet_gets_no_second_one(asking: Callab
     assert [event["key"] for event in one.events("key")] == ["1"]
 
 
+def test_the_same_question_asked_again_is_another_question(asking: Callable[[], Asking]) -> None:
+    one = asking()
+    Path(f"{one.log}.rests").touch()
+    asked = one.dialog()
+    assert one.answer(asked).state == "answered"
+    one.change()
+    assert one.dialog() == asked
+    assert one.answer(asked, "3").state == "answered"
+    assert [event["key"] for event in one.events("key")] == ["1", "3"]
+
+
 def test_in_a_window_that_never_rests_no_key_is_sent_because_tmux_compares_no_blank_rows(
     asking: Callable[[], Asking], stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,7 +111,7 @@ TOPICS = {
     "claude/dialog_bash": "permission",
     "claude/dialog_mcp": "permission",
     "claude/dialog_write": "permission",
-    "claude/dialog_question": None,
+    "claude/dialog_question": "question",
     "codex/dialog_trust": "trust",
     "codex/dialog_hook_trust": "hooks",
     "codex/dialog_login": "login",
