@@ -96,28 +96,27 @@ async def test_an_idle_task_session_is_rung_for_what_its_chat_session_starts_and
     team: Team, terminal: Terminal
 ) -> None:
     task_pane, chat_pane = terminal.pane(), terminal.pane()
-    async with (
-        team.server("worker-a", "--purpose", "task", env=task_pane.env) as worker,
-        team.server("worker-a", "--purpose", "chat", env=chat_pane.env) as chat,
-    ):
+    async with team.server("worker-a", "--purpose", "task", env=task_pane.env) as worker:
         await seated(team, "worker-a", task_pane)
         (task_id,) = assign(team)
         await eventually(lambda: task_pane.lines == [ASSIGNED], "the assignment rings")
         await worker.call("get_notifications")  # and its turn ends without taking the task up
-        asked = {"task_id": task_id, "requester_id": "admin"}
-        assert (await chat.call("start_task_from_chat", **asked))["previous_status"] == "todo"
-        started = notice_line("task_assigned", "worker-a")
-        await eventually(lambda: task_pane.lines[1:] == [started], "what was started rings")
-        (notice,) = (await worker.call("get_notifications"))["notifications"]
-        assert (notice["action"], notice["task_id"]) == ("task_assigned", task_id)
-        assert (await worker.call("get_next_action"))["task"]["task_id"] == task_id
-        assert (await chat.call("start_task_from_chat", **asked))["previous_status"] == "in_progress"
-        await chat.call("update_task_from_chat", **asked, description="three walls")
-        updated = notice_line("task_updated", "worker-a")
-        await eventually(lambda: task_pane.lines[2:] == [updated], "only the change rings")
-        assert (await worker.call("get_notifications"))["notifications"][0]["action"] == "task_updated"
-        assert (await worker.call("get_next_action"))["task"]["description"] == "three walls"
-        assert chat_pane.lines == []
+        async with team.server("worker-a", "--purpose", "chat", env=chat_pane.env) as chat:
+            asked = {"task_id": task_id, "requester_id": "admin"}
+            assert (await chat.call("start_task_from_chat", **asked))["previous_status"] == "todo"
+            started = notice_line("task_assigned", "worker-a")
+            await eventually(lambda: task_pane.lines[1:] == [started], "what was started rings")
+            (notice,) = (await worker.call("get_notifications"))["notifications"]
+            assert (notice["action"], notice["task_id"]) == ("task_assigned", task_id)
+            assert (await worker.call("get_next_action"))["task"]["task_id"] == task_id
+            assert (await chat.call("start_task_from_chat", **asked))["previous_status"] == "in_progress"
+            await chat.call("update_task_from_chat", **asked, description="three walls")
+            updated = notice_line("task_updated", "worker-a")
+            await eventually(lambda: task_pane.lines[2:] == [updated], "only the change rings")
+            (notice,) = (await worker.call("get_notifications"))["notifications"]
+            assert notice["action"] == "task_updated"
+            assert (await worker.call("get_next_action"))["task"]["description"] == "three walls"
+            assert chat_pane.lines == []
 
 
 async def test_a_task_session_that_waits_is_handed_what_its_chat_session_reopens(team: Team) -> None:

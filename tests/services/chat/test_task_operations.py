@@ -322,7 +322,7 @@ class TestUpdate:
 
 
 class TestTellingTheTaskSession:
-    """What a chat session does is somebody else's doing for the agent's task session (docs/protocol.md, Notifications)."""
+    """For an agent's task session its chat session is somebody else (docs/protocol.md, Notifications)."""
 
     def told(self, services: Services) -> list[tuple[str | None, str | None]]:
         return [(notice.action, notice.task_id) for notice in services.derived_notices.waiting("worker-a")]
