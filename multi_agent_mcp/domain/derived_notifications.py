@@ -15,24 +15,27 @@ from typing import Any
 
 from multi_agent_mcp.domain.conversation import Delegation
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.task import BROUGHT_BY, FINAL, INTERRUPT_ACTIONS, Task
-from multi_agent_mcp.domain.task_history import new_value, old_value
+from multi_agent_mcp.domain.task import BROUGHT_BY, FINAL, INTERRUPT_ACTIONS, WITH_ASSIGNEE, Task
+from multi_agent_mcp.domain.task_history import Line, new_value, old_value
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import InvalidStatusTransition
 
-TASK_ASSIGNED, TASK_BLOCKED, DELEGATION = "task_assigned", "task_blocked", "delegation"
+TASK_ASSIGNED, TASK_UPDATED, TASK_BLOCKED = "task_assigned", "task_updated", "task_blocked"
+DELEGATION = "delegation"
+CONTENT = frozenset({"title", "description", "priority"})
+"""The fields of a task whose change its assignee must know while it works on the task."""
 REASON_CHARACTERS = 1_000
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """A task's arrival at its assignee: the notification's id, the time, who caused it, and whether mail announced
-    it."""
+    """A task's arrival at its assignee: the notification's id, the time, who caused it, and whether its task session
+    knows: mail announced it, or it did so itself."""
 
     notice_id: str
     at: datetime
     by: str
-    mailed: bool
+    known: bool
 
 
 def derived_id(*cause: object) -> str:
@@ -60,32 +63,34 @@ def interrupt_of(task: Task) -> Notification | None:
 
 
 def arrival_of(task: Task) -> Arrival | None:
-    """The arrival of a task that waits for its assignee; None for one that does not wait, or that the assignee has
-    started itself."""
-    if task.assignee_id is None or not (task.waits_for_assignee or task.status == "in_progress"):
+    """The arrival of a task that waits for its assignee; None for one that does not wait, or that the assignee's task
+    session has started itself. What its chat session starts arrives thereby, even if it had been announced before."""
+    if task.assignee_id is None or task.status not in WITH_ASSIGNEE:
         return None
     index, entry = task.latest("status", "assignee_id", "approval_status") or (-1, {})
     by = str(entry.get("by") or task.created_by)
-    if task.status == "in_progress" and by == task.assignee_id:
+    own = by == task.assignee_id and not _by_chat_session(entry)
+    if task.status == "in_progress" and own:
         return None
-    if task.status == "in_progress" and old_value(entry, "status") == "todo":
-        return arrival_of(replace(task, status="todo", history=task.history.before(index)))  # started by another agent
+    if task.status == "in_progress" and by != task.assignee_id and old_value(entry, "status") == "todo":
+        return arrival_of(replace(task, status="todo", history=task.history.before(index)))
     at = parse_time(entry.get("at")) or task.created_at
     notice_id = derived_id(TASK_ASSIGNED, task.id, index, parse_time(entry.get("at")), task.assignee_id)
-    return Arrival(notice_id, at, by, BROUGHT_BY in entry)
+    return Arrival(notice_id, at, by, own or BROUGHT_BY in entry)
 
 
 def assignment_of(task: Task, dependencies: Mapping[str, Task | None]) -> Notification | None:
-    """The notification of an assignee about a task that somebody else gave it, or whose dependencies are done. None
-    while the task cannot be started, if mail announced it, or if the assignee caused it itself."""
+    """The notification of an assignee about a task that somebody else, or its own chat session, gave it, or whose
+    dependencies are done. None while the task cannot be started, or if its task session knows."""
     arrival = arrival_of(task)
     if arrival is None or not _is_startable(task, dependencies):
         return None
-    at, by, told_by_mail = arrival.at, arrival.by, arrival.mailed
+    at, by, known = arrival.at, arrival.by, arrival.known
     for finished in dependencies.values():
         if task.status != "in_progress" and finished is not None and (finished.completed_at or at) >= at:
-            at, by, told_by_mail = finished.completed_at or at, _finisher(finished, task), False
-    if told_by_mail or by == task.assignee_id:
+            at, by = finished.completed_at or at, _finisher(finished, task)
+            known = by == task.assignee_id
+    if known:
         return None
     return Notification(
         id=arrival.notice_id,
@@ -96,6 +101,28 @@ def assignment_of(task: Task, dependencies: Mapping[str, Task | None]) -> Notifi
         task_id=task.id,
         created_at=at,
         sender_id=by,
+    )
+
+
+def update_of(task: Task) -> Notification | None:
+    """The notification of an assignee that the content of the task it works on was changed, or None. Of several changes
+    the last one counts."""
+    if task.assignee_id is None or task.status != "in_progress":
+        return None
+    begun, _ = task.latest("status", "assignee_id") or (-1, {})
+    changes = ((number, entry) for number, entry in task.history.at_hand() if number > begun and _edits(entry))
+    number, entry = next(changes, (-1, {}))
+    if number < 0 or (entry.get("by") == task.assignee_id and not _by_chat_session(entry)):
+        return None
+    return Notification(
+        id=derived_id(TASK_UPDATED, task.id, number, parse_time(entry.get("at")), task.assignee_id),
+        target_agent_id=task.assignee_id,
+        target_purpose="task",
+        type="status_change",
+        action=TASK_UPDATED,
+        task_id=task.id,
+        created_at=parse_time(entry.get("at")) or task.updated_at,
+        sender_id=str(entry.get("by") or task.created_by),
     )
 
 
@@ -148,6 +175,16 @@ def was_reopened(task: Task, since: datetime) -> bool:
         if old_value(entry, "status") == "blocked" and new_value(entry, "status") not in FINAL
     )
     return any((parse_time(entry.get("at")) or since) > since for entry in reopenings)
+
+
+def _by_chat_session(entry: Line) -> bool:
+    """Whether an agent's chat session made this change: for its task session that is somebody else's doing."""
+    return entry.get("purpose") == "chat"
+
+
+def _edits(entry: Line) -> bool:
+    fields = entry.get("edited")
+    return isinstance(fields, (list, tuple)) and not CONTENT.isdisjoint(map(str, fields))
 
 
 def _is_startable(task: Task, dependencies: Mapping[str, Task | None]) -> bool:

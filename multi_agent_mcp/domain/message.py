@@ -59,6 +59,12 @@ class Message(Readable):
         return ("chat", "task") if self.message_type == "conversation" else ("task", "chat")
 
 
+def is_report(message: Message) -> bool:
+    """Whether an assignee reports on its task: by a message of these types, or by the `result` of one that was stopped
+    by somebody else (docs/protocol.md, Reports, Completion)."""
+    return "task_id" in message.metadata and (message.message_type in REPORT_TYPES or "result" in message.metadata)
+
+
 def reading_order(message: Message) -> tuple[bool, datetime, str]:
     """A sort key for unread mail: `urgent` before the rest, then oldest first."""
     return message.priority != "urgent", *age(message)

@@ -12,11 +12,11 @@ CHAT_NOTICE = "chat_session_notification"
 TYPES = ("interrupt", "status_change", CHAT_NOTICE, "message")
 ACTIONS = (
     *("blocked", "cancel", "pause", "resume"),
-    *("task_assigned", "task_blocked", "agent_stuck", "loop_suspected"),
+    *("task_assigned", "task_updated", "task_blocked", "agent_stuck", "loop_suspected"),
     *("delegation", "check_chat"),
 )
-BETWEEN_SESSIONS = frozenset({"delegation", "check_chat"})
-"""The actions of notifications from one session of an agent to the other."""
+BETWEEN_SESSIONS = frozenset({"delegation", "check_chat", "task_assigned", "task_updated"})
+"""The actions of notifications that, if an agent caused them itself, come from one of its sessions to the other."""
 
 
 @dataclass(frozen=True, kw_only=True)

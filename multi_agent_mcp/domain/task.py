@@ -33,6 +33,8 @@ REFUSED = "refused"
 """The key of a history entry that holds the reason why a report was not applied."""
 BROUGHT_BY = "brought_by"
 """The key of a history entry that holds the id of the message that assigned the task."""
+WITH_ASSIGNEE = frozenset({"todo", "in_progress"})
+"""The statuses in which it is the assignee's turn."""
 INTERRUPT_ACTIONS: Mapping[str, str] = {"blocked": "blocked", "cancelled": "cancel"}
 
 TRANSITIONS: Mapping[str, tuple[str, ...]] = {
@@ -242,12 +244,9 @@ class Task(Identified):
                 return number, entry
         return None
 
-    @property
-    def waits_for_assignee(self) -> bool:
-        """Whether the assignee may start the task: it is in `todo`, or was assigned while in the backlog. A task put
-        back into the backlog waits until somebody takes it out."""
-        _, entry = self.latest("status", "assignee_id") or (-1, {})
-        return self.status == "todo" or (self.status == "backlog" and "assignee_id" in entry)
+    def given_away_by(self, agent_id: str) -> bool:
+        """Whether this agent has made the task for another one."""
+        return self.created_by == agent_id and self.assignee_id not in (None, agent_id)
 
     @property
     def reopened(self) -> int:

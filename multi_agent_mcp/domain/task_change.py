@@ -22,6 +22,8 @@ class Change:
     message_id: str | None = None
     conversation_id: str | None = None
     intent_id: str | None = None
+    purpose: str | None = None
+    """`chat` for a change by the author's chat session, which its task session does not know of."""
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], intent_id: str) -> Change:
@@ -37,6 +39,7 @@ class Change:
         facts = {
             "at": format_time(self.at),
             "by": self.by,
+            "purpose": self.purpose,
             "reason": self.reason,
             "requester_id": self.requester_id,
             "message_id": self.message_id,

@@ -334,8 +334,50 @@ class TestTasksFromChat:
             ("start_task_from_chat", "worker-frontend-01", "manager-dev", None),
             ("update_task_from_chat", "manager-dev", "owner", True),
         ]
+        assert [item["last_sender_id"] for item in entries] == ["manager-dev", None]
         async with managed_team.server("worker-frontend-01") as worker:
             assert await handed_out(worker) == task.id
+
+    async def test_a_task_is_made_discussed_and_started_in_this_order(self, managed_team: Team) -> None:
+        async with (
+            managed_team.server("manager-dev", "--purpose", "task") as planning,
+            managed_team.server("manager-dev", "--purpose", "chat") as manager,
+            managed_team.server("worker-frontend-01", "--purpose", "task") as working,
+            managed_team.server("worker-frontend-01", "--purpose", "chat") as worker,
+        ):
+            plan = new_task(managed_team, "計画", "manager-dev", by="owner")
+            assert await handed_out(planning) == plan.id
+            (made,) = (await planning.call("create_tasks_batch", tasks=[{"title": "ダッシュボード"}]))["tasks"]
+            task_id = made["task_id"]
+            await planning.call("assign_task", task_id=task_id, assignee_id="worker-frontend-01")
+            words = {"target_agent_id": "worker-frontend-01", "purpose": "詳細説明"}
+            await planning.call("delegate_to_chat_session", **words)
+            order = (await manager.call("get_next_action"))["delegation"]
+            said = {"target_agent_id": "worker-frontend-01", "initial_message": "このタスクを開始してください"}
+            await manager.call("start_conversation", **said, delegation_id=order["delegation_id"])
+            assert (await working.call("get_next_action"))["action"] == "wait", "in the backlog it is nobody's turn"
+            await heard(worker)
+            await planning.call("update_task_status", task_id=task_id, status="todo")
+            asked = {"task_id": task_id, "requester_id": "manager-dev"}
+            started = await worker.call("start_task_from_chat", **asked)
+            assert (started["previous_status"], started["new_status"]) == ("todo", "in_progress")
+            assert await handed_out(working) == task_id
+            again = await worker.call("start_task_from_chat", **asked)
+            assert (again["previous_status"], again["new_status"]) == ("in_progress", "in_progress")
+            assert (await working.call("get_my_tasks"))["notification"] == NO_NOTICE
+
+    async def test_a_pending_delegation_is_shown_to_the_admin_and_to_a_new_assignee(self, team: Team) -> None:
+        async with (
+            team.server("worker-a", "--purpose", "task") as before,
+            team.server("worker-b", "--purpose", "task") as after,
+            team.server("admin", "--purpose", "task") as admin,
+        ):
+            await delegated(team, before)
+            (task,) = team.services.workspace.tasks.open("worker-a")
+            await admin.call("assign_task", task_id=task.id, assignee_id="worker-b")
+            for agent in (admin, after):
+                (waiting,) = (await agent.call("get_task_conversations", task_id=task.id))["conversations"]
+                assert (waiting["conversation_id"], waiting["status"]) == (None, "pending")
 
     async def test_every_error_is_as_documented_and_changes_nothing(self, managed_team: Team) -> None:
         mine = new_task(managed_team, "mine", "worker-frontend-01", by="manager-dev")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import anyio
 import pytest
 
 from multi_agent_mcp.domain.ids import new_id
@@ -89,6 +90,53 @@ async def test_a_delegation_rings_the_pane_of_the_chat_session_and_an_interrupt_
             team.ask("interrupt", "worker-a", "--action", "pause", "--as", "admin")
             await eventually(lambda: task_pane.lines[before:] == [PAUSED], "the interrupt rings")
             assert chat_pane.lines == delegated
+
+
+async def test_an_idle_task_session_is_rung_for_what_its_chat_session_starts_and_changes(
+    team: Team, terminal: Terminal
+) -> None:
+    task_pane, chat_pane = terminal.pane(), terminal.pane()
+    async with team.server("worker-a", "--purpose", "task", env=task_pane.env) as worker:
+        await seated(team, "worker-a", task_pane)
+        (task_id,) = assign(team)
+        await eventually(lambda: task_pane.lines == [ASSIGNED], "the assignment rings")
+        await worker.call("get_notifications")  # and its turn ends without taking the task up
+        async with team.server("worker-a", "--purpose", "chat", env=chat_pane.env) as chat:
+            asked = {"task_id": task_id, "requester_id": "admin"}
+            assert (await chat.call("start_task_from_chat", **asked))["previous_status"] == "todo"
+            started = notice_line("task_assigned", "worker-a")
+            await eventually(lambda: task_pane.lines[1:] == [started], "what was started rings")
+            (notice,) = (await worker.call("get_notifications"))["notifications"]
+            assert (notice["action"], notice["task_id"]) == ("task_assigned", task_id)
+            assert (await worker.call("get_next_action"))["task"]["task_id"] == task_id
+            assert (await chat.call("start_task_from_chat", **asked))["previous_status"] == "in_progress"
+            await chat.call("update_task_from_chat", **asked, description="three walls")
+            updated = notice_line("task_updated", "worker-a")
+            await eventually(lambda: task_pane.lines[2:] == [updated], "only the change rings")
+            (notice,) = (await worker.call("get_notifications"))["notifications"]
+            assert notice["action"] == "task_updated"
+            assert (await worker.call("get_next_action"))["task"]["description"] == "three walls"
+            assert chat_pane.lines == []
+
+
+async def test_a_task_session_that_waits_is_handed_what_its_chat_session_reopens(team: Team) -> None:
+    (task_id,) = assign(team)
+    async with (
+        team.server("worker-a", "--purpose", "task") as worker,
+        team.server("worker-a", "--purpose", "chat") as chat,
+        anyio.create_task_group() as tasks,
+    ):
+        await worker.call("update_task_status", task_id=task_id, status="blocked", blocked_reason="no key")
+        handed_out: list[dict[str, Any]] = []
+
+        async def wait() -> None:
+            handed_out.append(await worker.call("get_next_action", timeout_seconds=600))
+
+        tasks.start_soon(wait)
+        asked = {"task_id": task_id, "requester_id": "admin"}
+        await chat.call("update_task_from_chat", **asked, status="in_progress")
+        await eventually(lambda: handed_out, "the wait ends")
+        assert (handed_out[0]["action"], handed_out[0]["task"]["task_id"]) == ("work", task_id)
 
 
 async def test_an_interrupt_whose_writer_was_killed_before_it_notified_rings_an_idle_agent(

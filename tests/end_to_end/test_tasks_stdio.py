@@ -116,7 +116,12 @@ class TestUC010:
             assert (await worker.call("get_my_tasks"))["notification"] == NO_NOTICE
             assert (await worker.call("get_next_action"))["action"] == "exit"
         (mail,) = team.unread("admin")
-        assert (mail.message_type, mail.metadata["result"], mail.content) == ("task_failed", "blocked", "中断しました")
+        assert (mail.message_type, mail.metadata["result"], mail.content) == (
+            "status_update",
+            "blocked",
+            "中断しました",
+        )
+        assert mail.subject == "owner がタスクのステータスをblockedに変更しました: 大きなリファクタリング"
 
     async def test_4a_an_agent_that_calls_nothing_is_told_at_its_next_call_whenever_that_is(self, team: Team) -> None:
         task = new_task(team)

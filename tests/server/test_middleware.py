@@ -144,7 +144,7 @@ def test_an_interrupt_that_comes_while_a_tool_runs_is_logged_as_what_was_answere
 
     seat = Seat(services, worker_a.id, slow)
     assert seat.binding.session is not None
-    services.next_action.begin(seat.binding.session, task.id)
+    services.next_action.begin(seat.binding.session, task)
     assert seat.call("slow") == {}
     (execution,) = services.workspace.executions.open(worker_a.id)
     assert "success, replaced by an interrupt (slow" in services.executions.read_log(execution).lines[-1]

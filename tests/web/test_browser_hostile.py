@@ -33,7 +33,7 @@ def write_everywhere(team: Team, text: str) -> None:
     )
     services.task_changes.start(worker, parent.id)
     session = services.sessions.open("worker-a", "task")
-    services.next_action.begin(session, parent.id)
+    services.next_action.begin(session, parent)
     execution = services.executions.running(session.record)
     assert execution is not None
     services.executions.log(execution, text)

@@ -33,7 +33,7 @@ def get_task_conversations(call: Call, task_id: str | None = None) -> Answer:
     task = call.services.task_changes.get(wanted)
     task.require_reader(call.me.id, call.services.agents.all())
     conversations = call.services.conversations.of_task(task.id)
-    waiting = [item for item in call.services.delegations.unstarted(call.me.id) if item.task_id == task.id]
+    waiting = call.services.delegations.unstarted_about(task.id)
     shown = [*(_waiting(item) for item in waiting), *(_conversation(call, item) for item in conversations)]
     totals = {"task_id": task.id, "total_conversations": len(shown)}
     call.services.answer_budget.newest_of_each(shown, "messages")

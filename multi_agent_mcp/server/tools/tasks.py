@@ -127,8 +127,9 @@ def create_tasks_batch(call: Call, tasks: BatchTasks, parent_task_id: str | None
 
 
 def assign_task(call: Call, task_id: str, assignee_id: str | None) -> Answer:
-    """Assign a task to an agent below you; null unassigns it."""
-    task, previous = call.services.task_changes.assign(call.me, task_id, assignee_id)
+    """Assign a task to an agent below you; null unassigns it. In the backlog it waits until you move it to todo."""
+    purpose = "chat" if call.purpose == "chat" else None
+    task, previous = call.services.task_changes.assign(call.me, task_id, assignee_id, purpose)
     return {"task_id": task.id, "assignee_id": task.assignee_id, "previous_assignee_id": previous}
 
 

@@ -82,6 +82,11 @@ class Delegations:
         """The agent's delegations without a conversation, oldest first."""
         return [item for item in self._oldest_first(agent_id) if self._conversation(item) is None]
 
+    def unstarted_about(self, task_id: str) -> list[Delegation]:
+        """The delegations about a task, of whichever agents, without a conversation, oldest first."""
+        about = [item for item in self.workspace.delegations.all() if item.task_id == task_id]
+        return sorted((item for item in about if self._conversation(item) is None), key=age)
+
     def of(self, conversation: Conversation) -> Delegation | None:
         """The delegation that a conversation carries out, or None."""
         return self.workspace.delegations.find(conversation.delegation_id) if conversation.delegation_id else None

@@ -11,8 +11,8 @@ from typing import Any
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_change import Change
-from multi_agent_mcp.errors import InvalidArguments, Unauthorized
-from multi_agent_mcp.services.chat.conversations import Conversations
+from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Unauthorized
+from multi_agent_mcp.services.chat.conversations import Conversations, is_conversational
 from multi_agent_mcp.services.tasks.changes import TaskChanges
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.store.workspace import Workspace
@@ -33,15 +33,22 @@ class ChatTaskOperations:
     clock: Callable[[], datetime]
 
     def start(self, caller: Agent, task_id: str, requester_id: str) -> tuple[Task, str]:
-        """Moves a task of the caller to `in_progress`. Returns the task and its previous status."""
+        """Moves a task of the caller to `in_progress`, unless its task session has begun it already. Returns the task
+        and its previous status."""
         requester = self._require_superior(caller, requester_id)
         task = self.task_changes.get(task_id)
         if task.assignee_id != caller.id:
             key = "not_assignee_start" if task.assignee_id else "unassigned_start"
             raise Unauthorized(key, assignee_id=task.assignee_id)
         conversation_id = self._conversation_with(caller, requester)
-        change = Change(by=caller.id, at=self.clock(), requester_id=requester.id, conversation_id=conversation_id)
-        started, previous = self.task_changes.start(caller, task.id, change)
+        change = self._change(caller, requester, conversation_id)
+        try:
+            started, previous = self.task_changes.start(caller, task.id, change)
+        except InvalidStatusTransition:
+            started = self.task_changes.get(task.id)
+            if started.status != "in_progress" or started.assignee_id != caller.id:
+                raise
+            previous = started.status
         self._record("start_task_from_chat", caller, task, requester, conversation_id)
         return started, previous
 
@@ -61,13 +68,7 @@ class ChatTaskOperations:
         if blocked_reason is not None and updates.get("status", task.status) != "blocked":
             raise InvalidArguments("only_with_blocked")
         conversation_id = self._conversation_with(caller, requester)
-        change = Change(
-            by=caller.id,
-            at=self.clock(),
-            reason=blocked_reason,
-            requester_id=requester.id,
-            conversation_id=conversation_id,
-        )
+        change = self._change(caller, requester, conversation_id, blocked_reason)
         changed = self.task_changes.edit(task.id, updates, change)
         fields = [*updates, *(["blocked_reason"] if blocked_reason is not None else [])]
         self._record("update_task_from_chat", caller, task, requester, conversation_id, updated_fields=fields)
@@ -80,6 +81,18 @@ class ChatTaskOperations:
             raise Unauthorized("not_requested_by_superior", requester_id=requester.id)
         return requester
 
+    def _change(
+        self, caller: Agent, requester: Agent, conversation_id: str | None, reason: str | None = None
+    ) -> Change:
+        return Change(
+            by=caller.id,
+            at=self.clock(),
+            reason=reason,
+            requester_id=requester.id,
+            conversation_id=conversation_id,
+            purpose="chat",
+        )
+
     def _conversation_with(self, caller: Agent, requester: Agent) -> str | None:
         found = self.conversations.latest_with(caller.id, requester.id)
         return found.id if found else None
@@ -89,9 +102,18 @@ class ChatTaskOperations:
     ) -> None:
         facts |= {"agent_id": caller.id, "task_id": task.id, "requester_id": requester.id}
         facts["conversation_id"] = conversation_id
+        facts |= self._last_heard(caller)
         if not self._has_written(requester, caller):
             facts["mismatch"] = True
         self.audit(tool, **facts)
+
+    def _last_heard(self, caller: Agent) -> dict[str, str | None]:
+        """Who wrote the last message that the caller has read in any of its conversations, and in which one."""
+        received = self.workspace.mailbox(caller.id).history()  # newest first
+        for message in (item for item in received if item.read_at is not None and is_conversational(item)):
+            if (conversation := self.conversations.of_mail(caller.id, message)) is not None:
+                return {"last_sender_id": message.sender_id, "last_conversation_id": conversation.id}
+        return {"last_sender_id": None, "last_conversation_id": None}
 
     def _has_written(self, requester: Agent, caller: Agent) -> bool:
         """Whether the caller has ever received a message signed by the requester."""

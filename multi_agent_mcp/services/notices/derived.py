@@ -21,11 +21,13 @@ from multi_agent_mcp.domain.derived_notifications import (
     DELEGATION,
     TASK_ASSIGNED,
     TASK_BLOCKED,
+    TASK_UPDATED,
     arrival_of,
     assignment_of,
     blocks_of,
     delegation_of,
     interrupt_of,
+    update_of,
     was_reopened,
 )
 from multi_agent_mcp.domain.notification import Notification
@@ -163,10 +165,10 @@ class DerivedNotices:
             self.settle(notice.target_agent_id)
         return self.applies(notice)
 
-    def settle(self, agent_id: str, *, taken_up: str | None = None, about: Mapping[str, Task] | None = None) -> None:
-        """Marks read an agent's notifications that do not apply any more, and the assignment of the task that it has
-        `taken_up`; with `about`, only those about these just-written tasks. Never raises: such notifications are not
-        shown anyway, and the next reader tries again."""
+    def settle(self, agent_id: str, *, taken_up: Task | None = None, about: Mapping[str, Task] | None = None) -> None:
+        """Marks read an agent's notifications that do not apply any more, and those of the task's content and
+        assignment that the agent has `taken_up` with this version of it; with `about`, only those about these
+        just-written tasks. Never raises: such notifications are not shown anyway, and the next reader tries again."""
         try:
             inbox = self.workspace.notices(agent_id)
             if self._over(agent_id, taken_up, about):
@@ -197,6 +199,9 @@ class DerivedNotices:
         if notice.action == TASK_ASSIGNED:
             arrival = arrival_of(task)
             return arrival is not None and arrival.notice_id == notice.id
+        if notice.action == TASK_UPDATED:
+            update = update_of(task)
+            return update is not None and update.id == notice.id
         if notice.action == TASK_BLOCKED:
             return any(block.id == notice.id for block in blocks_of(task, [notice.target_agent_id]))
         return not notice.interrupts or _interrupt_applies(notice, task)
@@ -232,13 +237,13 @@ class DerivedNotices:
         task = self.workspace.tasks.indexed(notice.task_id, agent_id) if notice.task_id is not None else None
         return notice.task_id is None or (task is not None and task.status == "in_progress")
 
-    def _over(self, agent_id: str, taken_up: str | None, about: Mapping[str, Task] | None) -> list[str]:
+    def _over(self, agent_id: str, taken_up: Task | None, about: Mapping[str, Task] | None) -> list[str]:
+        told = set() if taken_up is None else _ids_told_by(taken_up)
         return [
             name
             for name, notice in self.workspace.notices(agent_id).unread()
             if about is None or notice.task_id in about
-            if not self.applies(notice, about or {})
-            or (notice.action == TASK_ASSIGNED and taken_up is not None and notice.task_id == taken_up)
+            if not self.applies(notice, about or {}) or notice.id in told
         ]
 
     def _put(self, notice: Notification) -> Notification:
@@ -249,7 +254,8 @@ class DerivedNotices:
     def _of(self, task: Task, written: Collection[str]) -> Iterator[Notification]:
         """A task's present notifications, for known agents only: a hand-written file may name anything as an agent."""
         agents = self.workspace.registry.active()
-        told = [interrupt_of(task), self._assignment_of(task, written), *blocks_of(task, self._superiors_to_tell(task))]
+        blocks = blocks_of(task, self._superiors_to_tell(task))
+        told = [interrupt_of(task), self._assignment_of(task, written), update_of(task), *blocks]
         yield from (notice for notice in told if notice is not None and notice.target_agent_id in agents)
 
     def _assignment_of(self, task: Task, written: Collection[str]) -> Notification | None:
@@ -285,6 +291,12 @@ class DerivedNotices:
 def _version(directory: Directory[Any]) -> int:
     directory.entries()
     return directory.version
+
+
+def _ids_told_by(task: Task) -> set[str]:
+    """The ids of the notifications that tell an assignee nothing new once it has this version of the task."""
+    arrival, update = arrival_of(task), update_of(task)
+    return {*([arrival.notice_id] if arrival else []), *([update.id] if update else [])}
 
 
 def _text_of(notice: Notification) -> str:

@@ -13,7 +13,7 @@ from multi_agent_mcp.domain.agent import Agent, nearest_superior
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.stuck import AGENT_STUCK, AgentFacts, PaneLook, Patience, Stuck, stuck, stuck_notice
-from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.task import WITH_ASSIGNEE, Task
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.overview.pane_looks import PaneLooks
@@ -21,8 +21,6 @@ from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.process import is_alive
 from multi_agent_mcp.texts import Texts
-
-AT_WORK = ("todo", "in_progress")
 
 
 @dataclass(eq=False)
@@ -124,7 +122,7 @@ class StuckAgents:
         """Whether a task that the agent has given to others was finished within the patience for silence."""
         earliest = self.clock() - self.patience.silence
         finished = self.workspace.tasks.closed(since=earliest)
-        return any(_has_handed_out(agent_id, task) and task.updated_at > earliest for task in finished)
+        return any(task.given_away_by(agent_id) and task.updated_at > earliest for task in finished)
 
     def _was_rung(self, agent_id: str, found: Stuck) -> bool:
         """Whether the agent was rung long enough ago, whatever times the unread files claim. For an agent without a
@@ -143,13 +141,9 @@ class StuckAgents:
 def _work_of(agent_id: str, tasks: Sequence[Task]) -> tuple[str, datetime] | None:
     """The id of the task that the agent has worked on for longest, and since when it is its turn. None while others
     work on tasks from it, whose last change also restarts its turn: it waits to hear of them."""
-    handed_out = [task for task in tasks if _has_handed_out(agent_id, task)]
+    handed_out = [task for task in tasks if task.given_away_by(agent_id)]
     mine = [task for task in tasks if task.assignee_id == agent_id and task.status == "in_progress"]
-    if not mine or any(task.status in AT_WORK for task in handed_out):
+    if not mine or any(task.status in WITH_ASSIGNEE for task in handed_out):
         return None
     began_at, task_id = min((task.status_since, task.id) for task in mine)
     return task_id, max([began_at, *(task.updated_at for task in handed_out)])
-
-
-def _has_handed_out(agent_id: str, task: Task) -> bool:
-    return task.created_by == agent_id and task.assignee_id not in (None, agent_id)

@@ -56,13 +56,16 @@ class TaskChanges:
         task = self.workspace.tasks.find(task_id)
         return None if task is None else task.title
 
-    def assign(self, actor: Agent, task_id: str, assignee_id: str | None) -> tuple[Task, str | None]:
-        """Assigns a task to another agent, or to none. Returns the task and the previous assignee's id."""
+    def assign(
+        self, actor: Agent, task_id: str, assignee_id: str | None, purpose: str | None = None
+    ) -> tuple[Task, str | None]:
+        """Assigns a task to another agent, or to none, for a session of this purpose. Returns the task and the previous
+        assignee's id."""
         task = self.get(task_id)
         task.require_writer(actor.id, self.agents.all())
         if assignee_id is not None:
             self.agents.require_assignable(actor, self.agents.get(assignee_id))
-        change = Change(by=actor.id, at=self.clock())
+        change = Change(by=actor.id, at=self.clock(), purpose=purpose)
         facts = {"task_id": task.id, "assignee_id": assignee_id, "change": change.facts, "notice_id": new_id("ntf")}
         assigned, previous = self.operations.run(ASSIGN_TASK, facts)
         return assigned, previous
@@ -125,15 +128,9 @@ class TaskChanges:
         mine = [
             task
             for task in self.workspace.tasks.open(agent_id)
-            if still_open.isdisjoint(task.dependencies) and task.waits_for_assignee
+            if task.status == "todo" and still_open.isdisjoint(task.dependencies)
         ]
         return sorted((task for task in mine if self._is_startable(task)), key=work_order)
-
-    def take_up(self, agent: Agent, task: Task) -> Task:
-        """Starts one of the agent's `startable` tasks, moving it out of the backlog first if necessary."""
-        if task.status == "backlog":
-            self.set_status(agent, task.id, "todo")
-        return self.start(agent, task.id)[0]
 
     def start(self, actor: Agent, task_id: str, change: Change | None = None) -> tuple[Task, str]:
         """Moves a task to `in_progress`; if two sessions start it at once, one is refused."""

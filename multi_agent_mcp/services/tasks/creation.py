@@ -132,13 +132,13 @@ class TaskCreation:
 
     def request(self, requester: Agent, new: NewTask) -> tuple[Task, list[str]]:
         """Implements `request_task`: creates a task for the requester that awaits approval, and mail to the nearest
-        superior. An agent without superiors needs no approval. Returns the task and the superiors' ids, nearest first.
-        """
+        superior. An agent without superiors needs no approval: its task is in `todo` at once. Returns the task and the
+        superiors' ids, nearest first."""
         approvers = [superior.id for superior in self.agents.superiors(requester.id)]
         task = self._task(
             requester,
             replace(new, assignee_id=requester.id),
-            status="backlog",
+            status="backlog" if approvers else "todo",
             requester_id=requester.id,
             approval_status="pending" if approvers else "approved",
         )

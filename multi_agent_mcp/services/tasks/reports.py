@@ -9,7 +9,7 @@ from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent, report_recipient
 from multi_agent_mcp.domain.ids import entity_id
-from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, Task
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
 from multi_agent_mcp.services.mail.sending import Messages, Sent
 from multi_agent_mcp.services.team.agents import Agents
@@ -65,18 +65,29 @@ class TaskReports:
 
     def announce_completion(self, reporter: Agent, task: Task, result: str, summary: str | None) -> Sent | None:
         """Reports to the superior that work on a task has ended, unless that was reported already; returns None if
-        there is no superior. The summary becomes the message's content."""
+        there is no superior. The summary becomes the message's content. A task that somebody else has stopped did not
+        fail: the message names who stopped it."""
         try:
+            if task.status in INTERRUPT_ACTIONS and task.status_changed_by not in (None, reporter.id):
+                return self._report_stop(reporter, task, result, summary)
             content = summary or self.texts(f"report.{result}", title=task.title)
             return self._report_end(reporter, task, content, failed=result != "success", result=result)
         except AgentNotFound:
             return None
 
+    def _report_stop(self, reporter: Agent, task: Task, result: str, summary: str | None) -> Sent:
+        """As `_report_end`, for a task that another agent or a person has blocked or cancelled."""
+        by = self.agents.name_of(str(task.status_changed_by))
+        subject = self.texts("subject.task_stopped", by=by, status=task.status, title=task.title)
+        metadata = {"task_id": task.id, "result": result}
+        key = _end_key(task)
+        return self._report(reporter, task, "status_update", summary or subject, metadata, key, subject)
+
     def _report_end(self, reporter: Agent, task: Task, content: str, *, failed: bool, **facts: str | None) -> Sent:
         """Sends the message about the end of work, once: both ways of reporting use the same idempotency key."""
         metadata = {"task_id": task.id, **{key: value for key, value in facts.items() if value is not None}}
-        key = f"completion:{task.id}:{task.reopened}"
-        return self._report(reporter, task, "task_failed" if failed else "task_complete", content, metadata, key)
+        kind = "task_failed" if failed else "task_complete"
+        return self._report(reporter, task, kind, content, metadata, _end_key(task))
 
     def _reportable(self, reporter: Agent, task_id: str) -> Task:
         task = self.workspace.tasks.get(entity_id("tsk", task_id))
@@ -92,13 +103,19 @@ class TaskReports:
         content: str,
         metadata: Mapping[str, Any],
         idempotency_key: str | None = None,
+        subject: str | None = None,
     ) -> Sent:
         draft = Draft(
             content=content,
             receiver_id=report_recipient(reporter.id, self.agents.all()).id,
             message_type=message_type,
-            subject=self.texts(f"subject.{message_type}", title=task.title),
+            subject=subject or self.texts(f"subject.{message_type}", title=task.title),
             metadata=metadata,
             idempotency_key=idempotency_key,
         )
         return self.messages.send(reporter, draft)
+
+
+def _end_key(task: Task) -> str:
+    """The idempotency key of the message about the end of work on a task: one per reopening."""
+    return f"completion:{task.id}:{task.reopened}"

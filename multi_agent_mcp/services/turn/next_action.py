@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.message import Message, is_report
+from multi_agent_mcp.domain.task import WITH_ASSIGNEE, Task
 from multi_agent_mcp.domain.task_change import Change
 from multi_agent_mcp.domain.task_reports import completed
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
@@ -49,23 +50,23 @@ class NextAction:
 
     def next_action(self, agent: Agent, session: LiveSession) -> dict[str, Any]:
         """The most urgent of `work`, `review` and `read_messages`, else `exit` for a session whose task is over, else
-        `wait`. Returning `work` starts the task."""
-        task = self._work(agent, session)
+        `wait`. Returning `work` starts the task. A task that only waits for those of others comes last."""
+        unread, task = self._unread(agent, session), self._in_hand(agent, session)
+        if task is None:
+            task = self._taken_up(agent)
+        elif self._is_others_turn(agent, unread):
+            return self._aside(agent, unread) or self._work(session, task)
         if task is not None:
-            self.begin(session, task.id)
-            return self._action("work", task=full(task), task_file=self._file(task))
-        if agent.role != "worker" and (requests := self.task_changes.requests_for(agent.id)):
-            return self._action("review", tasks=[summary_of(request) for request in requests[:REVIEWS_SHOWN]])
-        if unread := self._unread(agent, session):
-            return self._action("read_messages", unread_count=unread)
-        return self._action("exit" if session.record.task_id is not None else "wait")
+            return self._work(session, task)
+        last = "exit" if session.record.task_id is not None else "wait"
+        return self._aside(agent, unread) or self._action(last)
 
-    def begin(self, session: LiveSession, task_id: str) -> None:
+    def begin(self, session: LiveSession, task: Task) -> None:
         """Binds the session to a task that is in progress, opens the execution, and settles the notifications that
         announced the task."""
-        session.bind_task(task_id)
-        self.executions.begin(session.record, task_id)
-        self.task_changes.derived.settle(session.record.agent_id, taken_up=task_id)
+        session.bind_task(task.id)
+        self.executions.begin(session.record, task.id)
+        self.task_changes.derived.settle(session.record.agent_id, taken_up=task)
 
     def set_status(
         self, agent: Agent, session: LiveSession, task_id: str, status: str, reason: str | None
@@ -76,7 +77,7 @@ class NextAction:
         if task.assignee_id != agent.id:
             return task, previous
         if task.status == "in_progress":
-            self.begin(session, task.id)
+            self.begin(session, task)
         if task.status == "blocked":
             execution = self.executions.running(session.record)
             if execution is not None and execution.task_id == task.id:
@@ -126,25 +127,43 @@ class NextAction:
         self.task_reports.announce_completion(self.task_changes.agents.get(change.by), done, result, summary)
         return done
 
-    def _unread(self, agent: Agent, session: LiveSession) -> int:
-        """The number of unread messages for this session. While a chat session of the agent lives, messages in
+    def _work(self, session: LiveSession, task: Task) -> dict[str, Any]:
+        self.begin(session, task)
+        return self._action("work", task=full(task), task_file=self._file(task))
+
+    def _aside(self, agent: Agent, unread: Sequence[Message]) -> dict[str, Any] | None:
+        """The action beside work, or None: a request to decide, or mail."""
+        if agent.role != "worker" and (requests := self.task_changes.requests_for(agent.id)):
+            return self._action("review", tasks=[summary_of(request) for request in requests[:REVIEWS_SHOWN]])
+        return self._action("read_messages", unread_count=len(unread)) if unread else None
+
+    def _is_others_turn(self, agent: Agent, unread: Sequence[Message]) -> bool:
+        """Whether the agent's own task waits for tasks that it has given to others: they are open, or their reports are
+        not read yet."""
+        if any(map(is_report, unread)):
+            return True
+        given = (task for task in self.workspace.tasks.open() if task.given_away_by(agent.id))
+        return any(task.status in WITH_ASSIGNEE for task in given)
+
+    def _unread(self, agent: Agent, session: LiveSession) -> list[Message]:
+        """The unread messages for this session. While a chat session of the agent lives, messages in
         conversations are for that session, as are their doorbells."""
         unread = [message for _, message in self.workspace.mailbox(agent.id).unread()]
         if session.has_sibling("chat"):
             unread = [message for message in unread if not is_conversational(message)]
-        return len(unread)
+        return unread
 
-    def _work(self, agent: Agent, session: LiveSession) -> Task | None:
-        """The task to work on: the session's own, else one in progress, else the first startable one, now started."""
+    def _in_hand(self, agent: Agent, session: LiveSession) -> Task | None:
+        """The task in progress: the session's own, else the first one, or None."""
         running = self.workspace.tasks.in_progress(agent.id)
-        for task in running:
-            if task.id == session.record.task_id:
-                return task
-        if running:
-            return running[0]
+        own = [task for task in running if task.id == session.record.task_id]
+        return next(iter([*own, *running]), None)
+
+    def _taken_up(self, agent: Agent) -> Task | None:
+        """The first startable task, now started, or None."""
         for task in self.task_changes.startable(agent.id):
             try:
-                return self.task_changes.take_up(agent, task)
+                return self.task_changes.start(agent, task.id)[0]
             except InvalidStatusTransition:
                 continue  # another session of this agent was faster, or it was blocked meanwhile
         return None

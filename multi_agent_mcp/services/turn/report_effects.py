@@ -11,7 +11,7 @@ from datetime import datetime
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.ids import entity_id
-from multi_agent_mcp.domain.message import REPORT_TYPES, Message
+from multi_agent_mcp.domain.message import Message, is_report
 from multi_agent_mcp.domain.task import Task, checklist_item
 from multi_agent_mcp.domain.task_change import Change
 from multi_agent_mcp.domain.task_reports import progressed, reported
@@ -107,7 +107,7 @@ def _outcome(task: Task, message: Message, change: Change) -> Task:
 def _reports(reader: Agent, messages: Iterable[Message]) -> list[Message]:
     if reader.role == "worker":
         return []
-    return [message for message in messages if message.message_type in REPORT_TYPES and "task_id" in message.metadata]
+    return list(filter(is_report, messages))
 
 
 def _progress(message: Message) -> int | None:

@@ -144,6 +144,18 @@ def test_what_was_delegated_is_taken_once_oldest_first(
     assert [item.id for item in services.delegations.unstarted("worker-a")] == made
 
 
+def test_a_delegation_about_a_task_is_seen_by_whoever_looks_at_the_task(
+    services: Services, task_session: LiveSession, chat: LiveSession, admin: Agent
+) -> None:
+    about = str(task_session.record.task_id)
+    delegation, other = delegate(services, task_session), desk.new(services)
+    services.task_changes.assign(admin, about, "worker-b")
+    assert [item.id for item in services.delegations.unstarted_about(about)] == [delegation.id]
+    assert services.delegations.unstarted_about(other.id) == []
+    converse(services, chat.record)
+    assert services.delegations.unstarted_about(about) == []
+
+
 def test_an_agent_takes_only_its_own(services: Services, task_session: LiveSession) -> None:
     delegation = delegate(services, task_session)
     other = desk.open_session(services, "worker-b", "chat")

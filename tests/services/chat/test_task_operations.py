@@ -23,8 +23,11 @@ from multi_agent_mcp.errors import (
     Unauthorized,
 )
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
+from tests.conftest import Clock
+from tests.services import forks
 from tests.services.support import read, send, syncs
-from tests.services.tasks_support import UNKNOWN, again, moved, new, notices, running, snapshot
+from tests.services.tasks_support import UNKNOWN, again, mailed, moved, new, notices, running, snapshot
+from tests.services.tasks_support import open_session as open_task_session
 
 # Owner
 #   ├─ manager-dev ── worker-frontend-01, worker-frontend-02
@@ -166,6 +169,7 @@ class TestStart:
         self, services: Services, worker_a: Agent, admin: Agent
     ) -> None:
         conversation, _ = services.conversations.begin(admin, worker_a, "please begin")
+        read(services, "worker-a")
         task = new(services)
         started, previous = start(services, "worker-a", task, "admin")
         assert (previous, started.status, started.status_changed_by) == ("todo", "in_progress", "worker-a")
@@ -173,6 +177,7 @@ class TestStart:
         assert started.history[-1] == {
             "at": "2026-11-21T21:46:01.123456Z",
             "by": "worker-a",
+            "purpose": "chat",
             "requester_id": "admin",
             "conversation_id": conversation.id,
             "status": ["todo", "in_progress"],
@@ -186,7 +191,34 @@ class TestStart:
             "task_id": task.id,
             "requester_id": "admin",
             "conversation_id": conversation.id,
+            "last_sender_id": "admin",
+            "last_conversation_id": conversation.id,
         }
+
+    def test_the_audit_names_who_really_wrote_last_beside_who_is_said_to_have_asked(
+        self, services: Services, worker_a: Agent, worker_b: Agent, admin: Agent, clock: Clock
+    ) -> None:
+        ordered, _ = services.conversations.begin(admin, worker_a, "wait for my word")
+        clock.advance(1)
+        whispered, _ = services.conversations.begin(worker_b, worker_a, "the admin says: begin")
+        read(services, "worker-a")
+        clock.advance(1)
+        services.conversations.begin(admin, worker_a, "not read yet")
+        start(services, "worker-a", new(services), "owner")
+        start(services, "worker-a", new(services), "admin")
+        for entry in audit(services):
+            assert (entry["last_sender_id"], entry["last_conversation_id"]) == ("worker-b", whispered.id)
+        assert [entry["requester_id"] for entry in audit(services)] == ["owner", "admin"]
+        assert ordered.id != whispered.id
+
+    def test_what_its_own_task_session_has_begun_is_started(self, services: Services, worker_a: Agent) -> None:
+        task = new(services)
+        services.next_action.next_action(worker_a, open_task_session(services, "worker-a"))
+        begun = again(services, task)
+        assert start(services, "worker-a", task, "admin") == (begun, "in_progress")
+        assert again(services, task) == begun
+        assert notices(services, "worker-a") == []
+        assert [entry["tool"] for entry in audit(services)] == ["start_task_from_chat"]
 
     def test_a_requester_who_never_wrote_is_allowed_and_flagged(self, services: Services) -> None:
         send(services, "admin", "worker-a")
@@ -287,6 +319,82 @@ class TestUpdate:
         task = new(services, assignee_id="worker-a", by="worker-a")
         with pytest.raises(Unauthorized):
             update(services, "admin", task, "owner", title="x")
+
+
+class TestTellingTheTaskSession:
+    """For an agent's task session its chat session is somebody else (docs/protocol.md, Notifications)."""
+
+    def told(self, services: Services) -> list[tuple[str | None, str | None]]:
+        return [(notice.action, notice.task_id) for notice in services.derived_notices.waiting("worker-a")]
+
+    def seen(self, services: Services) -> None:
+        services.notifications.read("worker-a", "task")
+        assert self.told(services) == []
+
+    def test_what_it_starts_is_told_even_if_the_task_was_known(self, services: Services) -> None:
+        task = new(services)
+        self.seen(services)
+        start(services, "worker-a", task, "admin")
+        assert self.told(services) == [("task_assigned", task.id)]
+        (notice,) = notices(services, "worker-a")
+        assert (notice.rings, notice.target_purpose, notice.sender_id) == (True, "task", "worker-a")
+
+    def test_what_was_announced_by_mail_is_told_when_it_is_started(self, services: Services) -> None:
+        task = mailed(services)
+        assert self.told(services) == []
+        start(services, "worker-a", task, "admin")
+        assert self.told(services) == [("task_assigned", task.id)]
+
+    @pytest.mark.parametrize("status", ["todo", "in_progress"])
+    def test_what_it_reopens_is_told(self, services: Services, status: str) -> None:
+        task = moved(services, running(services), "blocked")
+        update(services, "worker-a", task, "admin", status=status)
+        assert self.told(services) == [("task_assigned", task.id)]
+
+    def test_what_it_assigns_to_itself_is_told(self, services: Services, admin: Agent) -> None:
+        task = moved(services, new(services, assignee_id=None), "todo")
+        services.task_changes.assign(admin, task.id, "admin", "chat")
+        assert [notice.action for notice in services.derived_notices.waiting("admin")] == ["task_assigned"]
+
+    @pytest.mark.parametrize("change", [{"title": "b"}, {"description": "b"}, {"priority": "low"}])
+    @pytest.mark.parametrize("caller", ["worker-a", "admin"])
+    def test_a_change_of_what_it_works_on_is_told_until_it_has_that_version(
+        self, services: Services, worker_a: Agent, caller: str, change: dict[str, str]
+    ) -> None:
+        task, session = new(services), open_task_session(services, "worker-a")
+        services.next_action.next_action(worker_a, session)
+        old = again(services, task)
+        update(services, caller, task, "owner", **change)
+        assert self.told(services) == [("task_updated", task.id)]
+        services.next_action.begin(session, old)
+        assert self.told(services) == [("task_updated", task.id)], "an older version settles nothing"
+        assert services.next_action.next_action(worker_a, session)["action"] == "work"
+        assert notices(services, "worker-a") == []
+        update(services, caller, task, "owner", title="c")
+        update(services, caller, task, "owner", title="d")
+        assert self.told(services) == [("task_updated", task.id)], "the last one counts"
+        moved(services, task, "done")
+        assert notices(services, "worker-a") == []
+
+    def test_a_change_of_what_waits_is_seen_when_it_is_handed_out(self, services: Services) -> None:
+        task = new(services)
+        self.seen(services)
+        update(services, "worker-a", task, "admin", title="b")
+        assert self.told(services) == []
+        update(services, "worker-a", task, "admin", title="c", status="in_progress")
+        assert self.told(services) == [("task_assigned", task.id)]
+
+    def test_a_notification_whose_writer_was_killed_is_written_by_the_next_reader_the_very_same(
+        self, services: Services
+    ) -> None:
+        task = running(services)
+        update(services, "worker-a", task, "admin", title="b")
+        ((name, _),) = services.workspace.notices("worker-a").unread()
+        path = services.workspace.notices("worker-a").path / name
+        original = path.read_bytes()
+        path.unlink()
+        assert forks.context(services.workspace.root).notifications.refresh("worker-a", "task").some
+        assert path.read_bytes() == original
 
 
 def test_a_line_of_the_audit_log_is_on_the_disk_when_the_call_is_answered(

@@ -62,7 +62,15 @@ def created_in_a_batch(services: Services) -> Task:
 
 
 def assigned(services: Services) -> Task:
-    return services.task_changes.assign(agent(services, "admin"), new(services, assignee_id=None).id, "worker-a")[0]
+    task = moved(services, new(services, assignee_id=None), "todo")
+    return services.task_changes.assign(agent(services, "admin"), task.id, "worker-a")[0]
+
+
+def taken_out_of_the_backlog(services: Services) -> Task:
+    admin, task = agent(services, "admin"), new(services, assignee_id=None)
+    services.task_changes.assign(admin, task.id, "worker-a")
+    assert told(services) == [], "in the backlog it waits"
+    return services.task_changes.set_status(admin, task.id, "todo")[0]
 
 
 def taken_from_another(services: Services) -> Task:
@@ -86,6 +94,7 @@ CAUSES: dict[str, Story] = {
     "create_tasks_batch, one": created,
     "create_tasks_batch, several": created_in_a_batch,
     "assign_task": assigned,
+    "assign_task, in the backlog": taken_out_of_the_backlog,
     "assign_task, of another's": taken_from_another,
     "reopened": lambda services: reopened(services, "todo"),
     "reopened and begun": lambda services: reopened(services, "in_progress"),

@@ -74,6 +74,7 @@ class TestRequests:
         with pytest.raises(InvalidStatusTransition):
             services.task_changes.decide(admin, new(services, by="worker-a").id, approve=True)
 
-    def test_who_has_nobody_above_needs_no_approval(self, services: Services, owner: Agent) -> None:
+    def test_who_has_nobody_above_needs_no_approval_and_may_begin(self, services: Services, owner: Agent) -> None:
         task, approvers = services.task_creation.request(owner, NewTask(title="Rest"))
         assert (approvers, task.approval_status) == ([], "approved")
+        assert services.task_changes.startable("owner") == [task]

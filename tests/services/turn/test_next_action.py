@@ -111,12 +111,15 @@ class TestNextAction:
         moved(services, first, "in_progress", "done")
         assert action(services, session)["task"]["task_id"] == second.id
 
-    def test_what_was_assigned_in_the_backlog_is_told_of_and_handed_out(
-        self, services: Services, session: LiveSession
+    def test_what_was_assigned_in_the_backlog_is_handed_out_from_todo_on(
+        self, services: Services, session: LiveSession, admin: Agent
     ) -> None:
-        admin, task = services.agents.get("admin"), new(services, assignee_id=None)
+        task = new(services, assignee_id=None)
         services.task_changes.assign(admin, task.id, "worker-a")
+        assert services.notifications.waiting("worker-a") == []
+        assert action(services, session)["action"] == "wait"
         assert again(services, task).status == "backlog"
+        services.task_changes.set_status(admin, task.id, "todo")
         assert [(notice.action, notice.task_id) for notice in services.notifications.waiting("worker-a")] == [
             ("task_assigned", task.id)
         ]
@@ -135,6 +138,28 @@ class TestNextAction:
         assert (answer["action"], [item["task_id"] for item in answer["tasks"]]) == ("review", [request.id])
         new(services, "work", "admin", by="owner")
         assert action(services, admin)["action"] == "work"
+
+    def test_an_admin_reads_before_its_own_task_that_only_waits_for_tasks_of_others(
+        self, services: Services, admin: Agent, worker_a: Agent
+    ) -> None:
+        session = open_session(services, "admin")
+        plan = bound(services, session, "plan", assignee_id="admin", by="owner")
+        send(services, "worker-b", "admin")
+        assert action(services, session)["action"] == "work", "there is nothing to wait for yet"
+        part = new(services, "part", by="admin")
+        assert action(services, session)["action"] == "read_messages"
+        read(services, "admin")
+        request, _ = services.task_creation.request(worker_a, NewTask(title="mine"))
+        assert action(services, session)["action"] == "review"
+        services.task_changes.decide(admin, request.id, approve=False)
+        read(services, "admin")
+        assert action(services, session)["task"]["task_id"] == plan.id
+        worker = open_session(services, "worker-a")
+        assert action(services, worker)["task"]["task_id"] == part.id
+        report(services, worker, "success", "built")
+        assert action(services, session)["action"] == "read_messages", "the report of what it waited for goes first"
+        read(services, "admin")
+        assert action(services, session)["task"]["task_id"] == plan.id
 
     def test_mail_is_announced_when_there_is_no_work(self, services: Services, session: LiveSession) -> None:
         send(services, "admin", "worker-a")
@@ -205,6 +230,9 @@ class TestReport:
         task = bound(services, session)
         blocked, _ = services.task_changes.set_status(owner, task.id, "blocked", "new plan")
         done = report(services, session, result, "stopped")
+        assert inbox(services, "admin") == [("status_update", "worker-a", "stopped")]
+        (mail,) = [message for _, message in services.workspace.mailbox("admin").unread()]
+        assert mail.subject == "owner has changed the task's status to blocked: Build"
         assert (done.status, done.status_changed_by, done.blocked_reason, done.interrupt_id) == (
             "blocked",
             "owner",
