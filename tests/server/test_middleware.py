@@ -136,7 +136,7 @@ def test_an_interrupt_that_comes_while_a_tool_runs_is_logged_as_what_was_answere
     services: Services, owner: Agent, worker_a: Agent
 ) -> None:
     (task,) = services.task_creation.create(owner, [NewTask(title="running", assignee_id=worker_a.id)])
-    services.task_changes.start(worker_a, task.id)
+    task, _ = services.task_changes.start(worker_a, task.id)
 
     def slow(call: Call) -> Answer:
         services.task_changes.set_status(owner, task.id, "blocked", "now")
@@ -144,7 +144,7 @@ def test_an_interrupt_that_comes_while_a_tool_runs_is_logged_as_what_was_answere
 
     seat = Seat(services, worker_a.id, slow)
     assert seat.binding.session is not None
-    services.next_action.begin(seat.binding.session, task.id)
+    services.next_action.begin(seat.binding.session, task)
     assert seat.call("slow") == {}
     (execution,) = services.workspace.executions.open(worker_a.id)
     assert "success, replaced by an interrupt (slow" in services.executions.read_log(execution).lines[-1]

@@ -111,6 +111,31 @@ def racing(count: int, act: Callable[[int], Sequence[str]]) -> None:
     assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0] * len(pids)
 
 
+def overtaken(act: Callable[[], object], owner: object, method: str, overtake: Callable[[], object]) -> None:
+    """Runs `act` in a child that is off the processor (SIGSTOP) once its first call of this method has returned, until
+    `overtake` has."""
+    pid = os.fork()
+    if pid == 0:
+        real = getattr(owner, method)
+
+        def stopping(*args: Any, **options: Any) -> Any:
+            setattr(owner, method, real)
+            result = real(*args, **options)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            return result
+
+        setattr(owner, method, stopping)
+        _child(act)
+    _, status = os.waitpid(pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    try:
+        overtake()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
 def _say(*words: str) -> None:
     """Prints in one write, which stays whole when several processes print."""
     os.write(sys.stdout.fileno(), "".join(f"{word}\n" for word in words).encode())
@@ -299,6 +324,41 @@ def finish(root: str, count: str, task_id: str) -> None:
     racing(int(count), act)
 
 
+def slow_writer(root: str, task_id: str, slow: str, *meanwhile: str) -> None:
+    """A process that is off the processor as soon as the file that it changes is in place; meanwhile another one acts.
+    Words like `admin:assign:worker-a` say who does what."""
+    services, other = context(Path(root)), context(Path(root))
+    places = {
+        "begin": (services.next_action, "_work"),
+        "resume": (services.interrupts.writer, "put_first"),
+        "take": (services.workspace.delegations, "update"),
+    }
+    place = places.get(slow.split(":")[1], (services.workspace.tasks, "update"))
+    overtaken(
+        partial(deed, services, task_id, slow), *place, lambda: [deed(other, task_id, what) for what in meanwhile]
+    )
+
+
+def deed(services: Services, task_id: str, told: str) -> None:
+    who, verb, *to = told.split(":")
+    me = services.agents.get(who)
+    match verb:
+        case "assign":
+            services.task_changes.assign(me, task_id, to[0])
+        case "begin":
+            services.next_action.next_action(me, services.sessions.open(who, "task"))
+        case "pause":
+            services.interrupting.interrupt(me, to[0], "pause", task_id, None)
+        case "resume":
+            services.interrupting.resume(me, to[0])
+        case "delegate":
+            services.delegations.delegate(me, services.sessions.open(who, "task").record, to[0], "play", None)
+        case "take":
+            services.delegations.take(services.sessions.open(who, "chat").record)
+        case status:
+            services.task_changes.set_status(me, task_id, status)
+
+
 JOBS: dict[str, Callable[..., None]] = {
     job.__name__: job
     for job in (
@@ -314,6 +374,7 @@ JOBS: dict[str, Callable[..., None]] = {
         resume,
         claim,
         finish,
+        slow_writer,
     )
 }
 

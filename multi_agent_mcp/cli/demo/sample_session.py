@@ -65,9 +65,8 @@ class Story:
         self._ids[step["task"]] = task.id
 
     def _start(self, services: Services, me: Agent, step: Step) -> None:
-        services.task_changes.start(me, self._ids[step["task"]])
-        session = self._logged_in(services, me)
-        services.next_action.begin(session, self._ids[step["task"]])
+        task, _ = services.task_changes.start(me, self._ids[step["task"]])
+        services.next_action.begin(self._logged_in(services, me), task)
 
     def _progress(self, services: Services, me: Agent, step: Step) -> None:
         items = [{"text": text, "completed": number < step["done"]} for number, text in enumerate(step["items"])]

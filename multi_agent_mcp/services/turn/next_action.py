@@ -52,7 +52,7 @@ class NextAction:
         `wait`. Returning `work` starts the task."""
         task = self._work(agent, session)
         if task is not None:
-            self.begin(session, task.id)
+            self.begin(session, task)
             return self._action("work", task=full(task), task_file=self._file(task))
         if agent.role != "worker" and (requests := self.task_changes.requests_for(agent.id)):
             return self._action("review", tasks=[summary_of(request) for request in requests[:REVIEWS_SHOWN]])
@@ -60,12 +60,12 @@ class NextAction:
             return self._action("read_messages", unread_count=unread)
         return self._action("exit" if session.record.task_id is not None else "wait")
 
-    def begin(self, session: LiveSession, task_id: str) -> None:
+    def begin(self, session: LiveSession, task: Task) -> None:
         """Binds the session to a task that is in progress, opens the execution, and settles the notifications that
         announced the task."""
-        session.bind_task(task_id)
-        self.executions.begin(session.record, task_id)
-        self.task_changes.derived.settle(session.record.agent_id, taken_up=task_id)
+        session.bind_task(task.id)
+        self.executions.begin(session.record, task.id)
+        self.task_changes.derived.settle(session.record.agent_id, taken_up=task)
 
     def set_status(
         self, agent: Agent, session: LiveSession, task_id: str, status: str, reason: str | None
@@ -76,7 +76,7 @@ class NextAction:
         if task.assignee_id != agent.id:
             return task, previous
         if task.status == "in_progress":
-            self.begin(session, task.id)
+            self.begin(session, task)
         if task.status == "blocked":
             execution = self.executions.running(session.record)
             if execution is not None and execution.task_id == task.id:
