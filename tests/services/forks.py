@@ -20,6 +20,8 @@ from multi_agent_mcp.errors import InvalidStatusTransition, Refusal
 from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.team.setup import add_missing, create_session
+from multi_agent_mcp.services.turn.reading import Query
+from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.files.durable_files import Files
 from tests.conftest import TEAM
 
@@ -229,6 +231,37 @@ def start_a_conversation(base: str) -> None:
     dying(base, prepare, act)
 
 
+def read_mail(base: str, reader: str) -> None:
+    """A chat session that reads an Admin's three messages, killed at every write."""
+
+    def prepare(services: Services) -> str:
+        if reader == "owner":
+            services.task_creation.send(services.agents.get("owner"), "admin", "Build", "the house")
+        for words in ("one", "two", "three"):
+            services.messages.send(services.agents.get("admin"), Draft(content=words, receiver_id=reader))
+        return reader
+
+    def act(services: Services, _: str) -> None:
+        chat = services.sessions.open(reader, "chat")
+        services.reading.read(services.agents.get(reader), Query(), chat.lease)
+
+    dying(base, prepare, act)
+
+
+def read_notifications(base: str) -> None:
+    """A session that reads two notifications, killed at every write."""
+
+    def prepare(services: Services) -> str:
+        items = [NewTask(title=title, assignee_id="worker-a") for title in ("one", "two")]
+        services.task_creation.create(services.agents.get("admin"), items)
+        return "worker-a"
+
+    def act(services: Services, agent_id: str) -> None:
+        services.notifications.read(agent_id, "task", lease=services.sessions.open(agent_id, "task").lease)
+
+    dying(base, prepare, act)
+
+
 def take(root: str, count: str) -> None:
     """Chat sessions of one agent that ask for its delegations at once; prints what each of them got."""
 
@@ -375,6 +408,8 @@ JOBS: dict[str, Callable[..., None]] = {
         claim,
         finish,
         slow_writer,
+        read_mail,
+        read_notifications,
     )
 }
 

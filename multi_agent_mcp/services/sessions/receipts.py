@@ -2,7 +2,8 @@
 Confirmation). `services/turn/reading.py` chooses the mail of an answer and marks it read.
 
 lease
-    Before a file is marked read, the agent session's own file lists it as unconfirmed, durably.
+    Before a file is marked read, the agent session's own file lists it as unconfirmed, durably, with the time of the
+    mark: what another session has marked is not this one's to requeue.
 confirm
     After the answer's last byte was written and another call or a regular end followed, the file is no longer listed.
 requeue
