@@ -113,7 +113,7 @@ def racing(count: int, act: Callable[[int], Sequence[str]]) -> None:
     assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0] * len(pids)
 
 
-def overtaken(act: Callable[[], object], owner: object, method: str, overtake: Callable[[], object]) -> None:
+def overtaken(act: Callable[[], None], owner: object, method: str, overtake: Callable[[], None]) -> None:
     """Runs `act` in a child that is off the processor (SIGSTOP) once its first call of this method has returned, until
     `overtake` has."""
     pid = os.fork()
@@ -367,9 +367,12 @@ def slow_writer(root: str, task_id: str, slow: str, *meanwhile: str) -> None:
         "take": (services.workspace.delegations, "update"),
     }
     place = places.get(slow.split(":")[1], (services.workspace.tasks, "update"))
-    overtaken(
-        partial(deed, services, task_id, slow), *place, lambda: [deed(other, task_id, what) for what in meanwhile]
-    )
+
+    def overtake() -> None:
+        for what in meanwhile:
+            deed(other, task_id, what)
+
+    overtaken(partial(deed, services, task_id, slow), *place, overtake)
 
 
 def deed(services: Services, task_id: str, told: str) -> None:
