@@ -44,10 +44,13 @@ class Receipt:
     calls `written` or `cancel`.
     """
 
-    def __init__(self, earlier: Sequence[Receipt] = ()) -> None:
-        """`earlier` are the receipts of calls whose answers are not written yet."""
+    def __init__(self, earlier: Sequence[Receipt] = (), *, writes: bool = True) -> None:
+        """`earlier` are the receipts of calls whose answers are not written yet; `writes`: whether the call may change
+        anything."""
         self._mutex = Mutex("receipt")
         self._earlier = earlier
+        self._writes = writes
+        self._has_written = threading.Event()
         self._session: LiveSession | None = None
         self._files: tuple[str, ...] = ()
         self._begun = False
@@ -63,6 +66,17 @@ class Receipt:
     @property
     def is_cancelled(self) -> bool:
         return self._cancelled
+
+    def wait_for_turn(self) -> None:
+        """Waits until the earlier calls that write have written, if this one writes, too: what is created bears times
+        in the order of the calls."""
+        for receipt in self._earlier if self._writes else ():
+            if receipt._writes:
+                receipt._has_written.wait(HANDED_OUT_SECONDS)
+
+    def give_turn(self) -> None:
+        """Called when the call writes nothing more, or is going to wait for others: later calls may write now."""
+        self._has_written.set()
 
     def wait_for_cancelled(self, seconds: float) -> None:
         """Waits until the files of earlier cancelled calls are unread again. For calls that have leased nothing yet,
@@ -133,6 +147,7 @@ class Receipt:
         if completed:
             threading.Thread(target=self._take_back).start()
         elif not begun:
+            self.give_turn()
             self._settled.set()
 
     def _take_back(self) -> None:
