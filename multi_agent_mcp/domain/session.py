@@ -15,9 +15,9 @@ DIED = "died"
 @dataclass(frozen=True, kw_only=True)
 class AgentSession(Identified):
     """An agent session. `state` is `active`, `ended`, `expired`, or `died` if its process did not end it. `unconfirmed`
-    are the leased files of the last answers (paths in the session directory; ids in files of earlier versions), which
-    the agent's next server makes unread again if this process dies before its next call. `calls` counts the tool calls.
-    `machine` is that of the process, in a shared session."""
+    are the leased files of the last answers (paths in the session directory and the time of the mark; without it, or
+    ids, in files of earlier versions), which the agent's next server makes unread again if this process dies before its
+    next call. `calls` counts the tool calls. `machine` is that of the process, in a shared session."""
 
     LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"machine"})
 

@@ -58,6 +58,7 @@ class App:
         self.stdio = Stdio()
         self._receipts: list[Receipt] = []
         self._first_answer = anyio.Event()
+        self._disowned = anyio.Event()
         self._bus = InMemorySubscriptionBus()
         self.server: Server[Any] = Server(
             "multi-agent-mcp",
@@ -84,11 +85,13 @@ class App:
         if params.name not in TOOLS:
             raise MCPError(types.INVALID_PARAMS, self.binding.services.texts("error.unknown_tool", name=params.name))
         earlier = [item for item in self._receipts if not item.is_settled]
-        receipt = Receipt(earlier)
+        receipt = Receipt(earlier, writes=not TOOLS[params.name].read_only)
         self._receipts = [*earlier, receipt]
         current_receipt.set(receipt)
         result = await anyio.to_thread.run_sync(self._answer, params, receipt, abandon_on_cancel=True)
         self._first_answer.set()
+        if self.binding.disowned.is_set():
+            self._disowned.set()
         if self.binding.changed.is_set():
             self.binding.changed.clear()
             await ctx.session.send_tool_list_changed()
@@ -96,17 +99,24 @@ class App:
         return result
 
     def _answer(self, params: types.CallToolRequestParams, receipt: Receipt) -> types.CallToolResult:
-        if not receipt.begin():
-            return types.CallToolResult(content=[])  # the call was cancelled
-        receipt.wait_for_cancelled(LAST_CALLS_SECONDS)
-        self.binding.note_thread((params.meta or {}).get("threadId"))
-        return self.middleware.answer(params.name, params.arguments or {}, receipt)
+        try:
+            if not receipt.begin():
+                return types.CallToolResult(content=[])  # the call was cancelled
+            receipt.wait_for_cancelled(LAST_CALLS_SECONDS)
+            receipt.wait_for_turn()
+            self.binding.note_thread((params.meta or {}).get("threadId"))
+            return self.middleware.answer(params.name, params.arguments or {}, receipt)
+        finally:
+            receipt.give_turn()
 
     async def run(self) -> None:
         """Serves stdio until the host closes it or a signal arrives; both are regular ends."""
         options = self.server.create_initialization_options(NotificationOptions(tools_changed=True))
         async with anyio.create_task_group() as group:
-            for watch in (self._end_on_signal, self._end_with_host, self._end_with_output, self._end_with_input):
+            for watch in (
+                *(self._end_on_signal, self._end_with_host, self._end_with_output, self._end_with_input),
+                self._end_when_disowned,
+            ):
                 group.start_soon(watch)
             group.start_soon(self._start_background)
             await self.server.run(self.stdio.input.messages, self.stdio.output, options)
@@ -125,9 +135,17 @@ class App:
                 await self._end_regularly()
 
     async def _end_with_input(self) -> None:
-        """Ends after the end of the input, once the running calls are answered, for which they get
-        `LAST_ANSWERS_SECONDS`: one that waits for mail would go on for a minute."""
         await self.stdio.input.read()
+        await self._end_answered()
+
+    async def _end_when_disowned(self) -> None:
+        """Ends after a call that was refused because the agent's key was replaced."""
+        await self._disowned.wait()
+        await self._end_answered()
+
+    async def _end_answered(self) -> None:
+        """Ends once the running calls are answered, for which they get `LAST_ANSWERS_SECONDS`: one that waits for mail
+        would go on for a minute."""
         with anyio.move_on_after(LAST_ANSWERS_SECONDS):
             await self.stdio.output.answered()
         await self._end_regularly()

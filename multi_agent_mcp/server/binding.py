@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,8 @@ class Binding:
         self.session: LiveSession | None = None
         self.changed = threading.Event()
         """Set when `tools/list` has changed and the host has not been told yet."""
+        self.disowned = threading.Event()
+        """Set when the key was replaced of the agent that this process was started for: the process ends."""
         self.changes = Changes()
         self._pane = pane
         self._purpose = purpose
@@ -72,6 +77,21 @@ class Binding:
     def agent(self) -> Agent:
         """The bound agent's current record in the registry."""
         return self.services.agents.get(self._agent_id or "")
+
+    def require_key(self) -> None:
+        """Raises `InvalidSession` if the agent's key was replaced: this process has not proven the new one, and acts
+        for the agent no more. One that was started for the agent ends; another must authenticate again."""
+        if self._agent_id is None or (self._only is None and self.session is None):
+            return
+        try:
+            self.services.agents.require_key(self._agent_id)
+        except InvalidSession as refusal:
+            logger.warning("%s", self.services.texts.sentence(refusal))
+            if self._only is None:
+                self.logout()
+            else:
+                self.disowned.set()
+            raise
 
     def live_session(self) -> LiveSession:
         """The session of a bound process. A process started for one agent renews an expired session by itself: it may
@@ -183,6 +203,11 @@ class Binding:
         return place
 
     def _directory_changed(self, _directory: Path) -> None:
+        with suppress(Refusal):
+            self.require_key()
+        if self.disowned.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)  # ends without a call, before it rings for the agent
+            return
         if self._doorbell is not None:
             self._doorbell.wake()
         self.changes.notify()

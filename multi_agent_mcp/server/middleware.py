@@ -51,6 +51,7 @@ class Middleware:
         if name in BEFORE_BINDING:
             return self._unbound(self.tools[name], arguments)
         try:
+            self.binding.require_key()
             session = self.binding.live_session()
             session.touch()
             self.services.operations.finish()

@@ -18,10 +18,11 @@ from typing import Any, Generic, TypeVar
 
 from multi_agent_mcp.domain.entity import Readable, age
 from multi_agent_mcp.domain.ids import id8
-from multi_agent_mcp.domain.times import format_time, stamp
+from multi_agent_mcp.domain.times import format_time, parse_time, stamp
 from multi_agent_mcp.store.archive import ARCHIVE, HOT_KEPT, HOT_MAX, Archive, month_of
 from multi_agent_mcp.store.archived_names import OUR_NAME, ArchivedNames, file_names, fitting
 from multi_agent_mcp.store.directory import Directory
+from multi_agent_mcp.store.directory_index import Entry
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.inbox_addresses import Addresses
 from multi_agent_mcp.store.inbox_history import Position, newest_first
@@ -82,9 +83,10 @@ class Inbox(Generic[R]):
         self._keeps_names = keeps_names
         self._prefix = f"{path.relative_to(files.base)}/"
 
-    def reference(self, name: str) -> str:
-        """Returns a file's path in the session directory, which an agent session records when it hands the file out."""
-        return f"{self._prefix}{spelled(name)}"
+    def reference(self, name: str, read_at: datetime | None = None) -> str:
+        """Returns a file's path in the session directory and the time at which it is marked read, if given: this is
+        what an agent session records when it hands the file out."""
+        return f"{self._prefix}{spelled(name)}" + (f" {format_time(read_at)}" if read_at else "")
 
     def has_any(self, held: Iterable[str]) -> bool:
         """Returns whether one of these references may be to a file of this inbox; see `requeue`."""
@@ -138,6 +140,12 @@ class Inbox(Generic[R]):
         names = [name for name, entry in self.hot.entries().items() if entry.group in groups]
         return [entity for name in names if (entity := self.hot.load(name)) is not None]
 
+    def read_since(self, moment: datetime) -> list[R]:
+        """Returns the entities that were read after `moment` and are not archived."""
+        border = format_time(moment)
+        names = [name for name, entry in self.hot.entries().items() if _closed_at(entry) > border]
+        return [entity for name in names if (entity := self.hot.load(name)) is not None]
+
     def names_since(self, moment: datetime) -> tuple[list[str], list[str]]:
         """Returns all file names in the hot directory, and those of our form from this second on."""
         names, second = file_names(self.path), stamp(moment)
@@ -162,12 +170,20 @@ class Inbox(Generic[R]):
             sync_directory(self.path)
 
     def requeue(self, held: Iterable[str]) -> list[R]:
-        """Makes the files with these references unread again, whenever they were read (a clock may have been set back);
-        the caller holds the lock. Earlier versions recorded ids: such a reference means every file with that id, also
-        in the archive. Returns the entities as they were before."""
+        """Makes the files with these references unread again, unless they were marked read at another time than the
+        reference says: by another reader, after the one that holds it had died. The caller holds the lock. Earlier
+        versions recorded no time, or ids: such a reference means every file with that id, also in the archive. Returns
+        the entities as they were before."""
         held = set(held)
-        names = [name for name in file_names(self.path) if self.reference(name) in held]
-        found = {self.path / name: entity for name in names if (entity := self.hot.load(name)) is not None}
+        times: dict[str, set[datetime | None]] = {}
+        for path, time in map(_parted, held):
+            times.setdefault(path, set()).add(time)
+        found = {}
+        for name in file_names(self.path):
+            marked = times.get(self.reference(name))
+            entity = self.hot.load(name) if marked is not None else None
+            if entity is not None and marked is not None and not marked.isdisjoint({None, entity.read_at}):
+                found[self.path / name] = entity
         ids = {item for item in held if not _is_path(item)}
         for like in ids:
             found.update(self.find_all(lambda entity: entity.id in ids, like=like))
@@ -252,14 +268,12 @@ class Inbox(Generic[R]):
         """Archives the files read before `than`, and returns their number. The others are not parsed: the index knows
         when they were read."""
         border = format_time(than)
-        old = [
-            name for name, entry in self.hot.entries().items() if entry.closed and entry.closed.strip("'\"") < border
-        ]
+        old = [name for name, entry in self.hot.entries().items() if "" < _closed_at(entry) < border]
         entities = [(name, entity) for name in old if (entity := self.hot.load(name)) is not None]
         return self._archive([item for item in entities if item[1].read_at is not None and item[1].read_at < than])
 
     def _archive(self, entities: list[tuple[str, R]]) -> int:
-        held = self._held() if entities else ()
+        held = {path for path, _ in map(_parted, self._held())} if entities else ()
         moves = [
             (self.path / name, self.path / ARCHIVE / month_of(entity.created_at) / self._archived_name(name, entity))
             for name, entity in entities
@@ -311,10 +325,21 @@ def _is_path(held: str) -> bool:
     return "/" in held
 
 
+def _parted(held: str) -> tuple[str, datetime | None]:
+    """Returns the path of a reference, and the time of its mark; None as in earlier versions."""
+    path, _, time = held.rpartition(" ")
+    return (held, None) if held.endswith(".md") else (path, parse_time(time))
+
+
 def _precedence(item: tuple[Path, R]) -> tuple[datetime, str]:
     """Returns a sort key that does not change when the file is marked read or archived: its time, then its content."""
     _, entity = item
     return entity.created_at, repr(entity.mark_read(None))
+
+
+def _closed_at(entry: Entry[R]) -> str:
+    """Returns the time at which the entry's file was read, as it says; "" if it is unread."""
+    return entry.closed.strip("'\"")
 
 
 def _read_at(entity: Readable) -> str:

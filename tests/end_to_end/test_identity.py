@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import mcp_types as types
@@ -10,7 +11,8 @@ from mcp.client.session import IncomingMessage
 from mcp.server.subscriptions import ToolsListChanged
 
 from tests.end_to_end.support import Agent, Team, eventually
-from tests.end_to_end.wire import Wire, wire, wire_to_later
+from tests.end_to_end.wire import Wire, call, wire, wire_to_later
+from tests.soak.lives import Died
 
 pytestmark = pytest.mark.anyio
 
@@ -167,3 +169,52 @@ def _contents(host: Wire) -> list[str]:
     answer = host.call("read_messages").answer
     assert answer is not None
     return [message["content"] for message in answer["messages"]]
+
+
+def _replace_key(team: Team, agent_id: str) -> None:
+    """As docs/security.md says."""
+    (team.path / "secrets" / f"{agent_id}.key").unlink()
+    team.ask("agent", "remove", agent_id)
+    team.ask("agent", "add", agent_id, "--role", "worker", "--parent", "admin")
+
+
+def test_a_running_server_whose_agents_key_was_replaced_says_so_and_ends_and_has_signed_nothing(team: Team) -> None:
+    why = team.services.texts("error.key_replaced", agent_id="worker-a")
+    with wire(team, "worker-a") as host:
+        host.say(call(1, "send_message", receiver_id="admin", content="before"))
+        host.heard_until(1)
+        _replace_key(team, "worker-a")
+        host.say(call(2, "send_message", receiver_id="admin", content="after"))
+        with suppress(Died):  # it may have noticed before it was called
+            answer = host.hear()["result"]["structuredContent"]
+            assert (answer["error"], answer["message"]) == ("invalid_session", why)
+        host.gone()
+    assert why in (team.base / "wire-1.stderr").read_text(encoding="utf-8")
+    assert [message.content for message in team.mailbox("admin")] == ["before"]
+    with wire(team, "worker-a") as host:
+        host.say(call(1, "send_message", receiver_id="admin", content="by the new one"))
+        host.heard_until(1)
+    assert [
+        message["content"] for message in team.ask("read", "admin")["messages"] if message.get("verified", True)
+    ] == ["by the new one"]
+
+
+def test_an_idle_server_whose_agents_key_was_replaced_ends_with_the_next_event(team: Team) -> None:
+    with wire(team, "worker-a") as host:
+        host.say(call(1, "get_unread_count"))
+        host.heard_until(1)
+        _replace_key(team, "worker-a")
+        team.post("worker-a", "for the new one")
+        host.gone()
+    assert not team.services.sessions.alive("worker-a")
+
+
+async def test_an_unbound_server_whose_agents_key_was_replaced_must_authenticate_again(team: Team) -> None:
+    async with team.server(None) as agent:
+        await agent.call("authenticate", agent_id="worker-a", passkey=team.key("worker-a"))
+        _replace_key(team, "worker-a")
+        assert await agent.refused("send_message", receiver_id="admin", content="x") == "invalid_session"
+        await _only_authenticate(agent)
+        await agent.call("authenticate", agent_id="worker-a", passkey=team.key("worker-a"))
+        await agent.call("send_message", receiver_id="admin", content="again")
+    assert [message.content for message in team.mailbox("admin")] == ["again"]

@@ -194,6 +194,16 @@ def test_calls_that_run_when_the_input_ends_are_answered_with_what_they_did(team
     assert set(answers) == set(numbers)
 
 
+def test_calls_that_write_do_so_in_their_order_and_wait_for_none_that_waits(team: Team) -> None:
+    """A host may send many calls before it reads the first answer; only the last one's is awaited here."""
+    with wire(team) as host:
+        sends = [call(number, "send_message", receiver_id="admin", content=str(number)) for number in range(1, 31)]
+        host.say(call(0, "get_next_action", timeout_seconds=600), *sends)
+        host.heard_until(30)
+        contents = [message.content for message in sorted(team.mailbox("admin"), key=lambda item: item.created_at)]
+        assert contents == [str(number) for number in range(1, 31)]
+
+
 def test_requests_from_a_file_are_answered_into_a_file(team: Team, tmp_path: Path) -> None:
     questions, answers = tmp_path / "questions", tmp_path / "answers"
     questions.write_bytes(b"[1]\n" + b'{"jsonrpc": "2.0", "id": 2, "method": 5}')

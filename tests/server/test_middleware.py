@@ -136,7 +136,7 @@ def test_an_interrupt_that_comes_while_a_tool_runs_is_logged_as_what_was_answere
     services: Services, owner: Agent, worker_a: Agent
 ) -> None:
     (task,) = services.task_creation.create(owner, [NewTask(title="running", assignee_id=worker_a.id)])
-    services.task_changes.start(worker_a, task.id)
+    task, _ = services.task_changes.start(worker_a, task.id)
 
     def slow(call: Call) -> Answer:
         services.task_changes.set_status(owner, task.id, "blocked", "now")

@@ -20,6 +20,8 @@ from multi_agent_mcp.errors import InvalidStatusTransition, Refusal
 from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.team.setup import add_missing, create_session
+from multi_agent_mcp.services.turn.reading import Query
+from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.files.durable_files import Files
 from tests.conftest import TEAM
 
@@ -111,6 +113,31 @@ def racing(count: int, act: Callable[[int], Sequence[str]]) -> None:
     assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0] * len(pids)
 
 
+def overtaken(act: Callable[[], None], owner: object, method: str, overtake: Callable[[], None]) -> None:
+    """Runs `act` in a child that is off the processor (SIGSTOP) once its first call of this method has returned, until
+    `overtake` has."""
+    pid = os.fork()
+    if pid == 0:
+        real = getattr(owner, method)
+
+        def stopping(*args: Any, **options: Any) -> Any:
+            setattr(owner, method, real)
+            result = real(*args, **options)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            return result
+
+        setattr(owner, method, stopping)
+        _child(act)
+    _, status = os.waitpid(pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    try:
+        overtake()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
 def _say(*words: str) -> None:
     """Prints in one write, which stays whole when several processes print."""
     os.write(sys.stdout.fileno(), "".join(f"{word}\n" for word in words).encode())
@@ -200,6 +227,37 @@ def start_a_conversation(base: str) -> None:
         worker = services.agents.get("worker-a")
         chat = services.sessions.open("worker-a", "chat")
         services.delegations.start_conversation(worker, chat.record, "worker-b", "りんご", None, delegation_id)
+
+    dying(base, prepare, act)
+
+
+def read_mail(base: str, reader: str) -> None:
+    """A chat session that reads an Admin's three messages, killed at every write."""
+
+    def prepare(services: Services) -> str:
+        if reader == "owner":
+            services.task_creation.send(services.agents.get("owner"), "admin", "Build", "the house")
+        for words in ("one", "two", "three"):
+            services.messages.send(services.agents.get("admin"), Draft(content=words, receiver_id=reader))
+        return reader
+
+    def act(services: Services, _: str) -> None:
+        chat = services.sessions.open(reader, "chat")
+        services.reading.read(services.agents.get(reader), Query(), chat.lease)
+
+    dying(base, prepare, act)
+
+
+def read_notifications(base: str) -> None:
+    """A session that reads two notifications, killed at every write."""
+
+    def prepare(services: Services) -> str:
+        items = [NewTask(title=title, assignee_id="worker-a") for title in ("one", "two")]
+        services.task_creation.create(services.agents.get("admin"), items)
+        return "worker-a"
+
+    def act(services: Services, agent_id: str) -> None:
+        services.notifications.read(agent_id, "task", lease=services.sessions.open(agent_id, "task").lease)
 
     dying(base, prepare, act)
 
@@ -299,6 +357,44 @@ def finish(root: str, count: str, task_id: str) -> None:
     racing(int(count), act)
 
 
+def slow_writer(root: str, task_id: str, slow: str, *meanwhile: str) -> None:
+    """A process that is off the processor as soon as the file that it changes is in place; meanwhile another one acts.
+    Words like `admin:assign:worker-a` say who does what."""
+    services, other = context(Path(root)), context(Path(root))
+    places = {
+        "begin": (services.next_action, "_work"),
+        "resume": (services.interrupts.writer, "put_first"),
+        "take": (services.workspace.delegations, "update"),
+    }
+    place = places.get(slow.split(":")[1], (services.workspace.tasks, "update"))
+
+    def overtake() -> None:
+        for what in meanwhile:
+            deed(other, task_id, what)
+
+    overtaken(partial(deed, services, task_id, slow), *place, overtake)
+
+
+def deed(services: Services, task_id: str, told: str) -> None:
+    who, verb, *to = told.split(":")
+    me = services.agents.get(who)
+    match verb:
+        case "assign":
+            services.task_changes.assign(me, task_id, to[0])
+        case "begin":
+            services.next_action.next_action(me, services.sessions.open(who, "task"))
+        case "pause":
+            services.interrupting.interrupt(me, to[0], "pause", task_id, None)
+        case "resume":
+            services.interrupting.resume(me, to[0])
+        case "delegate":
+            services.delegations.delegate(me, services.sessions.open(who, "task").record, to[0], "play", None)
+        case "take":
+            services.delegations.take(services.sessions.open(who, "chat").record)
+        case status:
+            services.task_changes.set_status(me, task_id, status)
+
+
 JOBS: dict[str, Callable[..., None]] = {
     job.__name__: job
     for job in (
@@ -314,6 +410,9 @@ JOBS: dict[str, Callable[..., None]] = {
         resume,
         claim,
         finish,
+        slow_writer,
+        read_mail,
+        read_notifications,
     )
 }
 

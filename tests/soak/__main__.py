@@ -1,5 +1,6 @@
-"""`python -m tests.soak --minutes N [--agents 30] [--seed S] [--json]`: a team at work in bad conditions, then the
-books of the hosts against the files. Exit code 1 when anything is wrong."""
+"""`python -m tests.soak [--minutes N] [--calls N] [--agents 20] [--seed S] [--json]`: a team at work in bad conditions,
+then the books of the hosts against the files. Every second agent has a task session and a chat session at once, so 20
+agents are 30 servers. Exit code 1 when anything is wrong."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from tests.soak.verdict import complaints
 PROGRESS_SECONDS = 10.0
 SERVED_PER_CORE = 4
 ADMINS = 5  # one agent of so many leads others
-SHOWN = ("operations", "messages acknowledged", "kills", "servers started", "deaths of tmux", "again after a death")
+SHOWN = ("operations", "messages acknowledged", "kills", "servers started", "deaths of tmux", "handed out again")
 
 
 def main() -> int:
@@ -39,7 +40,7 @@ def main() -> int:
     agents = _members(team, given.agents)
     with Nursery(base, team.env) as nursery:
         stage = Stage(team, agents, nursery, served=(os.cpu_count() or 1) * SERVED_PER_CORE)
-        _play(stage, seed, given.minutes * 60)
+        _play(stage, seed, given.minutes * 60, given.calls)
     wrong = [*stage.ledger.wrong, *complaints(stage), *_doctored(stage)]
     report = _report(stage, seed, wrong)
     print(json.dumps(report, ensure_ascii=False, indent=2) if given.json else _lines(report))  # noqa: T201
@@ -52,8 +53,9 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=1.0, help="how long the team is disturbed")
-    parser.add_argument("--agents", type=int, default=30)
+    parser.add_argument("--minutes", type=float, default=1.0, help="how long the team is disturbed, at most")
+    parser.add_argument("--calls", type=int, default=sys.maxsize, help="ends after so many answered calls")
+    parser.add_argument("--agents", type=int, default=20)
     parser.add_argument("--seed", help="what every agent and disturber draws from; printed at the end")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
@@ -75,9 +77,13 @@ def _members(team: Team, count: int) -> list[str]:
     return members
 
 
-def _play(stage: Stage, seed: str, seconds: float) -> None:
-    """Runs everybody for `seconds`. Returns when all servers have ended."""
-    hosts = [Host(stage, agent_id, seed, act) for agent_id in stage.agents]
+def _play(stage: Stage, seed: str, seconds: float, calls: int) -> None:
+    """Runs everybody for `seconds`, or so many calls. Returns when all servers have ended."""
+    hosts = [
+        Host(stage, agent_id, seed, act, only)
+        for number, agent_id in enumerate(stage.agents)
+        for only in (("task", "chat") if number % 2 == 0 else (None,))
+    ]
     with tempfile.TemporaryDirectory(prefix="mam-", dir="/tmp") as short:
         tmux = Tmux(stage, seed, Path(short) / "t")
         around: list[Disturber] = [Killer(stage, seed, hosts), tmux]
@@ -85,18 +91,18 @@ def _play(stage: Stage, seed: str, seconds: float) -> None:
         with disturbed(around):
             for host in hosts:
                 host.start()
-            _watch(stage, time.monotonic() + seconds)
+            _watch(stage, time.monotonic() + seconds, calls)
             stage.over.set()
         for host in hosts:
             host.join()
         tmux.end()
 
 
-def _watch(stage: Stage, until: float) -> None:
+def _watch(stage: Stage, until: float, calls: int) -> None:
     """Prints a line of progress now and then, to standard error."""
-    while (left := until - time.monotonic()) > 0:
+    counts = stage.ledger.counts
+    while (left := until - time.monotonic()) > 0 and counts["operations"] < calls:
         stage.over.wait(min(PROGRESS_SECONDS, left))
-        counts = stage.ledger.counts
         shown = ", ".join(f"{counts[name]} {name}" for name in SHOWN)
         load = os.getloadavg()[0]
         print(f"{max(left, 0):5.0f} s left, load {load:.1f}: {shown}, {len(stage.ledger.wrong)} wrong", file=sys.stderr)  # noqa: T201
@@ -119,6 +125,7 @@ def _report(stage: Stage, seed: str, wrong: list[str]) -> dict[str, Any]:
         "handed out": len(books.handed),
         "lost": sum("LOST" in line for line in wrong),
         "twice": sum("twice" in line for line in wrong),
+        "interrupts read unseen": sum("UNSEEN" in line for line in wrong),
         "wrong": wrong,
     }
 

@@ -139,7 +139,8 @@ class Human(Disturber):
 
     def disturb(self) -> None:
         self.deeds += 1
-        self.random.choice((self._move, self._move, self._interrupt, self._task, self._send, self._read))()
+        deeds = (self._move, self._move, self._interrupt, self._resume, self._task, self._send, self._read)
+        self.random.choice(deeds)()
         self.stage.ledger.count("commands")
 
     def _move(self) -> None:
@@ -153,6 +154,11 @@ class Human(Disturber):
 
     def _interrupt(self) -> None:
         answer = self._ask("interrupt", self.random.choice(self.stage.agents), "--action", "pause")
+        if answer:
+            self.stage.ledger.keep("notification", answer["notification_id"])
+
+    def _resume(self) -> None:
+        answer = self._ask("resume", self.random.choice(self.stage.agents))
         if answer:
             self.stage.ledger.keep("notification", answer["notification_id"])
 

@@ -18,14 +18,18 @@ BREAKDOWNS = ("storage_error", "invalid_session")
 
 
 class Host(threading.Thread):
-    """One agent, with one live server at a time. `act` performs one random action."""
+    """A host of one agent, with one live server at a time, of this purpose or of any. `act` performs one random
+    action."""
 
-    def __init__(self, stage: Stage, agent_id: str, seed: str, act: Callable[[Host], object]) -> None:
-        super().__init__(name=agent_id, daemon=True)
+    def __init__(
+        self, stage: Stage, agent_id: str, seed: str, act: Callable[[Host], object], only: str | None = None
+    ) -> None:
+        super().__init__(name="-".join(filter(None, (agent_id, only))), daemon=True)
         self.stage = stage
         self.agent_id = agent_id
-        self.random = random.Random(f"{seed}-{agent_id}")  # noqa: S311 - to be played again, not to be kept secret
+        self.random = random.Random(f"{seed}-{self.name}")  # noqa: S311 - to be played again, not to be kept secret
         self.purpose = "task"
+        self._only = only
         self.tasks: list[str] = []
         self.conversations: list[str] = []
         self._act = act
@@ -74,7 +78,7 @@ class Host(threading.Thread):
     def send(self, receivers: list[str], tool: str = "send_message", key: str = "content", **arguments: Any) -> Reply:
         """A message of its own to these, by a tool that takes words under this key."""
         self._letters += 1
-        tag = f"{self.agent_id}-{self._letters}"
+        tag = f"{self.name}-{self._letters}"
         self.ledger.send(tag, receivers, "maybe")
         size = self.random.choice((0, 1, 1, 5, 30, 300))
         reply = self.call(tool, **{key: tagged(tag, size)}, **arguments)
@@ -86,7 +90,7 @@ class Host(threading.Thread):
         return reply
 
     def _live(self) -> None:
-        self.purpose = self.random.choice(("task", "task", "chat"))
+        self.purpose = self._only or self.random.choice(("task", "task", "chat"))
         self._unconfirmed = []
         try:
             self._life = self.stage.born(self.agent_id, self.purpose)

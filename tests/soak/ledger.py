@@ -45,8 +45,9 @@ class Ledger:
     """Acknowledged changes of status: task, by whom, from, to."""
     kept: dict[str, set[str]] = field(default_factory=dict)
     """Kind → ids of acknowledged items."""
-    handed: set[tuple[str, str]] = field(default_factory=set)
-    """Agent and id of every message and notification that a host was handed."""
+    handed: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Agent and id of every message and notification that a host was handed → how often, not counting readers that
+    died before their next answer."""
     broken: set[str] = field(default_factory=set)
     """Names of files that were broken on purpose."""
     notes: dict[str, int] = field(default_factory=dict)
@@ -55,25 +56,21 @@ class Ledger:
     counts: Counter[str] = field(default_factory=Counter)
     killed: set[int] = field(default_factory=set)
     started: set[int] = field(default_factory=set)
-    _may_return: set[tuple[str, str]] = field(default_factory=set)
     _mutex: threading.RLock = field(default_factory=threading.RLock)
 
     def hand_out(self, agent_id: str, ids: Iterable[str]) -> None:
-        """Records an answer that arrived. Only items last handed to a dead reader may occur once more."""
+        """Records an answer that arrived."""
         with self._mutex:
             for item in ids:
-                if (agent_id, item) in self._may_return:
-                    self._may_return.discard((agent_id, item))
-                    self.counts["again after a death"] += 1
-                elif (agent_id, item) in self.handed:
-                    self.counts["twice"] += 1
-                    self.wrong.append(f"{agent_id} was handed {item} twice")
-                self.handed.add((agent_id, item))
+                self.counts["handed out again"] += (agent_id, item) in self.handed
+                self.handed[agent_id, item] += 1
 
     def may_return(self, agent_id: str, ids: Iterable[str]) -> None:
-        """A reader died before its next answer."""
+        """A reader died before its next answer: what it was handed last may be handed out once more, even before its
+        host notices the death."""
         with self._mutex:
-            self._may_return |= {(agent_id, item) for item in ids}
+            for item in ids:
+                self.handed[agent_id, item] -= 1
 
     def keep(self, kind: str, entity_id: str) -> None:
         with self._mutex:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.task import FINAL, Task
+from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
 from tests.crash.invariants import settle, twice
 from tests.soak.ledger import Ledger, Sent, tag_of
@@ -28,6 +30,7 @@ def complaints(stage: Stage) -> Iterator[str]:
     mail = {agent_id: _boxed(stage, "ipc", agent_id, Message) for agent_id in services.agents.all()}
     notices = {agent_id: _boxed(stage, "notifications", agent_id, Notification) for agent_id in services.agents.all()}
     yield from twice(services)
+    yield from handed_twice(books)
     yield from messages(books, mail)
     yield from kept(books, "message", [message.id for box in mail.values() for message in box])
     yield from kept(books, "notification", [notice.id for box in notices.values() for notice in box])
@@ -43,6 +46,9 @@ def complaints(stage: Stage) -> Iterator[str]:
             yield f"{agent_id} has {unread} unread files and is told of {services.unread_mail_count(agent_id)}"
     yield from tasks(books, services.workspace.tasks.all())
     yield from told_of_interrupts(stage, notices)
+    known = {task.id: task for task in services.workspace.tasks.all()}
+    for agent_id, box in notices.items():
+        yield from unseen(books, agent_id, box, known)
     yield from registry(stage)
     yield from quarantine(stage)
     yield from remains(stage)
@@ -79,6 +85,13 @@ def kept(books: Ledger, kind: str, there: list[str]) -> Iterator[str]:
     for entity_id in sorted(books.kept.get(kind, ())):
         if counted[entity_id] != 1:
             yield f"{kind} {entity_id} was acknowledged and is there {counted[entity_id]} times: LOST or twice"
+
+
+def handed_twice(books: Ledger) -> Iterator[str]:
+    """Yields items that were handed out once more although the first reader lived on."""
+    for (agent_id, item), count in books.handed.items():
+        if count > 1:
+            yield f"{agent_id} was handed {item} twice"
 
 
 def delivered(books: Ledger, agent_id: str, things: list[Any]) -> Iterator[str]:
@@ -121,6 +134,32 @@ def told_of_interrupts(stage: Stage, notices: dict[str, list[Any]]) -> Iterator[
     for task in stage.team.services.workspace.tasks.all():
         if task.interrupt_id is not None and task.assignee_id is not None and task.interrupt_id not in there:
             yield f"the interrupt {task.interrupt_id} of task {task.id} is LOST"
+
+
+def unseen(books: Ledger, agent_id: str, box: list[Notification], tasks: Mapping[str, Task]) -> Iterator[str]:
+    """Yields interrupts that were marked read while they stood, without having been handed out; `delivered` looks only
+    at those that stand at the end."""
+    resumed = [notice.created_at for notice in box if notice.action == "resume"]
+    for notice in filter(lambda notice: notice.interrupts, box):
+        books.count("interrupts")
+        task = tasks.get(notice.task_id or "")
+        if notice.read_at is None or (agent_id, notice.id) in books.handed or notice.action == "check_chat":
+            continue
+        ends = [*resumed] if notice.action == "pause" else []
+        ends += _ends(notice, task) if task is not None else []
+        over_at = min((end for end in ends if end > notice.created_at), default=None)
+        if over_at is None or notice.read_at < over_at:
+            yield f"the interrupt {notice.id} ({notice.action}) of {agent_id} was read UNSEEN at {notice.read_at}: LOST"
+
+
+def _ends(notice: Notification, task: Task) -> Iterator[datetime]:
+    """The times of the changes of a task after which its interrupt applies no more."""
+    for entry in task.history:
+        before, after = entry.get("status", (None, None))
+        ends_pause = after in FINAL or (before == "blocked" and after is not None)
+        at = parse_time(entry.get("at"))
+        if at is not None and (ends_pause if notice.action == "pause" else {"status", "assignee_id"} & entry.keys()):
+            yield at
 
 
 def registry(stage: Stage) -> Iterator[str]:

@@ -31,7 +31,7 @@ def write_everywhere(team: Team, text: str) -> None:
     parent, blocked = services.task_creation.create(
         owner, [NewTask(title=title, description=text, assignee_id="worker-a") for _ in range(2)]
     )
-    services.task_changes.start(worker, parent.id)
+    parent, _ = services.task_changes.start(worker, parent.id)
     session = services.sessions.open("worker-a", "task")
     services.next_action.begin(session, parent)
     execution = services.executions.running(session.record)

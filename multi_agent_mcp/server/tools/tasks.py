@@ -85,6 +85,7 @@ def get_next_action(call: Call, timeout_seconds: Annotated[float, Field(ge=0, le
         remaining = deadline - time.monotonic()
         if action["action"] != "wait" or remaining <= 0 or changes.closed or call.interrupted():
             return action
+        call.receipt.give_turn()
         changes.wait(seen, min(remaining, LOOK_AGAIN_SECONDS))
 
 

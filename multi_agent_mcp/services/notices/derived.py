@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import is_
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from multi_agent_mcp.domain.agent import Agent, report_recipient
@@ -41,9 +40,6 @@ from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
 
 logger = logging.getLogger(__name__)
-
-
-NO_TASKS: Mapping[str, Task] = MappingProxyType({})
 
 
 class Checked(NamedTuple):
@@ -151,13 +147,13 @@ class DerivedNotices:
         self.tell([*tasks, *(self._waiting_for(done) if done else ())])
         concerned = {name for task in tasks for name in (task.assignee_id or "", *self._superiors_to_tell(task))}
         for agent_id in concerned & self.workspace.registry.active().keys():
-            self.settle(agent_id, about={task.id: task for task in tasks})
+            self.settle(agent_id, about={task.id for task in tasks})
 
     def settle_former(self, task: Task) -> None:
         """Settles a task's notifications for its former assignees: another machine may have reassigned it."""
         former = [old_value(line, "assignee_id") for _, line in task.history.at_hand()]
         for agent_id in self.workspace.registry.active().keys() & set(map(str, former)):
-            self.settle(agent_id, about={task.id: task})
+            self.settle(agent_id, about={task.id})
 
     def is_news(self, notice: Notification) -> bool:
         """Whether a notification that just arrived applies; settles it if not, and those that it supersedes."""
@@ -165,10 +161,10 @@ class DerivedNotices:
             self.settle(notice.target_agent_id)
         return self.applies(notice)
 
-    def settle(self, agent_id: str, *, taken_up: Task | None = None, about: Mapping[str, Task] | None = None) -> None:
+    def settle(self, agent_id: str, *, taken_up: Task | None = None, about: Collection[str] | None = None) -> None:
         """Marks read an agent's notifications that do not apply any more, and those of the task's content and
-        assignment that the agent has `taken_up` with this version of it; with `about`, only those about these
-        just-written tasks. Never raises: such notifications are not shown anyway, and the next reader tries again."""
+        assignment that the agent has `taken_up` with this version of it; with `about`, only those about the tasks with
+        these ids. Never raises: such notifications are not shown anyway, and the next reader tries again."""
         try:
             inbox = self.workspace.notices(agent_id)
             if self._over(agent_id, taken_up, about):
@@ -181,9 +177,11 @@ class DerivedNotices:
         """The unread notifications of an agent that still apply, for sessions of either purpose. Writes nothing."""
         return [notice for _, notice in self.workspace.notices(agent_id).unread() if self.applies(notice)]
 
-    def applies(self, notice: Notification, known: Mapping[str, Task] = NO_TASKS) -> bool:
-        """Whether a notification is still to be shown: not when its cause is over or has recurred since. The task is
-        looked up unless it is in `known`."""
+    def applies(self, notice: Notification) -> bool:
+        """Whether a notification is still to be shown: not when its cause is over or has recurred since.
+
+        Judged by files that are read after the notification was found, never by what a caller has written: since then
+        another process may have changed them, and the notification may be about that."""
         agents = self.workspace.registry.all()
         if notice.target_agent_id not in agents or (notice.sender_id or notice.target_agent_id) not in agents:
             return True  # written by hand: it may name anything as an agent
@@ -193,7 +191,7 @@ class DerivedNotices:
             return self._is_stuck(notice)
         if notice.action in PAUSING and self.interrupts.is_overtaken(notice):
             return False
-        task = known.get(notice.task_id or "") or self._task_of(notice)
+        task = self._task_of(notice)
         if task is None:
             return True
         if notice.action == TASK_ASSIGNED:
@@ -237,13 +235,13 @@ class DerivedNotices:
         task = self.workspace.tasks.indexed(notice.task_id, agent_id) if notice.task_id is not None else None
         return notice.task_id is None or (task is not None and task.status == "in_progress")
 
-    def _over(self, agent_id: str, taken_up: Task | None, about: Mapping[str, Task] | None) -> list[str]:
+    def _over(self, agent_id: str, taken_up: Task | None, about: Collection[str] | None) -> list[str]:
         told = set() if taken_up is None else _ids_told_by(taken_up)
         return [
             name
             for name, notice in self.workspace.notices(agent_id).unread()
             if about is None or notice.task_id in about
-            if not self.applies(notice, about or {}) or notice.id in told
+            if not self.applies(notice) or notice.id in told
         ]
 
     def _put(self, notice: Notification) -> Notification:

@@ -90,10 +90,11 @@ class Notifications:
             answer = [as_answer(notice) for _, notice in mine]
             del mine[fits(answer) :]
             if mark_as_read and mine:
+                now = self.clock()
                 if lease is not None:
-                    lease(tuple(inbox.reference(name) for name, _ in mine))
-                inbox.mark_read([name for name, _ in mine], self.clock())
-                inbox.archive_older(self.clock() - READ_KEPT)
+                    lease(tuple(inbox.reference(name, now) for name, _ in mine))
+                inbox.mark_read([name for name, _ in mine], now)
+                inbox.archive_older(now - READ_KEPT)
         return answer[: len(mine)]
 
     def from_chat(

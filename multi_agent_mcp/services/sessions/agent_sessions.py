@@ -133,12 +133,15 @@ class Sessions:
         """Makes mail and notifications unread again, by their files (see `Inbox.reference`), and restores an Owner's
         wait that one of them released. Returns how many of them had been marked read."""
         returned: list[Message | Notification] = []
-        for inbox in (self.workspace.mailbox(agent_id), self.workspace.notices(agent_id)):
-            if inbox.has_any(files):
-                with self.workspace.locks.held(inbox.lock):
-                    returned += inbox.requeue(files)
-        if returned:
-            self.owner_waits.restore(agent_id, [entity.id for entity in returned])
+        mailbox, notices = self.workspace.mailbox(agent_id), self.workspace.notices(agent_id)
+        if mailbox.has_any(files):
+            with self.workspace.locks.held(mailbox.lock):
+                returned += mailbox.requeue(files)
+                if returned:  # before anybody reads them again
+                    self.owner_waits.restore(agent_id, [message.id for message in returned])
+        if notices.has_any(files):
+            with self.workspace.locks.held(notices.lock):
+                returned += notices.requeue(files)
         return sum(entity.read_at is not None for entity in returned)
 
     def _choose_purpose(self, agent_id: str, live: list[AgentSession]) -> str:

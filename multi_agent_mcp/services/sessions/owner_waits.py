@@ -14,6 +14,7 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.owner_wait import OwnerWait
 from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.errors import InvalidArguments, OwnerWaiting, PollingBlocked, Refusal
+from multi_agent_mcp.services.team.signatures import Signatures
 from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -26,8 +27,11 @@ EMPTY_CHECKS_ALLOWED = 1
 class OwnerWaits:
     """The wait-locks of a session's owners. Released locks are kept in the archive."""
 
-    def __init__(self, workspace: Workspace, clock: Callable[[], datetime], audit: Callable[..., None]) -> None:
+    def __init__(
+        self, workspace: Workspace, signatures: Signatures, clock: Callable[[], datetime], audit: Callable[..., None]
+    ) -> None:
         self.workspace = workspace
+        self._signatures = signatures
         self.clock = clock
         self._audit = audit
         self.standing = workspace.owner_waits
@@ -109,7 +113,8 @@ class OwnerWaits:
             return True
 
     def restore(self, owner_id: str, message_ids: Iterable[str]) -> None:
-        """Sets the lock again if it was released by one of these messages, which were not delivered after all."""
+        """Sets the lock again if it was released by one of these messages, which were not delivered after all, unless
+        another session has read an answer meanwhile. The caller holds the mailbox's lock."""
         given_back = set(message_ids)
         with self._locked(owner_id):
             if not given_back or self.of(owner_id) is not None:
@@ -118,6 +123,8 @@ class OwnerWaits:
             for name in sorted(self._archived(owner_id), reverse=True):
                 wait = self._archive.load(name)
                 if wait is not None and wait.released_by in given_back:
+                    if self._is_answered(replace(wait, owner_id=owner_id)):
+                        return
                     self.standing.replace(_name(owner_id), replace(wait, released_by=None))
                     self._archive.remove(name)
                     return
@@ -128,6 +135,14 @@ class OwnerWaits:
 
     def _archived(self, owner_id: str) -> list[str]:
         return [name for name in self._archive.entries() if name.endswith(f"_{_name(owner_id)}")]
+
+    def _is_answered(self, wait: OwnerWait) -> bool:
+        """Whether an answer that was read since the wait began stays read."""
+        agents = self.workspace.registry.all()
+        return any(
+            self._answers(wait, message.sender_id, agents) and self._signatures.verifies(message, wait.owner_id)
+            for message in self.workspace.mailbox(wait.owner_id).read_since(wait.since)
+        )
 
     def _answers(self, wait: OwnerWait, sender_id: str, agents: Mapping[str, Agent]) -> bool:
         if sender_id == wait.admin_id:

@@ -2,7 +2,8 @@
 Confirmation). `services/turn/reading.py` chooses the mail of an answer and marks it read.
 
 lease
-    Before a file is marked read, the agent session's own file lists it as unconfirmed, durably.
+    Before a file is marked read, the agent session's own file lists it as unconfirmed, durably, with the time of the
+    mark: what another session has marked is not this one's to requeue.
 confirm
     After the answer's last byte was written and another call or a regular end followed, the file is no longer listed.
 requeue
@@ -43,10 +44,13 @@ class Receipt:
     calls `written` or `cancel`.
     """
 
-    def __init__(self, earlier: Sequence[Receipt] = ()) -> None:
-        """`earlier` are the receipts of calls whose answers are not written yet."""
+    def __init__(self, earlier: Sequence[Receipt] = (), *, writes: bool = True) -> None:
+        """`earlier` are the receipts of calls whose answers are not written yet; `writes`: whether the call may change
+        anything."""
         self._mutex = Mutex("receipt")
         self._earlier = earlier
+        self._writes = writes
+        self._has_written = threading.Event()
         self._session: LiveSession | None = None
         self._files: tuple[str, ...] = ()
         self._begun = False
@@ -62,6 +66,17 @@ class Receipt:
     @property
     def is_cancelled(self) -> bool:
         return self._cancelled
+
+    def wait_for_turn(self) -> None:
+        """Waits until the earlier calls that write have written, if this one writes, too: what is created bears times
+        in the order of the calls."""
+        for receipt in self._earlier if self._writes else ():
+            if receipt._writes:
+                receipt._has_written.wait(HANDED_OUT_SECONDS)
+
+    def give_turn(self) -> None:
+        """Called when the call writes nothing more, or is going to wait for others: later calls may write now."""
+        self._has_written.set()
 
     def wait_for_cancelled(self, seconds: float) -> None:
         """Waits until the files of earlier cancelled calls are unread again. For calls that have leased nothing yet,
@@ -132,6 +147,7 @@ class Receipt:
         if completed:
             threading.Thread(target=self._take_back).start()
         elif not begun:
+            self.give_turn()
             self._settled.set()
 
     def _take_back(self) -> None:

@@ -239,6 +239,16 @@ class Agents:
             logger.warning("the public key of %s in agents.json is not its key's: see doctor", agent.id)
         return agent
 
+    def require_key(self, agent_id: str) -> None:
+        """Raises `InvalidSession` if the key that this process has proven for the agent was replaced: it is neither in
+        the key's file any more nor does its hash stand in `agents.json`. (An agent that moves to another machine has
+        another hash meanwhile.)"""
+        proven, agent = self._proven.get(agent_id), self.all().get(agent_id)
+        if proven is None or agent is None or is_passkey_of(agent, proven):
+            return
+        if self.workspace.key(agent_id).read() != proven:
+            raise InvalidSession("key_replaced", agent_id=agent_id)
+
     def publish_keys(self) -> None:
         """Adds missing public keys (of agents registered before messages were signed with Ed25519) if this process has
         the passkey and its hash is right. Existing ones are not replaced; `doctor` reports those that do not match.
@@ -250,13 +260,15 @@ class Agents:
                     self.registry.update(agent.id, public_key=public_key(key))
 
     def known_key(self, agent_id: str) -> str | None:
-        """Returns the agent's key if this process has it, else None, also for an invalid id, as in a hand-written
-        message. An empty key counts as none, since anybody could sign with it."""
+        """Returns the agent's key if this process has it, the one that it has proven before a stored one; else None,
+        also for an invalid id, as in a hand-written message. An empty key counts as none, since anybody could sign with
+        it."""
+        if agent_id in self._proven:
+            return self._proven[agent_id]
         try:
-            key = self.stored_key(parse_agent_id(agent_id))
+            return self.stored_key(parse_agent_id(agent_id)) or None
         except Refusal:
-            key = ""
-        return key or self._proven.get(agent_id)
+            return None
 
     def stored_key(self, agent_id: AgentId | str) -> str:
         """Returns the key in `secrets/{agent_id}.key`; raises `InvalidSession` if it is missing."""

@@ -223,7 +223,7 @@ class Reading:
         refused = self.reports.apply(batch.reader, believed)
         self.conversations.mark_seen(batch.reader, believed)
         if lease is not None:
-            lease(tuple(mailbox.reference(name) for name in names))
+            lease(tuple(mailbox.reference(name, batch.at) for name in names))
         self.owner_waits.release_by(batch.reader, believed, self.agents.registry.all())
         if batch.query.unread_only:  # archiving would shift the pages of a reader of history
             mailbox.archive_read()  # before marking, while the index is fresh

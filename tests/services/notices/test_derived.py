@@ -19,6 +19,7 @@ from tests.conftest import Clock
 from tests.services import forks
 from tests.services.support import read
 from tests.services.tasks_support import (
+    again,
     agent,
     delegate,
     forked,
@@ -411,3 +412,50 @@ def test_fifty_unread_notifications_cost_no_file_while_nothing_changes(services:
     assert services.notifications.refresh("worker-a", "task").some
     watching.clear()  # a hook cannot be taken away
     assert opened == []
+
+
+NEWS: dict[str, tuple[list[str], str, list[str], str]] = {
+    "an interrupt, after assigning": ([], "admin:assign:worker-b", ["owner:blocked"], "blocked"),
+    "an interrupt, after reopening": (["owner:blocked"], "admin:todo", ["owner:blocked"], "blocked"),
+    "an interrupt, after beginning": (["owner:blocked"], "admin:in_progress", ["owner:blocked"], "blocked"),
+    "another interrupt": ([], "admin:blocked", ["owner:todo", "owner:blocked"], "blocked"),
+    "a cancellation": (["owner:blocked"], "admin:todo", ["owner:cancelled"], "cancel"),
+    "a reopening": (["owner:blocked"], "admin:todo", ["owner:blocked", "owner:todo"], "task_assigned"),
+    "a reopening, before it is handed out": (
+        ["admin:in_progress"],
+        "worker-a:begin",
+        ["owner:blocked", "owner:in_progress"],
+        "task_assigned",
+    ),
+    "an assignment": ([], "admin:assign:worker-b", ["owner:assign:worker-a"], "task_assigned"),
+    "a pause": (["owner:blocked"], "admin:todo", ["owner:pause:worker-a"], "pause"),
+    "another pause": (["owner:pause:worker-a"], "admin:resume:worker-a", ["owner:pause:worker-a"], "pause"),
+    "a delegation": (
+        ["worker-a:delegate:worker-b"],
+        "worker-a:take",
+        ["worker-a:delegate:worker-b"],
+        "delegation",
+    ),
+}
+
+
+@pytest.mark.parametrize("news", NEWS)
+def test_a_slow_writer_settles_nothing_that_is_newer_than_its_own_change(services: Services, news: str) -> None:
+    before, slow, meanwhile, action = NEWS[news]
+    task = new(services)
+    for deed in before:
+        forks.deed(services, task.id, deed)
+    forked("slow_writer", services.workspace.root, task.id, slow, *meanwhile)
+    fresh = forks.context(services.workspace.root)
+    by = meanwhile[-1].partition(":")[0]
+    assert (action, by) in [told_of[:2] for told_of in told(fresh, str(again(fresh, task).assignee_id))]
+
+
+@pytest.mark.parametrize("superior", ["admin", "owner"])
+def test_a_slow_writer_leaves_a_newer_block_of_the_assignees_own_to_its_superiors(
+    services: Services, superior: str
+) -> None:
+    task = moved(services, running(services, by=superior), "blocked")
+    services.notifications.read(superior, "task")
+    forked("slow_writer", services.workspace.root, task.id, "admin:in_progress", "worker-a:blocked")
+    assert ("task_blocked", "worker-a", task.id) in told(forks.context(services.workspace.root), superior)

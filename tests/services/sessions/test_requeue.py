@@ -3,10 +3,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
-from tests.services.tasks_support import dies, open_session, shown
+from tests.conftest import Clock
+from tests.services import forks
+from tests.services.support import contents, read
+from tests.services.tasks_support import agent, dies, forked, open_session, shown
 
 
 def test_every_file_of_an_id_is_given_back_when_its_reader_dies(services: Services) -> None:
@@ -64,3 +72,49 @@ def test_an_owners_wait_ended_by_another_message_stays_ended(services: Services)
     services.reading.read(owner, Query(), session.lease)
     session.requeue(session.record.unconfirmed)
     assert services.owner_waits.of("owner") is None
+
+
+def confirmed(session: LiveSession) -> None:
+    """The session's answers arrive, and it ends regularly."""
+    session.written(session.record.unconfirmed)
+    session.end()
+
+
+@pytest.mark.parametrize("reader", ["worker-a", "owner"])
+def test_what_a_session_read_after_another_had_died_over_it_does_not_come_again(tmp_path: Path, reader: str) -> None:
+    """Killed between noting what it would hand out and marking it, at each step."""
+    for number, _ in enumerate(forked("read_mail", tmp_path, reader)):
+        services = forks.context(tmp_path / str(number))
+        session = open_session(services, reader, "task")
+        first = contents(read(services, reader, session.lease))
+        confirmed(session)
+        assert services.sessions.recover(reader) == 3 - len(first)
+        assert (services.owner_waits.of(reader) is not None) == (reader == "owner" and not first)
+        again = contents(read(services, reader))
+        assert sorted([*first, *again]) == ["one", "three", "two"]
+
+
+def test_a_notification_read_after_another_session_had_died_over_it_does_not_come_again(tmp_path: Path) -> None:
+    for number, agent_id in enumerate(forked("read_notifications", tmp_path)):
+        services = forks.context(tmp_path / str(number))
+        session = open_session(services, agent_id)
+        first = [notice["id"] for notice in services.notifications.read(agent_id, "task", lease=session.lease)]
+        confirmed(session)
+        services.sessions.recover(agent_id)
+        again = [notice["id"] for notice in services.notifications.read(agent_id, "task")]
+        assert len({*first, *again}) == len([*first, *again]) == 2
+
+
+def test_what_a_person_read_after_a_session_had_died_over_it_does_not_come_again(
+    services: Services, clock: Clock
+) -> None:
+    session = open_session(services, "worker-a", "chat")
+    services.messages.send(agent(services, "admin"), Draft(content="one", receiver_id="worker-a"))
+    box = services.workspace.mailbox("worker-a")
+    ((name, _),) = box.unread()
+    session.lease((box.reference(name, clock()),))
+    dies(services, session)
+    clock.advance(1)
+    assert contents(read(services, "worker-a")) == ["one"]
+    assert services.sessions.recover("worker-a") == 0
+    assert contents(read(services, "worker-a")) == []

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import MessageNotFound, StorageError
 from multi_agent_mcp.services.turn.reading import Query
 from tests.conftest import Clock
@@ -265,7 +266,8 @@ def test_messages_are_leased_before_they_are_marked(services: Services) -> None:
     (path,) = mail(services)
     told: list[tuple[tuple[str, ...], int]] = []
     read(services, "worker-a", lease=lambda ids: told.append((ids, unread(services, "worker-a"))))
-    assert told == [((str(path.relative_to(services.workspace.path)),), 1)]
+    reference = f"{path.relative_to(services.workspace.path)} {format_time(services.clock())}"
+    assert told == [((reference,), 1)]
 
 
 def test_nothing_is_marked_when_it_cannot_be_held(services: Services) -> None:
