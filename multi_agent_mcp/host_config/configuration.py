@@ -169,7 +169,10 @@ def program_name(command: str) -> str:
 
 
 def _host_of(agent: Agent) -> str:
-    return agent.host if agent.host is not None and agent.host in HOSTS else program_name(agent.command or "")
+    """Returns the host that a person named, else the command's program, else, if that is none of `HOSTS`, the recorded
+    host: it may be that of an earlier command."""
+    program = program_name(agent.command or "")
+    return next((name for name in (agent.declared_host, program, agent.host) if name and name in HOSTS), program)
 
 
 def _merge(name: str, content: Any) -> Merge:
