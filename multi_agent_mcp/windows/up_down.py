@@ -143,6 +143,7 @@ def _start(windows: TeamWindows, agent: Agent, command: str) -> AgentState:
 
 def _restart(windows: TeamWindows, agent: Agent, pane: OwnPane, command: str) -> AgentState:
     earlier = frozenset(session.id for session in windows.services.sessions.running(agent.id))
+    windows.close_kept(Slot(agent.id, "task"))
     fresh = windows.restart(pane, command)
     if fresh is not None:
         _register(windows, agent, fresh)
