@@ -245,6 +245,19 @@ def test_what_cannot_be_restarted_is_one_sentence_and_goes_on(bare: Team, termin
     assert terminal("list-panes", "-a", "-F", "#{window_name} #{pane_pid}") == program
 
 
+def test_an_agent_that_restarts_itself_ends_the_command_and_is_there_again(bare: Team, terminal: Terminal) -> None:
+    team = made(bare, a="sh")
+    up = (*UP, "--no-supervisor", "--socket", terminal.socket)
+    (started,) = (item for item in team.ask(*up)["agents"] if item["agent_id"] == "a")
+    pid = ("list-panes", "-a", "-f", f"#{{==:#{{pane_id}},{started['pane_id']}}}", "-F", "#{pane_pid}")
+    before = terminal(*pid)
+    restart = f"cd {REPOSITORY}; {' '.join(COMMAND)} restart a --root {team.root}"
+    terminal("send-keys", "-t", started["pane_id"], restart, "Enter")
+    wait_until(lambda: terminal(*pid) != before, "its window has a new program")
+    assert [item["state"] for item in team.ask(*up)["agents"]] == ["no_command", "running"]
+    assert str(team.services.agents.get("a").pane_pid) == terminal(*pid)
+
+
 def test_attach_shows_an_agents_window_and_touches_no_other_tmux_server(
     bare: Team, terminal: Terminal, other_terminal: Terminal
 ) -> None:
