@@ -108,7 +108,7 @@ def set_agent(
     shown = {key: getattr(agent, key) for key in changed}
     context.answer(
         {"agent_id": agent.id, **shown},
-        [f"{agent.id}: {key}: {one_line(str(value or '-'))}" for key, value in shown.items()],
+        [f"{agent.id}: {key}: {'-' if value is None else one_line(str(value))}" for key, value in shown.items()],
     )
 
 

@@ -20,7 +20,9 @@ COMMANDS = {
     "Team": {
         "init": ("init:init", "Create a session, and a team.yaml if there is none."),
         "up": ("up_down:up", "Open the team in tmux and say what waits for you."),
-        "down": ("up_down:down", "Close what `up` opened; mail and tasks stay."),
+        "restart": ("up_down:restart", "Start an agent's program anew in its window."),
+        "attach": ("up_down:attach", "Show the team's windows in this terminal."),
+        "down": ("up_down:down", "Close what `up` opened, or some agents' windows."),
         "agent": ("agents:agent", "Manage agents: add, set, list, remove."),
         "supervise": ("up_down:supervise", "Open windows for missing agent sessions (`up` runs it)."),
         "host-config": ("host_config:host_config", "Show or write a host's configuration for an agent."),

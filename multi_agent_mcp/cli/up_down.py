@@ -1,10 +1,11 @@
-"""The commands for a team in tmux: `up`, `down` and `supervise`."""
+"""The commands for a team in tmux: `up`, `restart`, `down`, `attach` and `supervise`."""
 
 from __future__ import annotations
 
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,13 +13,21 @@ from multi_agent_mcp.cli.context import SessionContext, session_command
 from multi_agent_mcp.cli.output import print_line
 from multi_agent_mcp.errors import InvalidArguments
 
+if TYPE_CHECKING:
+    from multi_agent_mcp.windows.startup import Startup
+
 SOCKET = click.option(
     "--socket", metavar="PATH", help="The tmux socket (default: the server this terminal is in, else tmux's default)."
 )
+WAIT = click.option("--wait/--no-wait", default=True, help="Wait until every agent is ready or asks for something.")
+TIMEOUT = click.option(
+    "--timeout", type=click.IntRange(0, 3600), default=60, metavar="SECONDS", help="How long (default: 60)."
+)
+AGENTS = click.argument("agent_ids", metavar="[AGENT]...", nargs=-1)
 
 
 @click.command()
-@click.argument("agent_ids", metavar="[AGENT]...", nargs=-1)
+@AGENTS
 @SOCKET
 @click.option("--tmux-config", metavar="FILE", help="A tmux.conf for a server that is started now.")
 @click.option(
@@ -27,8 +36,8 @@ SOCKET = click.option(
     help="Run the supervisor in a pane: it opens windows for chat work and for agents with `spawn: on_demand`.",
 )
 @click.option("--watch/--no-watch", default=True, help="Open a window `owner` with `watch`, for the human.")
-@click.option("--wait/--no-wait", default=True, help="Wait until every agent is ready or asks for something.")
-@click.option("--timeout", type=click.IntRange(0, 3600), default=60, metavar="SECONDS", help="How long (default: 60).")
+@WAIT
+@TIMEOUT
 @click.option("--attach/--no-attach", default=True, help="In tmux: show the team's windows in this terminal.")
 @session_command()
 def up(
@@ -49,8 +58,6 @@ def up(
 
     Exit code 1 when somebody is not ready.
     """
-    from multi_agent_mcp.cli.answer import as_answer, list_dialogs
-    from multi_agent_mcp.cli.up_output import progress, summary, warnings
     from multi_agent_mcp.config import tmux_socket
     from multi_agent_mcp.windows.startup import Startup
     from multi_agent_mcp.windows.window_registry import TeamWindows
@@ -61,18 +68,9 @@ def up(
         sharing_of(context).start_relay()
     path = str(Path(socket).absolute()) if socket else tmux_socket()
     startup = Startup(TeamWindows(context.services, path, tmux_config, joins=socket is None), agent_ids)
-    texts = context.texts
-    if not context.as_json:
-        for line in warnings(startup.preflight, texts):
-            print_line(line)
+    _warn(context, startup)
     startup.open(supervisor=supervisor, owner=watch)
-    if wait:
-        with progress(texts, is_silent=context.as_json) as report:
-            startup.wait(timeout, report)
-    asked = startup.asked()
-    answer = startup.as_answer() | {"dialogs": as_answer(asked)}
-    lines = [*summary(startup, texts), *([""] if asked else [])]
-    context.answer(answer, [*lines, *list_dialogs(context, asked)])
+    _follow(context, startup, timeout if wait else None)
     if attach and wait and not context.as_json and sys.stdout.isatty():
         startup.show()
     if not startup.is_fine:
@@ -80,25 +78,96 @@ def up(
 
 
 @click.command()
+@click.argument("agent_id", metavar="AGENT")
+@WAIT
+@TIMEOUT
 @session_command()
-def down(context: SessionContext) -> None:
-    """Close the panes that `up` and the supervisor opened. Mail and tasks stay.
+def restart(context: SessionContext, agent_id: str, wait: bool, timeout: int) -> None:
+    """End the program in an agent's window and start its command anew there, as after a change in team.yaml. Without a
+    window, open one, as `up AGENT` does. Mail and tasks stay.
+
+    Exit code 1 when it is not ready.
+    """
+    from multi_agent_mcp.config import tmux_socket
+    from multi_agent_mcp.windows.startup import Startup
+    from multi_agent_mcp.windows.window_registry import TeamWindows
+
+    startup = Startup(TeamWindows(context.services, tmux_socket(), joins=True), [agent_id])
+    _warn(context, startup)
+    startup.restart()
+    _follow(context, startup, timeout if wait else None)
+    if not startup.is_fine:
+        raise click.exceptions.Exit(1)
+
+
+def _warn(context: SessionContext, startup: Startup) -> None:
+    from multi_agent_mcp.cli.up_output import warnings
+
+    for line in () if context.as_json else warnings(startup.preflight, context.texts):
+        print_line(line)
+
+
+def _follow(context: SessionContext, startup: Startup, timeout: int | None) -> None:
+    """Waits for the agents, unless `timeout` is None, and answers with their states and what their hosts ask."""
+    from multi_agent_mcp.cli.answer import as_answer, list_dialogs
+    from multi_agent_mcp.cli.up_output import progress, summary
+
+    if timeout is not None:
+        with progress(context.texts, is_silent=context.as_json) as report:
+            startup.wait(timeout, report)
+    asked = startup.asked()
+    answer = startup.as_answer() | {"dialogs": as_answer(asked)}
+    lines = [*summary(startup, context.texts), *([""] if asked else [])]
+    context.answer(answer, [*lines, *list_dialogs(context, asked)])
+
+
+@click.command()
+@AGENTS
+@session_command()
+def down(context: SessionContext, agent_ids: tuple[str, ...]) -> None:
+    """Close the panes that `up` and the supervisor opened, or only those of the agents named; these stay closed,
+    whatever work waits, until `up`. Mail and tasks stay.
 
     Exit code 1 when windows stay open because this is a copy of the session that opened them.
     """
     from multi_agent_mcp.config import tmux_socket
-    from multi_agent_mcp.windows.up_down import close_team
+    from multi_agent_mcp.windows.up_down import close_agents, close_team
     from multi_agent_mcp.windows.window_registry import TeamWindows
 
+    names = [context.services.agents.here(agent_id).id for agent_id in agent_ids]
     windows = TeamWindows(context.services, tmux_socket())
-    closed = close_team(windows)
+    closed = close_agents(windows, names) if names else close_team(windows)
     texts = context.texts
     lines = [texts("down.closed", names=", ".join(closed)) if closed else texts("down.nothing")]
-    left = {path: [slot.window_name for slot in slots] for path, slots in windows.strange.items() if slots}
-    lines += [texts("down.strange", names=", ".join(names), path=path) for path, names in left.items()]
+    lines += [texts("down.until", agents=" ".join(names))] if names else []
+    strange = {
+        path: [slot for slot in slots if not names or slot.agent_id in names] for path, slots in windows.strange.items()
+    }
+    left = {path: [slot.window_name for slot in slots] for path, slots in strange.items() if slots}
+    lines += [texts("down.strange", names=", ".join(left[path]), path=path) for path in left]
     context.answer({"closed": closed, "left": left}, lines)
     if left:
         raise click.exceptions.Exit(1)
+
+
+@click.command()
+@click.argument("agent_id", metavar="[AGENT]", required=False)
+@session_command(json=False)
+def attach(context: SessionContext, agent_id: str | None) -> None:
+    """Show the team's windows in this terminal, beginning with the agent named; inside the team's tmux server, switch
+    to them. Ctrl-b d leads back."""
+    from multi_agent_mcp.config import read_environment, tmux_socket
+    from multi_agent_mcp.windows.attachment import find_attachment
+    from multi_agent_mcp.windows.window_registry import TeamWindows
+
+    if agent_id is not None:
+        context.services.agents.here(agent_id)
+    found = find_attachment(TeamWindows(context.services, tmux_socket(), joins=True), agent_id)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise InvalidArguments("attach_no_terminal", command=found.command)
+    if not found.is_here and read_environment().pane is not None:
+        raise InvalidArguments("attach_other_server", command=found.command)
+    found.show()
 
 
 @click.command()

@@ -14,6 +14,7 @@ AgentType = Literal["ai", "human"]
 Purpose = Literal["task", "chat"]
 
 ROLES: tuple[str, ...] = get_args(Role)
+PERSON = "person"
 AGENT_TYPES: tuple[str, ...] = get_args(AgentType)
 PURPOSES: tuple[str, ...] = get_args(Purpose)
 
@@ -23,7 +24,8 @@ class Agent:
     """A named participant: one record of `agents.json`. The pane fields locate the pane in which it is rung;
     `pane_program` identifies the processes that read its terminal when it was registered. `machine` is its home in a
     shared session, with its server, pane and key. `host` names the profile of its host, or is `plain` for a program
-    that reads lines; `prompt` replaces the host's first prompt."""
+    that reads lines; `host_by` is `person` if a person wrote it, else a hook recorded it (docs/format.md, agents.json).
+    `prompt` replaces the host's first prompt."""
 
     id: str
     role: str = "worker"
@@ -41,6 +43,7 @@ class Agent:
     pane_program: list[str] | None = None
     command: str | None = None
     host: str | None = None
+    host_by: str | None = None
     prompt: str | None = None
     created_at: str | None = None
     passkey_hash: str | None = None
@@ -52,6 +55,24 @@ class Agent:
     def may_be_human(self) -> bool:
         """Whether the agent may be a person: an Owner counts whatever its type, whose default is `ai`."""
         return self.role == "owner" or self.type == "human"
+
+    @property
+    def declared_host(self) -> str | None:
+        """The host that a person wrote; None if there is none, or it was only recorded. `plain` is never recorded, and
+        older records have no `host_by`."""
+        return self.host if self.host_by == PERSON or self.host == "plain" else None
+
+    def changed_by_person(self, changed: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the fields to write for a person's changes: a given host becomes the person's own; a recorded one is
+        dropped with the command that it was recorded under."""
+        if "host" in changed:
+            return {**changed, "host_by": PERSON if changed["host"] else None}
+        is_stale = self.declared_host is None and changed.get("command", self.command) != self.command
+        return {**changed, "host": None} if is_stale else dict(changed)
+
+    def seen_in(self, host: str | None) -> dict[str, Any]:
+        """Returns the fields to write for a host in which the agent was seen: none if a person said otherwise."""
+        return {} if host is None or self.declared_host is not None else {"host": host}
 
     @property
     def removed(self) -> bool:

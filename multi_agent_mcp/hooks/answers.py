@@ -154,15 +154,15 @@ class Hooks:
         return sorted(self.doorbell.meant_for(agent_id, purpose, mail), key=reading_order)
 
     def _note_host(self, agent: Agent, event: Event) -> None:
-        """Records the agent's host and its Codex thread in the registry, for the channel chain. Never raises: this must
-        not lose an answer."""
-        changes: dict[str, Any] = {} if event.host in (None, agent.host) else {"host": event.host}
-        if event.host_session is not None and _has_queue(event.host or agent.host):
-            changes["codex_thread_id"] = event.host_session
-        if all(changes[key] == agent.extra.get(key) for key in changes):
+        """Records the agent's host, unless a person named one, and the thread of a host that takes lines into it in the
+        registry, for the channel chain. Never raises: this must not lose an answer."""
+        thread = event.host_session if _has_queue(event.host or agent.host) else None
+        is_known = agent.seen_in(event.host).get("host") in (None, agent.host)
+        if is_known and thread in (None, agent.extra.get("codex_thread_id")):
             return
+        threads = {} if thread is None else {"codex_thread_id": thread}
         try:
-            self.workspace.registry.update(agent.id, **changes)
+            self.workspace.registry.revise(agent.id, lambda known: known.seen_in(event.host) | threads)
         except Refusal as refusal:
             logger.warning("the host could not be noted: %s", refusal)
 

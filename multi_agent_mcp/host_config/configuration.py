@@ -175,7 +175,10 @@ def program_name(command: str) -> str:
 
 
 def _host_of(agent: Agent) -> str:
-    return agent.host if agent.host is not None and agent.host in hosts() else program_name(agent.command or "")
+    """Returns the host that a person named, else the command's program, else, if that is no known host, the recorded
+    one: it may be that of an earlier command."""
+    program = program_name(agent.command or "")
+    return next((name for name in (agent.declared_host, program, agent.host) if name and name in hosts()), program)
 
 
 def _merge(name: str, content: Any) -> Merge:

@@ -127,7 +127,8 @@ class Registry:
         machine's agent with the same id."""
         records = self._read_or_restore()
         known = records["agents"].get(agent.id)
-        fresh = {key: value for key, value in asdict(agent).items() if key != "extra" and value is not None}
+        given = {key: value for key, value in asdict(agent).items() if key != "extra" and value is not None}
+        fresh = _agent(agent.id, known or {}).changed_by_person(given)
         record = {**(known or {}), **agent.extra, **fresh}
         is_mine = True
         try:
@@ -151,12 +152,16 @@ class Registry:
     def update(self, agent_id: str, **changed: Any) -> Agent:
         """Sets these fields of one agent and returns it; other fields stay as they are on disk. Raises
         `AgentNotFound`."""
+        return self.revise(agent_id, lambda _: changed)
+
+    def revise(self, agent_id: str, change: Callable[[Agent], Mapping[str, Any]]) -> Agent:
+        """As `update`, with the fields that `change` returns for the agent as it is under the lock."""
         with self.files.locks.held("agents"):
             records = self._read_or_restore()
             if agent_id not in records["agents"]:
                 raise AgentNotFound(agent_id=agent_id)
             record = records["agents"][agent_id]
-            while any(record.get(key) != value for key, value in changed.items()):
+            while _differs(record, changed := change(_agent(agent_id, record))):
                 try:
                     record = self._agreed(agent_id, record, {**record, **changed})
                 except Superseded as newer:
@@ -339,6 +344,10 @@ def _parse(data: bytes | None) -> dict[str, Any] | None:
     if not isinstance(agents, dict) or not all(isinstance(record, dict) for record in agents.values()):
         return None
     return records
+
+
+def _differs(record: Mapping[str, Any], changed: Mapping[str, Any]) -> bool:
+    return any(record.get(key) != value for key, value in changed.items())
 
 
 def _agent(key: str, record: Mapping[str, Any]) -> Agent:

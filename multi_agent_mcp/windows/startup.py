@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
-from multi_agent_mcp.config import read_environment
 from multi_agent_mcp.domain.dialog import Dialog
-from multi_agent_mcp.notify.tmux.client import Tmux
 from multi_agent_mcp.windows.agent_state import RUNNING, STARTING, AgentState
+from multi_agent_mcp.windows.attachment import team_attachment
 from multi_agent_mcp.windows.preflight import preflight
 from multi_agent_mcp.windows.readiness import Readiness, Report
-from multi_agent_mcp.windows.up_down import open_team
+from multi_agent_mcp.windows.up_down import open_team, restart_agent
 from multi_agent_mcp.windows.window_registry import TeamWindows
 
 
@@ -34,6 +33,10 @@ class Startup:
         whole = not self.only
         self.states = open_team(self.windows, self.only, supervisor=supervisor and whole, owner=owner and whole)
 
+    def restart(self) -> None:
+        """Restarts the agents named by `only`; see `restart_agent`."""
+        self.states = [restart_agent(self.windows, self.windows.services.agents.get(one)) for one in self.only]
+
     def wait(self, seconds: float, report: Report) -> None:
         """Waits until all agents are ready or ask for something; see `Readiness.wait`."""
         self.states = Readiness(self.windows.services, self.states).wait(seconds, report)
@@ -54,25 +57,17 @@ class Startup:
 
     @property
     def attach_command(self) -> str | None:
-        """The command that shows the team in this terminal; None without windows. Inside the team's tmux server it
-        switches the client; inside another one it unsets TMUX, as tmux refuses to attach within tmux."""
-        if not self.windows.has_windows:
-            return None
-        here = read_environment().pane
-        outside = [] if here is None or self._is_here else ["env", "-u", "TMUX"]
-        verb = "switch-client" if self._is_here else "attach"
-        # quoted explicitly: zsh expands a bare `=name` to the path of a program
-        return (
-            f"{shlex.join([*outside, 'tmux', '-S', self.windows.socket_path, verb])} -t '={self.windows.tmux_session}'"
-        )
+        """The command that shows the team in this terminal; None without windows."""
+        team = team_attachment(self.windows)
+        return None if team is None else team.command
 
     def show(self) -> None:
         """Shows the team in this terminal if that is on the team's tmux server: the first agent that asks for
         something, else the session. If an agent could not be started and none asks, the list stays visible instead."""
         asking = next((state.pane_id for state in self.states if state.asks), None)
-        if self._is_here and self.windows.has_windows and (asking or self.is_fine):
-            target = asking or f"={self.windows.tmux_session}"
-            Tmux(self.windows.socket_path).cmd("switch-client", "-t", target)
+        team = team_attachment(self.windows)
+        if team is not None and team.is_here and (asking or self.is_fine):
+            replace(team, target=asking or team.target).switch()
 
     def as_answer(self) -> dict[str, Any]:
         """Returns the result for JSON."""
@@ -89,8 +84,3 @@ class Startup:
                 "withheld": list(checked.withheld),
             },
         }
-
-    @property
-    def _is_here(self) -> bool:
-        here = read_environment().pane
-        return here is not None and here.socket_path == self.windows.socket_path

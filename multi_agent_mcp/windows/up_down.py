@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 
 from multi_agent_mcp.config import read_environment
-from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.domain.agent import PURPOSES, Agent
+from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.notify.tmux.client import pane_place
 from multi_agent_mcp.notify.tmux.server import require_tmux
 from multi_agent_mcp.notify.tmux.snapshot import probe
@@ -50,22 +51,65 @@ def open_team(
         return states
 
 
+def restart_agent(windows: TeamWindows, agent: Agent) -> AgentState:
+    """Runs an agent's command anew in its window, or opens one, and closes its chat window, which the supervisor opens
+    again. Raises `InvalidArguments`, with nothing ended, if the command cannot be started, if the agent runs in a pane
+    that is not the team's, or as `open_team`."""
+    services = windows.services
+    with windows.locked():
+        command = command_of(services, agent)
+        if command is None:
+            raise InvalidArguments("restart_no_command", agent_id=agent.id)
+        if (program := missing_program(command)) is not None:
+            raise InvalidArguments("restart_no_program", agent_id=agent.id, program=program)
+        pane = windows.living.get(Slot(agent.id, "task"))
+        if pane is None and _is_elsewhere(windows, agent):
+            raise InvalidArguments("restart_elsewhere", agent_id=agent.id, pane=agent.pane_id)
+        services.missing_sessions.put_up(agent.id)
+        if chat := windows.living.get(Slot(agent.id, "chat")):
+            windows.close(chat)
+        return _start(windows, agent, command) if pane is None else _restart(windows, agent, pane, command)
+
+
 def close_team(windows: TeamWindows) -> list[str]:
     """Ends supervision and closes every window of the team; returns their names. `windows.strange` are left open.
     Raises `InvalidArguments` if tmux does not answer, or is missing while a window is recorded."""
-    if windows.is_any_recorded:
-        require_tmux(windows.socket_path)
-    with windows.locked():
+    with _for_closing(windows):
         windows.services.supervision.end()  # ends a supervisor outside our panes, too
-        closed = [slot.window_name for slot in (*windows.moved, *(Slot.of(pane.label) for pane in windows.found))]
-        for pane in sorted(windows.found, key=_is_here):
-            windows.close(pane)
+        closed = _close(windows, windows.found)
         windows.services.pane_looks.forget()
         return closed
 
 
+def close_agents(windows: TeamWindows, agent_ids: Collection[str]) -> list[str]:
+    """Closes these agents' windows, and has the supervisor open none for them until `up` or `restart`; else as
+    `close_team`."""
+    with _for_closing(windows):
+        for agent_id in agent_ids:
+            windows.records.put_down(agent_id)  # first: closing a pane may end this process
+        slots = [Slot(agent_id, purpose) for agent_id in agent_ids for purpose in PURPOSES]
+        return _close(windows, [pane for pane in windows.found if Slot.of(pane.label) in slots])
+
+
+@contextmanager
+def _for_closing(windows: TeamWindows) -> Iterator[None]:
+    if windows.is_any_recorded:
+        require_tmux(windows.socket_path)
+    with windows.locked():
+        yield
+
+
+def _close(windows: TeamWindows, panes: Iterable[OwnPane]) -> list[str]:
+    """Closes the panes; returns the names of their windows, and of those that were closed as the session had moved."""
+    closed = [slot.window_name for slot in (*windows.moved, *(Slot.of(pane.label) for pane in panes))]
+    for pane in sorted(panes, key=_is_here):
+        windows.close(pane)
+    return closed
+
+
 def _open(windows: TeamWindows, agent: Agent, *, is_named: bool) -> AgentState:
     try:
+        windows.records.put_up(agent.id)
         command = command_of(windows.services, agent)
         if command is None:
             return AgentState(agent.id, NO_COMMAND)
@@ -78,7 +122,7 @@ def _open(windows: TeamWindows, agent: Agent, *, is_named: bool) -> AgentState:
 
 def _found(windows: TeamWindows, agent: Agent) -> AgentState | None:
     """Returns the state of an agent that already runs in a pane; None if it does not."""
-    is_reachable = agent.pane_id is not None and probe(agent) in USABLE
+    is_reachable = _is_reachable(agent)
     if pane := windows.living.get(slot := Slot(agent.id, "task")):
         windows.close_kept(slot)  # the supervisor has started it again
         if not is_reachable:
@@ -95,6 +139,25 @@ def _start(windows: TeamWindows, agent: Agent, command: str) -> AgentState:
     if pane is not None:
         _register(windows, agent, pane)
     return _opened(agent.id, pane, STARTING, earlier)
+
+
+def _restart(windows: TeamWindows, agent: Agent, pane: OwnPane, command: str) -> AgentState:
+    earlier = frozenset(session.id for session in windows.services.sessions.running(agent.id))
+    windows.close_kept(Slot(agent.id, "task"))
+    fresh = windows.restart(pane, command)
+    if fresh is not None:
+        _register(windows, agent, fresh)
+    return _opened(agent.id, fresh, STARTING, earlier)
+
+
+def _is_reachable(agent: Agent) -> bool:
+    return agent.pane_id is not None and probe(agent) in USABLE
+
+
+def _is_elsewhere(windows: TeamWindows, agent: Agent) -> bool:
+    """Returns whether the agent's program runs in a pane that the team did not open."""
+    own = {(pane.socket_path, pane.pane_id) for pane in windows.found}
+    return (agent.socket_path, agent.pane_id) not in own and _is_reachable(agent)
 
 
 def _opened(name: str, pane: OwnPane | None, state: str, earlier: frozenset[str] = frozenset()) -> AgentState:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.host_config import program_name
+from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.notify.tmux.team_panes import NewWindow, OwnPane, Panes, executed, tmux_session
 from multi_agent_mcp.services.overview.missing_sessions import OWN_SLOTS, Slot, Window
 
@@ -74,21 +76,49 @@ class TeamWindows:
         """Opens a window, or finds it open, and returns its pane. When the program ends, the pane closes, or with
         `remains` is kept. A program that ends at once gives None, or with `remains` its kept pane. With `stays` (for
         `up`), panes kept from earlier programs are closed. Raises `InvalidArguments` if tmux is missing or refuses."""
-        new = NewWindow(slot.label, slot.window_name, executed(command), environment_of(self.services, slot), remains)
         self.records.record(slot, {"socket_path": self.socket_path}, failures, stays=stays)
-        pane = self._panes.open(new)
+        pane = self._panes.open(self._new(slot, command, remains=remains))
         if pane in self.found or (pane is not None and pane.dead and not remains):
             pane = None  # kept from an earlier program of this slot
+        if pane is not None and stays:  # not for the supervisor's attempts: a pane that `up` kept is more informative
+            self.close_kept(slot)
+        return self._opened(slot, pane, 0 if stays else failures + 1)
+
+    def restart(self, pane: OwnPane, command: str) -> OwnPane | None:
+        """Ends the program of an open pane and runs the command there instead, so that the window keeps its place and
+        its viewers; see `open` for the result. Raises `InvalidArguments` if tmux refuses."""
+        slot = Slot.of(pane.label)
+        window = self.records.window(slot)
+        self.records.record(slot, {"socket_path": pane.socket_path}, 0, stays=window is None or window.stays)
+        self.found.remove(pane)
+        self.living.pop(slot, None)
+        return self._opened(slot, self._on(pane.socket_path).restart(pane, self._new(slot, command)), 0)
+
+    def _new(self, slot: Slot, command: str, *, remains: bool = False) -> NewWindow:
+        environment = environment_of(self.services, slot)
+        return NewWindow(slot.label, slot.window_name, executed(command), environment, remains)
+
+    def _opened(self, slot: Slot, pane: OwnPane | None, failures: int) -> OwnPane | None:
+        """Records the pane that was opened for a slot, or the failures if its program has ended at once."""
         if pane is None or pane.dead:
-            self.records.record_failure(slot, Window({}, self.services.clock(), 0 if stays else failures + 1))
+            self.records.record_failure(slot, Window({}, self.services.clock(), failures))
         else:
             self.living[slot] = pane
             self.records.record_pane(slot, pane.place)
+            self._forget_former_host(slot)
         if pane is not None:
-            if stays:  # not for the supervisor's attempts: a pane that `up` kept is more informative
-                self.close_kept(slot)
             self.found.append(pane)
         return pane
+
+    def _forget_former_host(self, slot: Slot) -> None:
+        """Forgets a host that was recorded of an earlier program: hooks of that one may have recorded it after the
+        command had changed, and the new one's screen would not be read as its own."""
+        if slot in OWN_SLOTS:
+            return
+        agent = self.services.agents.get(slot.agent_id)
+        program = program_name(agent.command or "")
+        if program in hosts() and agent.declared_host is None and agent.host not in (None, program):
+            self.services.agents.note(agent.id, host=None)
 
     def close(self, pane: OwnPane) -> None:
         """Closes a pane and removes it from the records and from the agent registered there."""
@@ -96,7 +126,8 @@ class TeamWindows:
 
     def _close(self, panes: Panes, pane: OwnPane) -> None:
         panes.close(pane)
-        self.records.forget(Slot.of(pane.label))
+        if not self.records.is_down(slot := Slot.of(pane.label)):
+            self.records.forget(slot)
         for agent in self.services.agents.all().values():
             if (agent.socket_path, agent.pane_id) == (pane.socket_path, pane.pane_id):
                 self.services.agents.change(agent.id, pane_id=None, pane_pid=None)

@@ -70,6 +70,7 @@ def test_agents_are_added_changed_listed_and_removed(ask: Ask, run: Run, session
     added = ask("agent", "add", "worker-b", "--parent", "admin", "--command", "cat")
     assert Path(added["key_file"]) == session / "secrets" / "worker-b.key"
     assert ask("agent", "set", "worker-b", "--name", "Bee")["name"] == "Bee"
+    assert run("agent", "set", "worker-b", "--command", "").stdout == "worker-b: command: -\n"
     head, *rows = run("agent", "list").stdout.splitlines()
     assert head.split() == ["id", "role", "type", "parent", "alive", "unread", "pane"]
     assert rows[-1].split() == ["worker-b", "worker", "ai", "admin", "no", "0", "-"]

@@ -21,7 +21,7 @@ ACTING = {
     *("task add", "task status", "task assign", "task approve"),
     *("say", "end", "conversation start", "conversation say", "conversation end"),
 }
-WITHOUT_JSON = {"supervise", "relay", "host learn"}
+WITHOUT_JSON = {"attach", "supervise", "relay", "host learn"}
 WITHOUT_SESSION = {"serve", "hook", "demo", "init", "help", "join"}
 
 

@@ -114,6 +114,9 @@ def test_the_host_is_noted_and_of_codex_its_thread(team: Team) -> None:
 
     assert told(team, "SessionStart", "--host", "claude", session_id="s-1") is None
     assert thread() is None
+    assert team.services.agents.get("worker-a").host == "plain", "as a person wrote"
+    team.services.agents.change("worker-a", host="")
+    assert told(team, "SessionStart", "--host", "claude", session_id="s-2") is None
     assert team.services.agents.get("worker-a").host == "claude"
     for session_id in ("thread-1", "thread-2"):
         assert told(team, "PostToolUse", "--host", "codex", session_id=session_id) is None

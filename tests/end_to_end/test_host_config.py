@@ -224,6 +224,7 @@ def test_the_hooks_of_the_files_run_as_they_stand_there(team: Team) -> None:
 
 
 def test_the_hook_of_gemini_cli_speaks_its_dialect(team: Team) -> None:
+    team.services.agents.change("worker-a", host="")
     team.ask("interrupt", "worker-a", "--as", "admin")
     team.send("worker-a", "the figures")
     env = {**team.env, "MULTI_AGENT_MCP_ROOT": str(team.services.root), "MULTI_AGENT_MCP_SESSION": "demo"}

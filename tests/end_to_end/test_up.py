@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from multi_agent_mcp.hooks.answers import Event
+from multi_agent_mcp.system.process import is_alive
 from tests.end_to_end.support import COMMAND, REPOSITORY, UP, Team, Terminal, wait_until
 
 pytestmark = [pytest.mark.tmux]
@@ -189,3 +191,111 @@ def test_inside_tmux_the_terminal_is_shown_who_asks_and_elsewhere_how_to_attach(
     other_terminal("send-keys", "-t", there.id, answer["attach"], "Enter")
     wait_until(lambda: len(terminal(*client).splitlines()) == 2, "its attach command works from inside tmux")
     assert {row.split()[0] for row in terminal(*client).splitlines()} == {name}
+
+
+def test_restart_ends_an_agents_program_and_starts_its_command_anew_in_its_window(
+    bare: Team, terminal: Terminal
+) -> None:
+    team = made(bare, a=showing(bare.base, "claude/idle"), b={"command": ACTOR, "host": "plain"})
+    team.ask(*UP, "--no-supervisor", "--socket", terminal.socket)
+    where = ("list-panes", "-a", "-F", "#{pane_id} #{window_index} #{window_name} #{pane_pid}")
+    before = dict(row.rsplit(" ", 1) for row in terminal(*where).splitlines())
+    services = team.services
+    services.agents.change("a", command=showing(bare.base, "codex/dialog_hook_trust"))
+    services.hooks.answer("a", "task", Event("PostToolUse", host="claude"))  # the old program is still at work
+    ran = team.run("restart", "a", "--json")
+    assert (ran.code, ran.json["ready"]) == (1, False)
+    (state,) = ran.json["agents"]
+    assert (state["agent_id"], state["state"]) == ("a", "dialog:hooks"), "the screen is read as the new program's"
+    after = dict(row.rsplit(" ", 1) for row in terminal(*where).splitlines())
+    assert after.keys() == before.keys(), "every window is where it was"
+    (changed,) = (place for place in before if after[place] != before[place])
+    assert changed.endswith(" a")
+    wait_until(lambda: not is_alive(int(before[changed]), None), "the former program has ended")
+
+    team.services.agents.change("a", command=ACTOR, host="plain")
+    shown = team.run("restart", "a")
+    assert (shown.code, shown.stderr) == (0, "")
+    assert "a: ready" in shown.stdout.splitlines()
+    pane = team.services.agents.get("a")
+    assert f"{pane.pane_id} {pane.pane_pid}" in terminal("list-panes", "-a", "-F", "#{pane_id} #{pane_pid}")
+    assert [item["state"] for item in team.ask("up", "a", "--no-wait")["agents"]] == ["running"], "it is still ours"
+    (bare.base / "leave").touch()
+    terminal("send-keys", "-t", str(pane.pane_id), "C-c")
+    wait_until(lambda: panes(terminal)["a"] == "1", "its program has ended")
+    (bare.base / "leave").unlink()
+    assert [item["state"] for item in team.ask("restart", "a")["agents"]] == ["ready"]
+    assert panes(terminal) == {"a": "0", "b": "0"}
+    assert sorted(team.ask("down")["closed"]) == ["a", "b"]
+
+
+def test_what_cannot_be_restarted_is_one_sentence_and_goes_on(bare: Team, terminal: Terminal) -> None:
+    team = made(bare, a="cat", b={"type": "human"}, c="cat")
+    team.ask(*UP, "a", "--no-supervisor", "--socket", terminal.socket)
+    here = terminal.pane("exec cat")
+    team.ask("agent", "set", "c", "--pane", here.id, "--socket", terminal.socket, "--host", "plain")
+    program = terminal("list-panes", "-a", "-F", "#{window_name} #{pane_pid}")
+    team.services.agents.change("a", command="no-such-host {mcp_config}")
+    for agent_id, code, words in (
+        ("a", "invalid_arguments", "no-such-host"),
+        ("b", "invalid_arguments", "has no command"),
+        ("c", "invalid_arguments", f"runs in pane {here.id}"),
+        ("nobody", "agent_not_found", "nobody"),
+    ):
+        refused = team.run("restart", agent_id)
+        assert (refused.code, refused.stdout) == (1, "")
+        assert refused.stderr.startswith(f"multi-agent-mcp: {code}: ")
+        assert words in refused.stderr
+    assert team.run("restart").code == 2
+    assert terminal("list-panes", "-a", "-F", "#{window_name} #{pane_pid}") == program
+
+
+def test_an_agent_that_restarts_itself_ends_the_command_and_is_there_again(bare: Team, terminal: Terminal) -> None:
+    team = made(bare, a="sh")
+    up = (*UP, "--no-supervisor", "--socket", terminal.socket)
+    (started,) = (item for item in team.ask(*up)["agents"] if item["agent_id"] == "a")
+    pid = ("list-panes", "-a", "-f", f"#{{==:#{{pane_id}},{started['pane_id']}}}", "-F", "#{pane_pid}")
+    before = terminal(*pid)
+    restart = f"cd {REPOSITORY}; {' '.join(COMMAND)} restart a --root {team.root}"
+    terminal("send-keys", "-t", started["pane_id"], restart, "Enter")
+    wait_until(lambda: terminal(*pid) != before, "its window has a new program")
+    assert [item["state"] for item in team.ask(*up)["agents"]] == ["no_command", "running"]
+    assert str(team.services.agents.get("a").pane_pid) == terminal(*pid)
+
+
+def test_attach_shows_an_agents_window_and_touches_no_other_tmux_server(
+    bare: Team, terminal: Terminal, other_terminal: Terminal
+) -> None:
+    team = made(bare, a="cat", b="cat", c={"type": "human"})
+    for arguments, words in ((), "multi-agent-mcp up"), (("b",), "multi-agent-mcp up b"):
+        refused = team.run("attach", *arguments)
+        assert (refused.code, len(refused.stderr.splitlines())) == (1, 1)
+        assert refused.stderr.endswith(f"{words}\n")
+    name = team.ask(*UP, "--no-supervisor", "--socket", terminal.socket)["tmux_session"]
+    pane_a, pane_b = (team.services.agents.get(agent_id).pane_id for agent_id in "ab")
+    refused = team.run("attach", "b")
+    assert refused.code == 1
+    command = f"tmux -S {terminal.socket} attach -t '={name}:.{pane_b}'"
+    assert refused.stderr.endswith(f"In one, run: {command}\n"), "without a terminal"
+    assert team.run("attach", "c").code == 1
+    client = ("list-clients", "-F", "#{session_name} #{pane_id}")
+    attach = f"{' '.join(COMMAND)} attach --root {team.root}"
+
+    # From another server's terminal it is refused, and the command that it names leads there.
+    there = other_terminal.pane("exec sh")
+    other_terminal("send-keys", "-t", there.id, f"cd {REPOSITORY}; {attach} b; echo code $?", "Enter")
+    wait_until(lambda: "code 1" in there.screen, "refused inside another tmux server")
+    assert f"env -u TMUX {command}" in there.screen.replace("\n", "")
+    assert terminal(*client) == ""
+
+    # From a terminal outside tmux.
+    other_terminal("send-keys", "-t", there.id, f"unset TMUX TMUX_PANE; {attach} b", "Enter")
+    wait_until(lambda: terminal(*client) == f"{name} {pane_b}", "b is shown")
+
+    # From a terminal of the team's own server.
+    terminal("send-keys", "-t", str(pane_b), "C-c")
+    here = terminal.pane("exec sh")
+    terminal("switch-client", "-t", here.id)
+    terminal("send-keys", "-t", here.id, f"cd {REPOSITORY}; {attach} a", "Enter")
+    wait_until(lambda: terminal(*client) == f"{name} {pane_a}", "a is shown")
+    assert other_terminal(*client) == ""

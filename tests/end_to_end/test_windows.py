@@ -253,6 +253,35 @@ def test_after_down_a_supervisor_elsewhere_ends_and_nothing_is_open(bare: Team, 
     assert all(team.services.missing_sessions.window(Slot(agent_id, "task")) is None for agent_id in AGENTS)
 
 
+def test_down_of_one_agent_keeps_it_closed_whatever_waits_until_up(bare: Team, terminal: Terminal) -> None:
+    team = bare.make(ON_DEMAND)
+    team.ask(*UP, "--socket", terminal.socket)
+    new_work(team)
+    wait_until(lambda: windows(terminal) == ["supervisor", *AGENTS], "the supervisor has opened both")
+    assert team.run("down", "worker-a", "nobody").code == 1
+    assert windows(terminal) == ["supervisor", *AGENTS]
+    assert team.ask("down", "worker-a") == {"success": True, "closed": ["worker-a"], "left": {}}
+    agents, conversations = team.services.agents, team.services.conversations
+    conversations.begin(agents.get("admin"), agents.get("worker-a"), "are you there?")
+    conversations.begin(agents.get("admin"), agents.get("worker-b"), "are you there?")
+    wait_until(lambda: "worker-b-chat" in windows(terminal), "the supervisor has looked, at worker-a first")
+    assert windows(terminal) == ["supervisor", "worker-b", "worker-b-chat"]
+    assert team.services.agents.get("worker-a").pane_id is None
+    notes = {item["subject"]: item["repair"] for item in team.run("doctor", "--json").json["findings"]}
+    assert notes["worker-a"] == "multi-agent-mcp up worker-a"
+    said = team.run("down", "worker-a", "worker-b").stdout.splitlines()
+    assert said[0].endswith(": worker-b, worker-b-chat")
+    assert said[1].endswith("multi-agent-mcp up worker-a worker-b")
+    assert windows(terminal) == ["supervisor"]
+
+    team.ask("up", "worker-a", "--no-wait")  # brings back what it names, chat work too
+    wait_until(lambda: windows(terminal) == ["supervisor", "worker-a", "worker-a-chat"], "worker-a is back")
+    team.ask(*UP)
+    everything = ["supervisor", "worker-a", "worker-a-chat", "worker-b", "worker-b-chat"]
+    wait_until(lambda: windows(terminal) == everything, "and everybody with the whole team")
+    assert sorted(team.ask("down")["closed"]) == everything
+
+
 def test_down_in_a_moved_directory_closes_the_windows_and_nothing_makes_the_former_directory(
     bare: Team, terminal: Terminal
 ) -> None:
@@ -308,7 +337,9 @@ def test_without_tmux_down_refuses_as_up_does_while_windows_are_recorded(bare: T
 def test_a_pane_registered_for_a_second_agent_is_warned_of(team: Team, terminal: Terminal) -> None:
     pane = terminal.pane("exec cat")
     place = ("--pane", pane.id, "--socket", terminal.socket)
-    assert team.run("agent", "set", "worker-a", *place).stderr == ""
+    first = team.run("agent", "set", "worker-a", *place)
+    assert first.stderr == ""
+    assert "worker-a: pane_index: 0" in first.stdout.splitlines()
     second = team.run("agent", "set", "worker-b", *place)
     assert second.code == 0
     assert len(second.stderr.splitlines()) == 1

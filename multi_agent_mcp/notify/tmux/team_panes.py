@@ -96,13 +96,23 @@ class Panes:
 
     def close(self, pane: OwnPane) -> None:
         """Closes the pane if it is still the same one."""
-        still = f"#{{==:#{{{MARKER}}},{self._marker(pane.label)}}}"
-        self._server.cmd("if-shell", "-F", "-t", pane.pane_id, still, f"kill-pane -t {pane.pane_id}")
+        self._server.cmd("if-shell", "-F", "-t", pane.pane_id, self._ours(pane.label), f"kill-pane -t {pane.pane_id}")
+
+    def restart(self, pane: OwnPane, new: NewWindow) -> OwnPane | None:
+        """Ends the pane's program and runs the command there instead, in the same directory, if the pane is still the
+        same one. Returns it, or None if its program has ended and it does not remain. Raises as `open`."""
+        there = ["-t", pane.pane_id]
+        run = ["respawn-pane", "-k", *there, *_variables(new), new.command]
+        marking = ["set-option", "-pF", *there, MARKER, self._marker(new.label)]
+        # the scrollback would pass for the last lines of the new program
+        self._run(
+            *("if-shell", "-F", *there, self._ours(pane.label)), _sequence(run, marking, ["clear-history", *there])
+        )
+        return next((found for found in self.all() if found.pane_id == pane.pane_id), None)
 
     def _opening(self, new: NewWindow) -> str:
         """The tmux commands that open a window with its marker, creating the team's tmux session if necessary."""
-        variables = [part for key, value in new.environment.items() for part in ("-e", f"{key}={value}")]
-        window = ["-d", "-n", new.name, *variables, new.command]
+        window = ["-d", "-n", new.name, *_variables(new), new.command]
         newest = f"={self.project}:{{end}}.{{top-left}}"  # `-d` does not make the new pane tmux's current one
         marking = _sequence(
             ["set-option", "-pF", "-t", newest, MARKER, self._marker(new.label)],
@@ -115,8 +125,11 @@ class Panes:
 
     def _living(self, label: str) -> str:
         """A tmux format that is true when a living pane with this label is on the server."""
-        ours = f"#{{==:#{{{MARKER}}},{self._marker(label)}}}"
-        return f"#{{S:#{{W:#{{P:#{{?#{{&&:{ours},#{{?pane_dead,0,1}}}},1,}}}}}}}}"
+        return f"#{{S:#{{W:#{{P:#{{?#{{&&:{self._ours(label)},#{{?pane_dead,0,1}}}},1,}}}}}}}}"
+
+    def _ours(self, label: str) -> str:
+        """A tmux format that is true for a pane of ours with this label."""
+        return f"#{{==:#{{{MARKER}}},{self._marker(label)}}}"
 
     def _marker(self, label: str) -> str:
         """A tmux format that expands to the marker of a pane with this label."""
@@ -164,6 +177,10 @@ def filled(template: str, values: Mapping[str, str | Path]) -> str:
     """Fills the placeholders of a command like `claude --mcp-config {mcp_config}`; other braces stay. The values are
     already quoted for a shell, so quotes around a placeholder are removed."""
     return re.sub(r"(['\"]?)\{(\w+)\}\1", lambda found: str(values.get(found[2], found[0])), template)
+
+
+def _variables(new: NewWindow) -> list[str]:
+    return [part for key, value in new.environment.items() for part in ("-e", f"{key}={value}")]
 
 
 def _sequence(*commands: list[str]) -> str:

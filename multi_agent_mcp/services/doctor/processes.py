@@ -45,7 +45,10 @@ def locks(context: CheckContext) -> Iterator[Finding]:
 
 
 def windows(context: CheckContext) -> Iterator[Finding]:
-    """Windows of the supervisor whose command died at once."""
+    """Windows of the supervisor whose command died at once, and agents for whom it opens none."""
+    for slot, window in context.missing_sessions.windows().items():
+        if window.is_down and slot.purpose == "task":
+            yield context.found("supervisor", NOTE, slot.agent_id, "put_down", agent_id=slot.agent_id)
     for slot, count in context.missing_sessions.dying().items():
         facts = {"purpose": slot.purpose, "count": count}
         yield context.found("supervisor", PROBLEM, slot.agent_id, "command_dies", **facts)

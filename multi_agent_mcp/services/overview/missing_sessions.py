@@ -69,6 +69,8 @@ class Window:
     """The ids of the slot's sessions before the window: times would mislead if the clock is set back."""
     directory: str | None = None
     """The session's directory when this was recorded, which differs from the present one once it was moved."""
+    is_down: bool = False
+    """Whether `down AGENT` closed the slot: nothing is opened for it until `up`, whatever waits."""
 
     @property
     def intended(self) -> bool:
@@ -76,7 +78,9 @@ class Window:
         return bool(self.pane) and "pane_id" not in self.pane
 
     def rests(self, now: datetime) -> bool:
-        """Whether it is too early for another attempt, after commands that died at once."""
+        """Whether it is closed, or it is too early for another attempt, after commands that died at once."""
+        if self.is_down:
+            return True
         doublings: int = 2 ** min(self.failures - 1, 10) if self.failures else 0
         return is_recent(self.opened_at, now, min(FIRST_PAUSE * doublings, LONGEST_PAUSE))
 
@@ -154,11 +158,26 @@ class MissingSessions:
             "pane": dict(window.pane),
             "earlier_sessions": sorted(window.earlier),
             "directory": os.path.realpath(self.workspace.path),
+            "down": window.is_down,
         }
         self.workspace.window(slot.agent_id, slot.purpose).write(record)
 
     def forget(self, slot: Slot) -> None:
         self.workspace.window(slot.agent_id, slot.purpose).remove()
+
+    def put_down(self, agent_id: str) -> None:
+        """Records that nothing is to be opened for the agent until `put_up`."""
+        for purpose in PURPOSES:
+            self._write(Slot(agent_id, purpose), Window({}, self.clock(), is_down=True))
+
+    def put_up(self, agent_id: str) -> None:
+        for slot in (Slot(agent_id, purpose) for purpose in PURPOSES):
+            if self.is_down(slot):
+                self.forget(slot)
+
+    def is_down(self, slot: Slot) -> bool:
+        window = self.window(slot)
+        return window is not None and window.is_down
 
     def failures_after(self, slot: Slot, window: Window) -> int:
         """The number of failed attempts in a row, now that this window is gone: 0 if it had a session or lived for
@@ -180,9 +199,11 @@ class MissingSessions:
             if opened_at is None:
                 return None
             earlier = frozenset(map(str, record.get("earlier_sessions", ())))
-            stays = record.get("stays") is True
+            stays, is_down = record.get("stays") is True, record.get("down") is True
             pane, directory = dict(record["pane"]), record.get("directory")
-            return Window(pane, opened_at, int(record["failures"]), stays, earlier, directory and str(directory))
+            return Window(
+                pane, opened_at, int(record["failures"]), stays, earlier, directory and str(directory), is_down
+            )
         except (ArithmeticError, ValueError, KeyError, TypeError, AttributeError):
             return None  # derived: a damaged record may be ignored
 

@@ -128,15 +128,15 @@ class Agents:
             return self.get(agent.id), False
 
     def change(self, agent_id: str, **changed: Any) -> Agent:
-        """Sets these fields of an agent; "" removes a value. Raises `InvalidId` or `AgentNotFound`, and `Unauthorized`
-        for its pane, host or command if its home is another machine."""
+        """Sets these fields of an agent as a person wants them; "" removes a value. Raises `InvalidId` or
+        `AgentNotFound`, and `Unauthorized` for its pane, host or command if its home is another machine."""
         agent = self.get(agent_id)
         if changed.keys() - set(SHARED):
             self.require_here(agent)
         wanted = {key: None if value == "" else value for key, value in changed.items()}
         if wanted.get("name", agent.name) is None:
             wanted["name"] = agent.id
-        return self.registry.update(agent.id, **wanted)
+        return self.registry.revise(agent.id, lambda known: known.changed_by_person(wanted))
 
     def note(self, agent_id: str, **facts: Any) -> None:
         """Records facts that a process determined about its agent, such as its pane or its host's thread."""

@@ -7,6 +7,7 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -175,5 +176,6 @@ def add_missing(agents: Agents, team: Team) -> list[str]:
             if agent.id not in agents.all():
                 raise  # another agent, whose id differs only in case
             changed = {"command": agent.command, "host": agent.host, "prompt": agent.prompt, "name": agent.name or None}
-            agents.registry.update(agent.id, **{key: value for key, value in changed.items() if value is not None})
+            said = {key: value for key, value in changed.items() if value is not None}
+            agents.registry.revise(agent.id, partial(Agent.changed_by_person, changed=said))
     return added

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import yaml
 
@@ -72,7 +72,8 @@ def _update_settings(workspace: Workspace, team: Team, language: str | None) -> 
 
 def _kept(wanted: Agent, after: Agent) -> list[str]:
     fixed = [key for key in _FIXED if getattr(wanted, key) != getattr(after, key)]
-    gone = [key for key in _STAYS if getattr(wanted, key) is None and getattr(after, key) is not None]
+    said = replace(after, host=after.declared_host)
+    gone = [key for key in _STAYS if getattr(wanted, key) is None and getattr(said, key) is not None]
     return [*fixed, *gone, *(key for key in _STAYS_TOO if key in after.extra and key not in wanted.extra)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,12 @@ import pytest
 
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.config import read_settings, session_names
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, NoSuchSession, Refusal, StorageError
+from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
+from multi_agent_mcp.services.team.update import TeamUpdate, update_session
 from multi_agent_mcp.texts import catalogue
 
 TEAM = """
@@ -149,6 +153,87 @@ def test_a_second_init_brings_commands_up_to_date(team_file: Path, root: Path) -
     add_missing(agents, replace(team, agents=changed))
     assert (agents.get("worker-a").command, agents.get("worker-a").prompt) == ("codex", "")
     assert agents.get("worker-a").parent_id == "admin"
+
+
+CLAUDE, CODEX = "claude --mcp-config {mcp_config}", "codex {mcp_config}"
+
+
+@pytest.mark.parametrize(
+    ("said", "seen", "now"),
+    [
+        ({}, "claude", None),  # recorded by a hook: it goes with the command
+        ({"host": "claude"}, "codex", "claude"),  # a person's stays, and no hook overwrites it
+        ({"host": "plain"}, "claude", "plain"),
+    ],
+)
+def test_a_recorded_host_goes_with_its_command_and_a_persons_stays(
+    tmp_path: Path, root: Path, said: dict[str, str], seen: str, now: str | None
+) -> None:
+    def init(command: str) -> TeamUpdate:
+        agent = {"id": "worker", "command": command, **said}
+        (tmp_path / "team.yaml").write_text(json.dumps({"session": "demo", "agents": [agent]}), encoding="utf-8")
+        team = read_team(tmp_path / "team.yaml")
+        create_session(root, "demo", team, None)
+        return update_session(open_session(root, "demo").agents, team, None)
+
+    init(CLAUDE)
+    services = open_session(root, "demo", notifier=Recorder())
+    services.hooks.answer("worker", "task", Event("SessionStart", host=seen))
+    assert init(CLAUDE) == TeamUpdate([], {}, {}, []), "what a hook recorded is nothing that team.yaml leaves out"
+    assert services.agents.get("worker").host == said.get("host", seen)
+    services.agents.change("worker", command=CLAUDE)
+    assert services.agents.get("worker").host == said.get("host", seen), "the command is still the same"
+
+    told = init(CODEX)
+    agent = services.agents.get("worker")
+    assert (agent.command, agent.host) == (CODEX, now)
+    assert told.changed == {"worker": ["command"] if said else ["command", "host"]}
+    words = services.host_configurations.argument(agent)
+    assert ("-c mcp_servers.ipc" in words) == (now != "claude")
+
+
+def test_the_persons_host_is_whoever_writes_it_and_the_empty_one_is_recorded_again(team_file: Path, root: Path) -> None:
+    team = read_team(team_file)
+    create_session(root, "demo", team, None)
+    services = open_session(root, "demo", notifier=Recorder())
+    add_missing(services.agents, team)
+    seen = Event("SessionStart", host="codex")
+    services.agents.change("worker-a", host="gemini")
+    services.hooks.answer("worker-a", "task", seen)
+    services.agents.change("worker-a", command=CODEX)
+    assert services.agents.get("worker-a").host == "gemini"
+    services.agents.change("worker-a", host="")
+    services.hooks.answer("worker-a", "task", seen)
+    assert services.agents.get("worker-a").host == "codex"
+    services.agents.change("worker-a", command=CLAUDE, host="claude")
+    services.hooks.answer("worker-a", "task", seen)
+    assert services.agents.get("worker-a").host == "claude"
+
+    services.hooks.answer("worker-b", "task", Event("SessionStart", host="claude"))
+    services.agents.remove("worker-b")
+    assert services.agents.add(Agent(id="worker-b", command=CODEX)).host is None
+    services.agents.remove("worker-b")
+    assert services.agents.add(Agent(id="worker-b", host="opencode")).declared_host == "opencode"
+
+
+def test_an_older_record_starts_the_host_of_its_command_and_keeps_what_only_a_person_writes(
+    team_file: Path, root: Path
+) -> None:
+    team = read_team(team_file)
+    create_session(root, "demo", team, None)
+    services = open_session(root, "demo", notifier=Recorder())
+    add_missing(services.agents, team)
+    registry = services.agents.registry
+    registry.update("worker-a", command=CODEX, host="claude")  # Codex's command, and what a hook of Claude Code said
+    assert "-c mcp_servers.ipc" in services.host_configurations.argument(services.agents.get("worker-a"))
+    registry.update(
+        "worker-a", command="./mine {mcp_config}", host="codex"
+    )  # a launcher, whose host is not in its name
+    assert "-c mcp_servers.ipc" in services.host_configurations.argument(services.agents.get("worker-a"))
+    registry.update("worker-b", host="plain", command="cat")
+    services.hooks.answer("worker-b", "task", Event("SessionStart", host="claude"))
+    services.agents.change("worker-b", command="sh")
+    assert services.agents.get("worker-b").host == "plain"
 
 
 @pytest.mark.parametrize(("session", "refusal"), [("../x", InvalidId), ("", InvalidId), ("a/b", InvalidId)])
