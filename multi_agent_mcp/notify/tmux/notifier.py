@@ -185,7 +185,7 @@ class TmuxNotifier(Channel):
             return reason
         if reason is not None:
             snapshot = replace(snapshot, screen=replace(snapshot.screen, in_mode=False))
-        profile = recognise(agent, snapshot.facts.pane_pid, snapshot.facts.command, self.profiles)
+        profile = recognise(agent, snapshot.facts.pane_pid, self.profiles)
         if isinstance(profile, str):
             return profile
         shown = classify(profile, snapshot.screen)

@@ -31,13 +31,13 @@ class UnknownProgram:
         """The program in the agent's pane. Raises `InvalidArguments` for a pane that does not exist, a program that is
         never typed into, and a host that has a profile."""
         profiles = load_profiles(directory)
-        snapshot, seen = _look(agent)
+        _, seen = _look(agent)
         if os.getpid() in {process.pid for process in seen.readers}:
             raise _refused(Reason("learn_here"))
         for process in seen.readers:
             if profiles.forbids(process, ()) is not None:
                 raise _refused(Reason("learn_never", program=process.name or process.executable))
-        described = profiles.describing(agent, snapshot.facts.command, seen)
+        described = profiles.describing(agent, seen)
         if described is not None and described.name != PLAIN:
             raise _refused(Reason("learn_described", host=described.name))
         name = profiles.program(seen.leader)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -38,6 +39,7 @@ from tests.conformance.composer import CLOSE
 from tests.conformance.reader import Log, submitted
 from tests.conformance.stage import Seat, Stage, wait_for
 from tests.end_to_end.support import wait_until
+from tests.programs import stand_in
 
 pytestmark = pytest.mark.tmux
 LINE = "[IPC] 新しいメッセージ: request from admin"
@@ -348,14 +350,15 @@ def test_another_program_in_the_foreground_gets_nothing(stage: Stage, tmp_path: 
 
 
 def test_an_unknown_screen_of_a_known_host_is_kept_and_gets_nothing(stage: Stage) -> None:
-    pane = stage.tmux("new-session", "-d", "-P", "-F", "#{pane_id}", 'exec bash -c "exec -a claude cat"')
+    host = stand_in(stage.directory / "hosts", "claude")
+    shutil.copy(shutil.which("cat") or "", host)
+    pane = stage.tmux("new-session", "-d", "-P", "-F", "#{pane_id}", f"exec {host}")
     agent = Agent(id="x", pane_id=pane, socket_path=stage.socket)
     kept: list[Screen] = []
     runs(stage, pane, "claude")
     assert notifier(kept=kept).ring(agent, LINE) == Delivery("stored", "unknown_screen")
     assert len(kept) == 1
-    host = "exec bash -c \"echo ' Select login method:'; exec -a claude cat\""
-    stage.tmux("respawn-pane", "-k", "-t", pane, host)
+    stage.tmux("respawn-pane", "-k", "-t", pane, f"echo ' Select login method:'; exec {host}")
     wait_until(lambda: notifier().host(agent) == ("claude", "login"), "its login screen is known")
     assert notifier().ring(agent, LINE) == Delivery("stored", "login")
     stage.tmux("kill-pane", "-t", pane)
