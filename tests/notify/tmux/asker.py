@@ -1,10 +1,10 @@
 """A program that asks questions like Claude Code, which may change while they are being answered.
 
-`python SCRIPT tests.notify.tmux.asker LOG` (`tests.programs.stand_in`). SIGUSR1 changes one row of the question: a
-blank one, or one that occurs twice. All its rows are also printed above it, as an agent may do. A digit answers, and
-the next question follows; while LOG.late exists, input is not read. LOG gets every question drawn and every key, with
-the question that the terminal is known to show: after each drawing the terminal is asked for the cursor's position, and
-input before its reply was sent when it had not shown that drawing yet (`crossed`).
+`python SCRIPT tests.notify.tmux.asker LOG` (`stand_in`). SIGUSR1 changes one row of the question: a blank one, or one
+that occurs twice. All its rows are also printed above it, as an agent may do. A digit answers, and the next question
+follows; while LOG.late exists, input is not read. LOG gets every question drawn and every key, with the question that
+the terminal is known to show: after each drawing the terminal is asked for the cursor's position, and input before its
+reply was sent when it had not shown that drawing yet (`crossed`).
 """
 
 from __future__ import annotations

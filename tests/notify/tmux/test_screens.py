@@ -19,6 +19,49 @@ from multi_agent_mcp.system.foreground import Foreground, Process
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "hosts"
 HOSTS = {path.name for path in FIXTURES.iterdir()}
 SCREENS = sorted(path.relative_to(FIXTURES).as_posix()[: -len(".meta.txt")] for path in FIXTURES.glob("*/*.meta.txt"))
+LATER = FIXTURES.with_name("hosts2")
+"""Captured later, as plain text: what hosts show at a limit, an error, a resume, and some of their dialogs."""
+IDLE_LATER = {
+    "claude": (
+        "autocompacted",
+        "compacted",
+        "limit_apikey_429_retry",
+        "limit_apikey_429_retry_after",
+        "limit_credit_400",
+        "limit_network",
+        "limit_overloaded_529",
+        "limit_server_500",
+        "limit_subscription_continued_det",
+        "resumed",
+    ),
+    "codex": ("autocompacted", "compacted", "limit_network", "limit_overloaded_503", "limit_rate_limit_429", "resumed"),
+    "copilot": ("compacted", "limit_rate_429", "resume_open_elsewhere", "resumed"),
+    "gemini": ("compressed", "resumed"),
+    "opencode": ("resumed",),
+}
+STATES_LATER = {f"{host}/screen_{name}": "idle" for host, names in IDLE_LATER.items() for name in names} | {
+    "claude/screen_limit_auth_401": "busy",
+    "claude/screen_limit_subscription_5h": "limited",
+    "claude/screen_limit_subscription_typed": "limited",
+    "claude/screen_permission_hook_slow": "dialog",
+    "claude/screen_plugin_first_call": "dialog",
+    "claude/screen_question": "dialog",
+    "claude/screen_resume_unknown_nonsense": "picker",
+    "codex/screen_hooks_need_review": "dialog",
+    "codex/screen_limit_usage_limit": "dialog",
+    "codex/screen_permission_none": "dialog",
+    "codex/screen_plugin_first_call": "dialog",
+    "codex/screen_resume_open_elsewhere": "dialog",
+    "codex/screen_resume_other_cwd": "dialog",
+    "copilot/screen_limit_overloaded_529": "busy",
+    "copilot/screen_permission": "dialog",
+    "gemini/screen_limit_overloaded_503": "busy",
+    "gemini/screen_limit_quota_day": "dialog",
+    "gemini/screen_limit_rate_minute": "busy",
+    "gemini/screen_permission": "dialog",
+    "opencode/screen_limit_overloaded_529": "busy",
+    "opencode/screen_limit_rate_429": "busy",
+}
 STATES = {
     "idle": "idle",
     "idle_fresh": "idle",
@@ -55,8 +98,8 @@ ALIKE = {"claude": "copilot"}
 """Host → the host whose screens look the same; only the program distinguishes them."""
 OPENCODE = ("bash", "bash_reject", "bash_sidebar", "bash_narrow", "bash_cut", "always")
 META = re.compile(
-    r"cmd=(?P<command>\S+) .*mode=(?P<mode>\d) .*cur=(?P<x>\d+),(?P<y>\d+) cursor_flag=(?P<flag>\d) .*"
-    r"dead=(?P<dead>\d) title=(?P<title>.*) path="
+    r"cmd=(?P<command>\S+) .*mode=(?P<mode>\d) .*cur(?:sor)?=(?P<x>\d+),(?P<y>\d+) cursor_flag=(?P<flag>\d) .*"
+    r"dead=(?P<dead>\d) (?:status= )?title=(?P<title>.*?)(?: path=|$)"
 )
 
 
@@ -70,17 +113,19 @@ def process(*arguments: str) -> Process:
     return Process(1, "1", Path(arguments[0].lstrip("-")).name, arguments)
 
 
-def _facts(name: str) -> dict[str, str]:
-    found = META.search((FIXTURES / f"{name}.meta.txt").read_text(encoding="utf-8"))
+def facts_of(path: Path) -> dict[str, str]:
+    """What tmux said of a captured pane."""
+    found = META.search(path.with_name(f"{path.name}.meta.txt").read_text(encoding="utf-8").rstrip("\n"))
     assert found is not None
     return found.groupdict()
 
 
 def screen(name: str, *, attributes: bool) -> Screen:
     """A fixture as the classifier sees it; without attributes it has only the plain text to go by."""
-    facts = _facts(name)
+    path = (LATER if name in STATES_LATER else FIXTURES) / name
+    facts = facts_of(path)
     suffix = ".ansi.txt" if attributes else ".txt"
-    lines = (FIXTURES / f"{name}{suffix}").read_text(encoding="utf-8").split("\n")
+    lines = path.with_name(f"{path.name}{suffix}").read_text(encoding="utf-8").split("\n")
     rows, solid = parsed(lines)
     return Screen(
         rows=rows,
@@ -101,6 +146,17 @@ def test_every_captured_screen_is_taken_for_what_it_is(profiles: Profiles, name:
     host, _, state = name.partition("/")
     expected = STATES.get(state, "dialog")
     assert classify(profiles.named[host], screen(name, attributes=attributes)).state == expected
+
+
+def test_every_screen_that_was_captured_later_is_taken_for_what_it_is(profiles: Profiles) -> None:
+    captured = {path.relative_to(LATER).as_posix()[: -len(".meta.txt")] for path in LATER.glob("*/*.meta.txt")}
+    profile = {name: profiles.named[name.partition("/")[0]] for name in captured}
+    assert {name: classify(profile[name], screen(name, attributes=False)).state for name in captured} == STATES_LATER
+
+
+def test_words_typed_like_a_placeholder_are_a_draft(profiles: Profiles) -> None:
+    seen = screen("claude/screen_limit_server_500", attributes=False)
+    assert classify(profiles.named["claude"], replace(seen, solid=seen.rows)).state == "draft"
 
 
 TOPICS = {
