@@ -337,6 +337,14 @@ def test_a_line_of_ours_with_a_blank_of_the_humans_behind_it_is_a_draft(stage: S
     gone(stage, seat, "#k3x9")
 
 
+def test_an_ideographic_space_with_the_cursor_before_it_is_a_draft(stage: Stage, seat: Seat) -> None:
+    os.write(seat.keyboard, b"\x1b[200~" + "\u3000".encode() + b"\x1b[201~")
+    shows(stage, seat, "\u3000")
+    os.write(seat.keyboard, b"\x01")
+    wait_until(lambda: stage.tmux("display-message", "-p", "-t", seat.pane_id, "#{cursor_x}") == "2", "the cursor is")
+    assert notifier().ring(agent(stage, seat), LINE) == Delivery("stored", "draft")
+
+
 def test_another_program_in_the_foreground_gets_nothing(stage: Stage, tmp_path: Path) -> None:
     pane = stage.tmux("new-session", "-d", "-P", "-F", "#{pane_id}", "exec cat")
     kept: list[Screen] = []

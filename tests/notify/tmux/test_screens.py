@@ -209,6 +209,23 @@ def test_a_draft_with_the_cursor_at_its_beginning_is_a_draft(profiles: Profiles,
     assert classify(profiles.named[name.partition("/")[0]], at_home).state == "draft"
 
 
+@pytest.mark.parametrize("blank", ["\u3000", "\u00a0\u00a0", "\u2003"])
+@pytest.mark.parametrize("host", sorted(HOSTS - {"codex"}))
+def test_a_blank_that_no_host_writes_is_a_draft_also_with_the_cursor_before_it(
+    profiles: Profiles, host: str, blank: str
+) -> None:
+    seen = screen(f"{host}/idle", attributes=True)
+    shown = classify(profiles.named[host], seen)
+    assert shown.state == "idle"
+    row = seen.rows[seen.cursor_y][: seen.cursor_x].ljust(seen.cursor_x)
+    rows = (*seen.rows[: seen.cursor_y], row + blank, *seen.rows[seen.cursor_y + 1 :])
+    assert classify(profiles.named[host], replace(seen, rows=rows, solid=rows)).state == "draft"
+
+
+def test_a_blank_behind_our_own_line_makes_it_a_draft() -> None:
+    assert tag_of("[IPC] 新しいメッセージ: request from admin #k3x9\u3000") is None
+
+
 @pytest.mark.parametrize("name", SCREENS)
 def test_a_screen_of_another_host_is_never_typed_into(profiles: Profiles, name: str) -> None:
     host = name.partition("/")[0]
