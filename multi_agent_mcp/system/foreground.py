@@ -216,6 +216,14 @@ def foreground(session_leader: int, table: ProcessTable = SYSTEM) -> Foreground 
     return Foreground(processes[0], tuple(process for process in processes if process is not None))
 
 
+def running_files(session_leader: int | None, table: ProcessTable = SYSTEM) -> str:
+    """For people: the files of the programs that read the terminal controlled by this process, an interpreter's with
+    its script; "?" for what cannot be determined."""
+    seen = None if session_leader is None else foreground(session_leader, table)
+    files = [" ".join(filter(None, (process.file or "?", process.script))) for process in seen.readers] if seen else []
+    return ", ".join(files)[:400] or "?"
+
+
 def _process(pid: int, table: ProcessTable) -> Process | None:
     start = started_at(pid)
     if start is None:
