@@ -131,7 +131,7 @@ class Services(WiredServices):
 
     def channels(self, agent: Agent) -> tuple[ChannelReport, ...]:
         """The agent's channels, strongest first, and why each could not ring now; see `ChannelChain.explain`."""
-        return self.notifier.explain(agent)
+        return self.notifier.explain(agent, is_silent=self.pane_notifier.silent.is_silent(agent.socket_path))
 
     @cached_property
     def recent_attention(self) -> RecentAttention:
@@ -146,11 +146,13 @@ class Services(WiredServices):
         from multi_agent_mcp.notify.tmux.profiles import load_profiles  # imported here: servers do not need it
         from multi_agent_mcp.services.doctor.doctor import Doctor
         from multi_agent_mcp.services.doctor.finding import CheckContext
+        from multi_agent_mcp.system.foreground import running_files
 
         profiles = load_profiles(self.root / "hosts")
         given = {
             "texts": self.people,
             "probe": probe or self.pane_notifier.probe,
+            "program": lambda agent: running_files(agent.pane_pid),
             "look_at": look_at or self.host_in_pane,
             "hosts": [profile.name for profile in profiles.named.values() if not profile.never],
             "profiles_left_out": profiles.left_out,

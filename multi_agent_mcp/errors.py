@@ -129,6 +129,12 @@ class NotAnswered(Refusal):
     code = "not_answered"
 
 
+class TmuxTimeout(Refusal):
+    """Raised when a tmux server does not answer in time: it is stopped or overloaded. What it was asked may follow."""
+
+    code = "tmux_timeout"
+
+
 class StorageError(Refusal):
     """Raised when the disk refuses: full, read-only, a directory in place of a file. Nothing was half written."""
 

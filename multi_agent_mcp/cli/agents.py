@@ -158,7 +158,7 @@ def _pane_here() -> str:
 
 def _pane_fields(pane: str | None, socket: str | None) -> dict[str, Any]:
     """Returns the fields to register for `--pane`, with the pane's process, so that a later pane with the same number
-    is told apart. Raises `InvalidArguments`."""
+    is told apart. Raises `InvalidArguments` and `TmuxTimeout`."""
     if pane is None:
         return {}
     from multi_agent_mcp.config import read_environment, tmux_socket

@@ -31,7 +31,7 @@ from multi_agent_mcp.domain.delivery import (
 )
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.errors import Refusal, TmuxTimeout
 from multi_agent_mcp.notify.channel import HOOK, LINE_GONE, Channel
 from multi_agent_mcp.notify.ring_log import RingLog
 from multi_agent_mcp.notify.wording import doorbell_line
@@ -128,7 +128,11 @@ class Doorbell:
         agent = self._agent(agent_id, purpose, place)
         if agent.pane_id is None and stored is None and (reason := self.notifier.check(agent)) in PERMANENT:
             return Delivery("stored", reason), Due()
+        asked = self.clock()
         with self.workspace.locks.held(f"doorbell-{agent_id}"):
+            if stored is not None and self.log.found_silent(agent_id, asked):
+                self.log.defer(agent_id, [stored.id], TmuxTimeout.code)
+                return Delivery("stored", TmuxTimeout.code), Due((stored,))
             last = self.log.last(agent_id, lambda entry: entry.get("pane") == agent.pane_id)
             if (resting := self._resting(agent_id, last)) is not None:
                 return None, Due(after=resting)

@@ -9,7 +9,8 @@ from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import NAMED, Delivery, DoorbellItem, Due, Ring, UnreadItem, item_ids_of
-from multi_agent_mcp.domain.times import format_time, is_recent
+from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
+from multi_agent_mcp.errors import TmuxTimeout
 from multi_agent_mcp.notify.channel import HOOK
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -48,6 +49,13 @@ class RingLog:
     def defer(self, agent_id: str, about: Collection[str], reason: str | None) -> None:
         """Adds that nobody was rung about these items, and the reason."""
         self.workspace.delivery_log(agent_id).add("deferred", self.clock(), about, reason=reason)
+
+    def found_silent(self, agent_id: str, since: datetime) -> bool:
+        """Whether the newest entry says that the agent's tmux did not answer, not before `since`: who has waited for
+        the doorbell meanwhile need not wait for tmux, too."""
+        newest = next(self.workspace.delivery_log(agent_id).newest_first(), {})
+        at = parse_time(newest.get("at"))
+        return newest.get("reason") == TmuxTimeout.code and at is not None and at >= since
 
     def _is_left_to_waiter(self, agent_id: str, about: Collection[str]) -> bool:
         """Whether the newest entry already says that a waiter announces all of these items."""

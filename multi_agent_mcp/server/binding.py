@@ -15,7 +15,7 @@ from typing import Any
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.config import TmuxPane
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.errors import InvalidSession, Refusal
+from multi_agent_mcp.errors import InvalidSession, Refusal, TmuxTimeout
 from multi_agent_mcp.notify.doorbell_thread import DoorbellThread
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.system.file_events import Changes, Watch
@@ -185,14 +185,20 @@ class Binding:
 
     def _register_pane(self, agent_id: str) -> Mapping[str, Any] | None:
         """Returns the fields of this process's pane, and writes them into `agents.json` unless the agent has another
-        live session, which keeps the registered pane while a program runs there."""
+        live session, which keeps the registered pane while a program runs there. Where tmux does not answer, only this
+        process knows it."""
         if self._pane is None:
             return None
         from multi_agent_mcp.notify.tmux.client import pane_place
         from multi_agent_mcp.notify.tmux.snapshot import probe
         from multi_agent_mcp.notify.tmux.team_panes import USABLE
 
-        place = pane_place(self._pane.socket_path, self._pane.pane_id)
+        try:
+            place = pane_place(self._pane.socket_path, self._pane.pane_id)
+        except TmuxTimeout as silent:
+            logger.warning("pane %s is not registered: %s", self._pane.pane_id, silent)
+            nobody = {"pane_pid": None, "tmux_pid": None}
+            return {"socket_path": self._pane.socket_path, "pane_id": self._pane.pane_id, **nobody}
         if place is None:
             logger.warning("pane %s was not found on its tmux server", self._pane.pane_id)
             return None

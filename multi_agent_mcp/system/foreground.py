@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.system.process import started_at, stat_fields
@@ -31,16 +31,31 @@ _LOADER_VALUED = frozenset(("--library-path", "--inhibit-rpath", "--audit", "--p
 """Options of ld.so(8) whose value is a separate word, in addition to `--glibc-hwcaps-…`."""
 
 
+class Given(NamedTuple):
+    """What an interpreter was given to run: a script's path, a module's name, or "" for a text (`sh -c`)."""
+
+    word: str
+    is_file: bool = False
+
+
 @dataclass(frozen=True)
 class Process:
-    """One process: its executable's name and the arguments that it shows. `executable` is "" for a program of another
-    user, as sudo(8) is, which must not be read. `renamed`: it has written a title of its own over its arguments."""
+    """One process: its executable's path and the arguments that it shows. `file` is "" for a program of another user,
+    as sudo(8) is, which must not be read. `renamed`: it has written a title of its own over its arguments. `script` is
+    the path, without symbolic links, of the file that it runs if it is an interpreter; "" if there is none, or it
+    cannot be determined."""
 
     pid: int
     start: str
-    executable: str
+    file: str
     arguments: tuple[str, ...]
     renamed: bool = False
+    script: str = ""
+
+    @property
+    def executable(self) -> str:
+        """The name of the executable."""
+        return Path(self.file).name
 
     @property
     def name(self) -> str:
@@ -51,7 +66,8 @@ class Process:
     def program(self) -> str | None:
         """The program that an interpreter runs: a script's or a module's name, "" for a text (`sh -c`). None if there
         is none: then it executes what it reads from its terminal."""
-        return _program(self.arguments[1:])
+        given = _given(self.arguments[1:])
+        return None if given is None else Path(given.word).name
 
     @property
     def identity(self) -> str:
@@ -91,7 +107,15 @@ class ProcessTable(Protocol):
         ...
 
     def command(self, pid: int) -> tuple[str, tuple[str, ...], bool]:
-        """The executable's name, the arguments, and whether these are a title that the process has set itself."""
+        """The executable's path, the arguments, and whether these are a title that the process has set itself."""
+        ...
+
+    def directory(self, pid: int) -> str:
+        """The working directory; "" if it cannot be determined."""
+        ...
+
+    def invocation(self, pid: int) -> str:
+        """The path by which the process's shell says that it started it; "" if there is none. Children inherit it."""
         ...
 
 
@@ -114,13 +138,23 @@ class Proc:
         return [pid for pid in pids if stat_fields(pid)[6:7] != [str(number)]]
 
     def command(self, pid: int) -> tuple[str, tuple[str, ...], bool]:
-        executable = Path(_link(_PROC / str(pid) / "exe").removesuffix(" (deleted)")).name
+        file = _link(_PROC / str(pid) / "exe").removesuffix(" (deleted)")  # replaced by an update while it runs
         try:
             shown = (_PROC / str(pid) / "cmdline").read_bytes()
         except OSError:
             shown = b""
         words = tuple(os.fsdecode(shown).rstrip("\0").split("\0"))
-        return executable, words, bool(shown) and (shown.endswith(b"\0\0") or not shown.endswith(b"\0"))
+        return file, words, bool(shown) and (shown.endswith(b"\0\0") or not shown.endswith(b"\0"))
+
+    def directory(self, pid: int) -> str:
+        return _link(_PROC / str(pid) / "cwd")
+
+    def invocation(self, pid: int) -> str:
+        try:
+            variables = (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+        except OSError:
+            return ""
+        return next((os.fsdecode(text[2:]) for text in variables if text.startswith(b"_=")), "")
 
 
 class Ps:
@@ -153,8 +187,19 @@ class Ps:
         return [int(pid) for pid in pids if pid not in inside]
 
     def command(self, pid: int) -> tuple[str, tuple[str, ...], bool]:
-        executable, arguments = (" ".join(_lines("ps", "-p", str(pid), "-o", f"{name}=")) for name in ("ucomm", "args"))
-        return executable.strip(), tuple(arguments.split()), False
+        name, arguments = (" ".join(_lines("ps", "-p", str(pid), "-o", f"{name}=")) for name in ("ucomm", "args"))
+        return self._opened(pid, "txt") or name.strip(), tuple(arguments.split()), False
+
+    def directory(self, pid: int) -> str:
+        return self._opened(pid, "cwd")
+
+    def invocation(self, pid: int) -> str:  # noqa: ARG002 - no program of these systems shows another's environment
+        return ""
+
+    def _opened(self, pid: int, descriptor: str) -> str:
+        """The first file that lsof(8) names for it: of `txt`, the executable."""
+        lines = _lines("lsof", "-w", "-a", "-p", str(pid), "-d", descriptor, "-F", "n")
+        return next((line[1:] for line in lines if line.startswith("n/")), "")
 
 
 SYSTEM: ProcessTable = Proc() if sys.platform == "linux" else Ps()
@@ -171,23 +216,44 @@ def foreground(session_leader: int, table: ProcessTable = SYSTEM) -> Foreground 
     return Foreground(processes[0], tuple(process for process in processes if process is not None))
 
 
+def running_files(session_leader: int | None, table: ProcessTable = SYSTEM) -> str:
+    """For people: the files of the programs that read the terminal controlled by this process, an interpreter's with
+    its script; "?" for what cannot be determined."""
+    seen = None if session_leader is None else foreground(session_leader, table)
+    files = [" ".join(filter(None, (process.file or "?", process.script))) for process in seen.readers] if seen else []
+    return ", ".join(files)[:400] or "?"
+
+
 def _process(pid: int, table: ProcessTable) -> Process | None:
     start = started_at(pid)
     if start is None:
         return None
-    executable, arguments, renamed = table.command(pid)
-    return Process(pid, start, *_loaded(executable, arguments), renamed)
+    file, shown, renamed = table.command(pid)
+    file, arguments = _loaded(file, shown)
+    return Process(pid, start, file, arguments, renamed, _script(pid, None if renamed else arguments, table))
 
 
-def _loaded(executable: str, arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+def _script(pid: int, arguments: Sequence[str] | None, table: ProcessTable) -> str:
+    """The path of the file that an interpreter with these arguments runs. None: they are hidden by a title, as a script
+    of node may give itself; then the note names the file that a shell leaves of what it has started."""
+    given = Given(table.invocation(pid), is_file=True) if arguments is None else _given(arguments[1:])
+    if given is None or not given.is_file or not given.word:
+        return ""
+    if given.word.startswith("/"):
+        return os.path.realpath(given.word)
+    directory = table.directory(pid)
+    return os.path.realpath(f"{directory}/{given.word}") if directory else ""
+
+
+def _loaded(file: str, arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """The executable and arguments, of the loaded program if it was started through ld.so(8) (`ld.so /bin/bash`)."""
-    if not _LOADER.fullmatch(executable):
-        return executable, arguments
+    if not _LOADER.fullmatch(Path(file).name):
+        return file, arguments
     words = list(arguments[1:])
     while words and words[0].startswith("--"):
         option = words.pop(0)
         del words[: option in _LOADER_VALUED or option.startswith("--glibc-hwcaps-")]
-    return (Path(words[0]).resolve().name, tuple(words)) if words else (executable, arguments)
+    return (os.path.realpath(words[0]), tuple(words)) if words else (file, arguments)
 
 
 def _reads_terminal(pid: int) -> bool:
@@ -228,19 +294,20 @@ def _lines(*call: str) -> list[str]:
     return os.fsdecode(done.stdout).splitlines()
 
 
-def _program(arguments: Sequence[str]) -> str | None:
+def _given(arguments: Sequence[str]) -> Given | None:
+    """What an interpreter with these arguments was given to run; None if it executes what it reads."""
     words = iter(arguments)
     for word in words:
         if word in _VALUED:
             next(words, "")
         elif word == "--" or not word.startswith(("-", "+")):
             script = os.path.normpath(next(words, "") if word == "--" else word)
-            return None if _TERMINAL.fullmatch(script) else Path(script).name or None
+            return None if _TERMINAL.fullmatch(script) or not Path(script).name else Given(script, is_file=True)
         elif word == "-" or _flags(word) & {"i", "s"}:
             return None  # it reads its terminal, whatever its other arguments
         elif _flags(word) & {"c", "e", "m"}:
             given = next(words, None)
-            return given if "m" in _flags(word) or given is None else ""
+            return None if given is None else Given(given if "m" in _flags(word) else "")
     return None
 
 

@@ -41,6 +41,7 @@ STATUS_OF_CODE = {
     "already_exists": 409,
     "conversation_not_active": 409,
     "content_too_large": 413,
+    "tmux_timeout": 504,
     "storage_error": 507,
 }
 

@@ -91,7 +91,7 @@ class Readiness:
         """Returns the state of a known host's screen, with the topic of a dialog; None without a profile for its
         screen, or if it is still blank."""
         agent = self.services.agents.get(item.agent_id)
-        profile = recognise(agent, snapshot.facts.pane_pid, snapshot.facts.command, self._profiles)
+        profile = recognise(agent, snapshot.facts.pane_pid, self._profiles)
         screen = snapshot.screen
         if not isinstance(profile, Profile) or profile.composer is None or not any(map(str.strip, screen.rows)):
             return None

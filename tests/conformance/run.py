@@ -16,8 +16,9 @@ from typing import Any
 
 from tests.conformance.human import Human
 from tests.conformance.reader import Log, counted, submitted
-from tests.conformance.stage import REPOSITORY, Stage, wait_for
+from tests.conformance.stage import Stage, wait_for
 from tests.conformance.strangers import Strangers
+from tests.programs import REPOSITORY
 
 _WHOLE = re.compile(r"\[IPC\] 新しいメッセージ: request from s\d{5} #[0-9a-z]{4}")
 SETTLE_SECONDS = 1.0

@@ -20,8 +20,8 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.ids import session_name
 from multi_agent_mcp.notify.tmux.client import pane_place
 from multi_agent_mcp.store.workspace import Workspace
+from tests.programs import REPOSITORY, stand_in
 
-REPOSITORY = Path(__file__).parents[2]
 SCRIPT = Path(__file__).parent / "pane.sh"
 
 
@@ -77,7 +77,8 @@ class Stage:
         return done.stdout.strip()
 
     def command(self, seat_host: str, log: Path) -> str:
-        return f"exec bash --norc {SCRIPT} {seat_host} {log} {sys.executable} {self.dialogs}"
+        script = stand_in(self.directory, seat_host)
+        return f"exec bash --norc {SCRIPT} {seat_host} {log} {sys.executable} {self.dialogs} {script}"
 
     def register(self, agent_id: str, pane_id: str) -> None:
         """Registers the agent as its server does when it starts in the pane."""

@@ -4,27 +4,36 @@ editor, a pager, a recorded shell, an interpreter's prompt, shells, and a dialog
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from multi_agent_mcp.domain.agent import Agent
-from tests.conformance.stage import REPOSITORY, Stage
+from tests.conformance.stage import Stage
+from tests.programs import REPOSITORY
 
 PREFIX = "stranger-"
 SETTLED_SECONDS = 0.5
 HOSTS = {"plain": "plain", "claude": "claude", "any": None}
 """Label → the host that the agents of each pane are declared with."""
 RULE = "─" * 60
+SHOWS = "clear; cat {}; printf '\\033[2;3H'"
+"""The shell's command that shows a file, with the cursor in the composer on it."""
 CLAUDES_SCREEN = f"{RULE}\n❯  \n{RULE}\n  ? for shortcuts\n"
 
 
 def programs(directory: Path) -> dict[str, str]:
     """Name → the command typed at the prompt of the pane's shell ("": none, the shell itself)."""
-    text, screen, log = (directory / name for name in ("text", "screen", "dialog.log"))
+    text, screen, log, script, copy = (directory / name for name in ("text", "screen", "dialog.log", "claude", "bin"))
     text.write_text("a line\n" * 200, encoding="utf-8")
     screen.write_text(CLAUDES_SCREEN, encoding="utf-8")
+    script.write_text(f"#!/usr/bin/env bash\n{SHOWS.format(screen)}; read line\n", encoding="utf-8")
+    script.chmod(0o755)
+    copy.mkdir()
+    shutil.copy(shutil.which("cat") or "", copy / "claude")
+    shows = SHOWS.format(screen)
     python = f"PYTHONPATH={REPOSITORY} {shlex.quote(sys.executable)}"
     return {
         "prompt": "",
@@ -41,7 +50,18 @@ def programs(directory: Path) -> dict[str, str]:
         "repl": f"{python} -q",
         "renamed-repl": f"(exec -a codex {shlex.quote(sys.executable)} -q)",
         "dialog": f"{python} -m tests.conformance.dialog {log}",
+        "cat-as-claude": f"{shows}; (exec -a claude cat)",
+        "copy-of-cat": f"{shows}; {copy}/claude",
+        "script-as-claude": str(script),
+        "title-of-perl": f"{shows}; perl -e '$0 = \"claude\"; <STDIN>'",
+        **({"title-of-node": f"{shows}; node {_titled(directory)}"} if shutil.which("node") else {}),
     }
+
+
+def _titled(directory: Path) -> Path:
+    notes = directory / "notes.js"
+    notes.write_text('process.title = "claude"; process.stdin.resume();\n', encoding="utf-8")
+    return notes
 
 
 @dataclass(frozen=True)

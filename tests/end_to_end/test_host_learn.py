@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from multi_agent_mcp.notify.tmux.learning import DRAFT_TEXT
-from tests.conformance.stage import REPOSITORY
 from tests.end_to_end.support import COMMAND, Pane, Team, Terminal, wait_until
+from tests.programs import REPOSITORY
 
 pytestmark = pytest.mark.tmux
 DONE, ASK = "F5", "F6"

@@ -14,6 +14,7 @@ import pytest
 from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.system.process import is_alive
 from tests.end_to_end.support import COMMAND, REPOSITORY, UP, Team, Terminal, wait_until
+from tests.programs import PACKAGES
 
 pytestmark = [pytest.mark.tmux]
 
@@ -31,10 +32,10 @@ SECRET = "sk-ant-do-not-print-this"
 
 
 def showing(base: Path, screen: str) -> str:
-    """The command of a program that has a host's name, shows one of the host's screens, and starts no server."""
+    """The command of a program that lies where a host's would, shows one of its screens, and starts no server."""
     host, _, name = screen.partition("/")
-    program = base / "bin" / host
-    program.parent.mkdir(exist_ok=True)
+    program = base / "node_modules" / PACKAGES[host] / host
+    program.parent.mkdir(parents=True, exist_ok=True)
     program.write_text(f"#!{sys.executable}\n{HOST}", encoding="utf-8")
     program.chmod(0o755)
     found = re.search(r"cur=(\d+),(\d+)", (SCREENS / host / f"{name}.meta.txt").read_text(encoding="utf-8"))

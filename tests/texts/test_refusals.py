@@ -6,6 +6,7 @@ import ast
 import json
 import re
 import socket
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -143,6 +144,14 @@ def a_hub_away(stage: Stage) -> Said:
     return stage.command("task", "add", "x")
 
 
+def a_silent_tmux(stage: Stage) -> Said:
+    """A socket on which nobody answers, as that of a tmux server that was stopped."""
+    with tempfile.TemporaryDirectory() as short:
+        path = f"{short}/s"
+        with socket.create_server(path, family=socket.AF_UNIX):
+            return stage.command("agent", "set", "worker-a", "--pane", "%1", "--socket", path)
+
+
 def an_older_hub(stage: Stage) -> Said:
     with socket_path(shared(stage)) as path, socket.create_server(path, family=socket.AF_UNIX) as relay:
 
@@ -190,6 +199,7 @@ PROVOKED: dict[type[Refusal], Callable[[Stage], Said]] = {
     errors.ContentTooLarge: lambda at: at.call("admin", "send_message", content="x" * 2**21, receiver_id="owner"),
     errors.NotAnswered: lambda at: at.command("answer", "worker-a", "1", "--question", "x"),
     errors.StorageError: a_file_in_the_way,
+    errors.TmuxTimeout: a_silent_tmux,
     errors.HubUnreachable: a_hub_away,
     errors.HubReplaced: an_older_hub,
     errors.NoSuchSession: lambda at: at.command("unread", "--session", "nowhere"),

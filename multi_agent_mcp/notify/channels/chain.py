@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import ChannelReport, Delivery
+from multi_agent_mcp.errors import TmuxTimeout
 from multi_agent_mcp.hosts import WITHOUT_A_HOST, host_named
 from multi_agent_mcp.notify.channel import LINE_GONE, Channel
 from multi_agent_mcp.notify.channels.command import NotifyCommand
@@ -49,16 +50,15 @@ class ChannelChain(Channel):
     def check(self, agent: Agent) -> str | None:
         """None if any channel could ring, else the most useful reason."""
         reasons: list[str | None] = []
-        for name in self.names(agent):
-            if (reason := self._asked(name, agent, lambda channel: channel.check(agent))) is None:
+        for reason in self._answers(agent, lambda channel: channel.check(agent)):
+            if reason is None:
                 return None
             reasons.append(reason)
         return min(reasons, key=_tells_little, default="no_doorbell")
 
     def ring(self, agent: Agent, line: str) -> Delivery:
         failed: list[str | None] = []
-        for name in self.names(agent):
-            delivery = self._asked(name, agent, lambda channel: channel.ring(agent, line))
+        for delivery in self._answers(agent, lambda channel: channel.ring(agent, line)):
             if isinstance(delivery, Delivery) and delivery.state != "stored":
                 return delivery
             failed.append(delivery.reason if isinstance(delivery, Delivery) else delivery)
@@ -75,13 +75,16 @@ class ChannelChain(Channel):
         for name in self.names(agent) if agent.pane_id is not None else ():  # without one no count is shown
             self._asked(name, agent, lambda channel: channel.clear(agent))
 
-    def explain(self, agent: Agent) -> tuple[ChannelReport, ...]:
+    def explain(self, agent: Agent, *, is_silent: bool = False) -> tuple[ChannelReport, ...]:
         """The state of each channel; rings nothing, types nothing. A channel that raises is `failed_{error}`. Some
         reasons pass in a second (`draft`, `human_typing`), others need another set-up (`no_hook`, `no_pane`)."""
-        return tuple(
-            ChannelReport(name, self._asked(name, agent, lambda channel: channel.check(agent)))
-            for name in self._wanted(agent)
-        )
+
+        def state(name: str) -> str | None:
+            if is_silent and name in NEED_A_PANE:
+                return TmuxTimeout.code
+            return self._asked(name, agent, lambda channel: channel.check(agent))
+
+        return tuple(ChannelReport(name, state(name)) for name in self._wanted(agent))
 
     def names(self, agent: Agent) -> tuple[str, ...]:
         """The agent's channels, strongest first: its own key `ladder` in agents.json, else its host's."""
@@ -94,6 +97,15 @@ class ChannelChain(Channel):
             return tuple(map(str, wanted))
         host = host_named(agent.host)
         return tuple(name for name in (host.channels if host else WITHOUT_A_HOST) if name in self._channels)
+
+    def _answers(self, agent: Agent, question: Callable[[Channel], T]) -> Iterator[T | str]:
+        """As `_asked`, for the agent's channels in order. A tmux that does not answer one is not asked by the next."""
+        is_silent = False
+        for name in self.names(agent):
+            if not (is_silent and name in NEED_A_PANE):
+                answer = self._asked(name, agent, question)
+                is_silent = is_silent or getattr(answer, "reason", answer) == TmuxTimeout.code
+                yield answer
 
     def _asked(self, name: str, agent: Agent, question: Callable[[Channel], T]) -> T | str:
         """The result of `question` for a channel, else the reason why the channel cannot be asked."""

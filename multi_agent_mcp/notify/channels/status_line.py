@@ -7,7 +7,7 @@ from collections.abc import Callable
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.notify.channel import Channel
-from multi_agent_mcp.notify.tmux.client import Tmux
+from multi_agent_mcp.notify.tmux.client import TIMEOUT, Tmux
 from multi_agent_mcp.notify.tmux.snapshot import GONE, probe
 
 OPTION = "@ipc_unread"
@@ -23,9 +23,9 @@ class StatusLine(Channel):
         self._unread = unread
 
     def check(self, agent: Agent) -> str | None:
-        """The reason when the agent has no living pane or its tmux does not answer (`GONE`)."""
+        """The reason when the agent has no living pane or its tmux does not answer."""
         reason = probe(agent)
-        return reason if reason in GONE else None
+        return reason if reason in (*GONE, TIMEOUT) else None
 
     def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - only a number is shown
         """Always `stored`, with the reason `status_line` when the option shows the count."""

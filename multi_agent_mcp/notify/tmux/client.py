@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from multi_agent_mcp.config import child_environment
+from multi_agent_mcp.errors import TmuxTimeout
 from multi_agent_mcp.system.foreground import Process, foreground
 
 CALL_SECONDS = 2.0
 SILENT_SECONDS = 10.0
 START_SECONDS = 0.5
 """How long a window's command may take to replace the shell that tmux starts it with."""
+TIMEOUT = TmuxTimeout.code
+"""The reason why nothing is known of a pane whose tmux server does not answer."""
 T = TypeVar("T")
 PANE_ID = re.compile(r"%[0-9]+")
 _NUMBER = re.compile(r"[0-9]{1,18}")
@@ -38,7 +41,7 @@ class Answer(NamedTuple):
             return None
         if any(line.startswith("can't find pane") for line in self.stderr):
             return "pane_gone"
-        return {_MISSING: "no_tmux", _TIMEOUT: "tmux_timeout"}.get(self.returncode, "tmux_gone")
+        return {_MISSING: "no_tmux", _TIMEOUT: TIMEOUT}.get(self.returncode, "tmux_gone")
 
 
 _MISSING, _TIMEOUT = 127, 124
@@ -95,9 +98,9 @@ class SilentServers:
     def ask(self, socket_path: str | None, look: Callable[[], T | str]) -> T | str:
         """Returns the result of `look`; `tmux_timeout` at once if that was its result within `SILENT_SECONDS`."""
         if self.is_silent(socket_path):
-            return "tmux_timeout"
+            return TIMEOUT
         found = look()
-        if found == "tmux_timeout":
+        if found == TIMEOUT:
             self._asked[socket_path] = time.monotonic()
         return found
 
@@ -145,11 +148,14 @@ _PLACE = {name: name for name in ("session_name", "window_index", "pane_index", 
 
 def pane_place(socket_path: str, pane_id: str) -> dict[str, Any] | None:
     """The registry's pane fields for a pane, or None when there is no such pane (probed by
-    `list-panes`: Pane identity)."""
+    `list-panes`: Pane identity). Raises `TmuxTimeout`."""
     if not PANE_ID.fullmatch(pane_id):
         return None
     wanted = ("-f", pane_filter(pane_id), "-F", columns_format(_PLACE.values()))
-    for line in Tmux(socket_path).cmd("list-panes", "-a", *wanted).stdout:
+    listed = Tmux(socket_path).cmd("list-panes", "-a", *wanted)
+    if listed.failure == TIMEOUT:
+        raise TmuxTimeout(socket_path=socket_path)
+    for line in listed.stdout:
         place = parse_columns(line, tuple(_PLACE), _PLACE.keys() - {"session_name", "pane_id"})
         if place is not None and place["pane_id"] == pane_id:
             return {**place, "socket_path": socket_path, "pane_program": _program(place["pane_pid"])}

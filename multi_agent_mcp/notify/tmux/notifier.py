@@ -185,7 +185,7 @@ class TmuxNotifier(Channel):
             return reason
         if reason is not None:
             snapshot = replace(snapshot, screen=replace(snapshot.screen, in_mode=False))
-        profile = recognise(agent, snapshot.facts.pane_pid, snapshot.facts.command, self.profiles)
+        profile = recognise(agent, snapshot.facts.pane_pid, self.profiles)
         if isinstance(profile, str):
             return profile
         shown = classify(profile, snapshot.screen)
@@ -251,7 +251,7 @@ def _has_draft(snapshot: PaneSnapshot) -> bool:
     """Whether a human may have begun a line in a program without a composer: a client shows the pane, and the cursor's
     row is not empty (it may only hold a prompt)."""
     screen = snapshot.screen
-    return snapshot.last_key > 0 and (screen.cursor_x > 0 or bool(screen.rows[screen.cursor_y].strip()))
+    return snapshot.last_key > 0 and (screen.cursor_x > 0 or bool(screen.rows[screen.cursor_y].strip(" ")))
 
 
 def _server(agent: Agent) -> Tmux:

@@ -21,6 +21,8 @@ _NEAR_ROWS = 12
 PREFIX = "[IPC]"
 """The beginning of every line of ours."""
 _OURS = re.compile(r"\[IPC\][^#]{1,120}#([0-9a-z]{4})")
+_BLANKS = " \n"
+"""What hosts fill and wrap rows with. Other white space was typed by somebody, such as an ideographic space."""
 _ESCAPE = re.compile(r"\x1b\[([0-9;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-9;:?]*[A-Za-z]|[\x0e\x0f]")
 
 
@@ -175,15 +177,15 @@ def _composer(shape: ComposerShape, screen: Screen, first: int, last: int, mode:
     rows = [up_to(edge, row) for row in screen.rows[first : last + 1]]
     openings = [(_opening(shape, row)[1] or 0) if shape.frame or not at else 0 for at, row in enumerate(rows)]
     texts = [row[opening:] for row, opening in zip(rows, openings, strict=True)]
-    text = "\n".join(texts).strip()
+    text = "\n".join(texts).strip(_BLANKS)
     if screen.solid is None or not shape.placeholder_faint:
         typed = "" if any(pattern.fullmatch(text) for pattern in shape.placeholders) else text
     else:
         solid = [up_to(edge, row) for row in screen.solid[first : last + 1]]
-        typed = "\n".join(row[opening:] for row, opening in zip(solid, openings, strict=True)).strip()
+        typed = "\n".join(row[opening:] for row, opening in zip(solid, openings, strict=True)).strip(_BLANKS)
         if len(typed) == 1 and len(text) > 1 and screen.cursor_x == left:
             typed = ""  # the drawn cursor stands on a placeholder's first letter, which is not faint then
-    lowest = max((row for row, part in enumerate(texts) if part.strip()), default=0)
+    lowest = max((row for row, part in enumerate(texts) if part.strip(_BLANKS)), default=0)
     return Composer(first, last, text, typed, left, (first + lowest, columns(rows[lowest])), mode)
 
 
@@ -225,8 +227,8 @@ def tag_of(text: str) -> str | None:
 
 
 def squeezed(text: str) -> str:
-    """The text without white space, for comparing lines however they were wrapped."""
-    return "".join(text.split())
+    """The text without blanks, for comparing lines however they were wrapped."""
+    return text.translate(dict.fromkeys(map(ord, _BLANKS)))
 
 
 def _view(profile: Profile, screen: Screen, composer: Composer | None) -> str | None:

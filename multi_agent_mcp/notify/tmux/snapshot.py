@@ -142,7 +142,7 @@ def probe(agent: Agent, profiles: Profiles | None = None) -> str | None:
         return "pane_gone"
     if (reason := facts.refusal(agent)) is not None:
         return reason
-    profile = recognise(agent, facts.pane_pid, facts.command, profiles or load_profiles())
+    profile = recognise(agent, facts.pane_pid, profiles or load_profiles())
     return profile if isinstance(profile, str) else None
 
 

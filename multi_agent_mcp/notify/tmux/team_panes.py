@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.errors import InvalidArguments, Reason
-from multi_agent_mcp.notify.tmux.client import Answer, Tmux
+from multi_agent_mcp.errors import InvalidArguments, Reason, Refusal, TmuxTimeout
+from multi_agent_mcp.notify.tmux.client import TIMEOUT, Answer, Tmux
 from multi_agent_mcp.system.writing import storage_errors
 
 MARKER = "@multi_agent_mcp"
@@ -66,18 +66,18 @@ class Panes:
         self._server = Tmux(socket_path, config_file)
 
     def all(self) -> list[OwnPane]:
-        """Every pane of this team on this server. Raises `InvalidArguments` when tmux does not answer."""
+        """Every pane of this team on this server. Raises `TmuxTimeout`, and `InvalidArguments` when tmux fails."""
         columns = f"#{{pane_id}}\t#{{pane_pid}}\t#{{pane_dead}}\t#{{{MARKER}}}"
         listed = self._server.cmd("list-panes", "-a", "-F", columns)
         if listed.failure not in (None, "no_tmux") and not any(map(_NO_SERVER.search, listed.stderr)):
-            raise _refused(listed)
+            raise self._refused(listed)
         parsed = (self._parse(line) for line in listed.stdout)
         return list({pane.pane_id: pane for pane in parsed if pane is not None}.values())
 
     def open(self, new: NewWindow) -> OwnPane | None:
         """Opens a window unless a living pane with its label exists. tmux checks this in the same command, so repeating
         a call that timed out opens no second one. Returns the living pane, else the newest dead one that remains, else
-        None. Raises `InvalidArguments` when tmux is missing or refuses.
+        None. Raises `InvalidArguments` when tmux is missing or refuses, and `TmuxTimeout`.
         """
         directory = Path(self.socket_path).parent
         with storage_errors(directory):
@@ -146,7 +146,15 @@ class Panes:
     def _run(self, *arguments: str) -> None:
         done = self._server.cmd(*arguments)
         if done.failure:
-            raise _refused(done)
+            raise self._refused(done)
+
+    def _refused(self, done: Answer) -> Refusal:
+        if done.failure == TIMEOUT:
+            return TmuxTimeout(socket_path=self.socket_path)
+        if done.failure == "no_tmux":
+            return InvalidArguments("no_tmux")
+        reason = " ".join(" ".join(done.stderr).split())[:200]
+        return InvalidArguments("tmux", reason=reason or Reason("exit_code", code=done.returncode))
 
 
 def last_lines(socket_path: str, pane_id: str) -> tuple[str, ...]:
@@ -191,10 +199,3 @@ def _sequence(*commands: list[str]) -> str:
 def _quoted(word: str) -> str:
     escaped = re.sub(r'[\\"$~]', r"\\\g<0>", word)
     return '"' + escaped.replace("\n", "\\n") + '"'  # tmux drops blanks after a line break in quotes
-
-
-def _refused(done: Answer) -> InvalidArguments:
-    if done.failure == "no_tmux":
-        return InvalidArguments("no_tmux")
-    reason = " ".join(" ".join(done.stderr).split())[:200]
-    return InvalidArguments("tmux", reason=reason or Reason("exit_code", code=done.returncode))

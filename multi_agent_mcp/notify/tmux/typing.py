@@ -144,8 +144,7 @@ def finish(attempt: Attempt) -> Delivery:
 
 def program_changed(attempt: Attempt) -> str | None:
     """The reason if the program in the pane is no longer the one of the snapshot, or None."""
-    facts = attempt.snapshot.facts
-    found = recognise(attempt.agent, facts.pane_pid, facts.command, attempt.profiles)
+    found = recognise(attempt.agent, attempt.snapshot.facts.pane_pid, attempt.profiles)
     if isinstance(found, str):
         return found
     return None if found == attempt.profile else CHANGED

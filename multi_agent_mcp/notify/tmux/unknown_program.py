@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Self
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.errors import InvalidArguments, Reason
-from multi_agent_mcp.notify.tmux.client import PANE_ID, Tmux
+from multi_agent_mcp.errors import InvalidArguments, Reason, TmuxTimeout
+from multi_agent_mcp.notify.tmux.client import PANE_ID, TIMEOUT, Tmux
 from multi_agent_mcp.notify.tmux.profiles import PLAIN, Profiles, load_profiles
 from multi_agent_mcp.notify.tmux.screens import Screen
 from multi_agent_mcp.notify.tmux.snapshot import PaneSnapshot, take_snapshot
@@ -29,15 +29,15 @@ class UnknownProgram:
     @classmethod
     def in_pane_of(cls, agent: Agent, directory: Path) -> Self:
         """The program in the agent's pane. Raises `InvalidArguments` for a pane that does not exist, a program that is
-        never typed into, and a host that has a profile."""
+        never typed into, and a host that has a profile; `TmuxTimeout`."""
         profiles = load_profiles(directory)
-        snapshot, seen = _look(agent)
+        _, seen = _look(agent)
         if os.getpid() in {process.pid for process in seen.readers}:
             raise _refused(Reason("learn_here"))
         for process in seen.readers:
             if profiles.forbids(process, ()) is not None:
                 raise _refused(Reason("learn_never", program=process.name or process.executable))
-        described = profiles.describing(agent, snapshot.facts.command, seen)
+        described = profiles.describing(agent, seen)
         if described is not None and described.name != PLAIN:
             raise _refused(Reason("learn_described", host=described.name))
         name = profiles.program(seen.leader)
@@ -57,6 +57,8 @@ def _look(agent: Agent) -> tuple[PaneSnapshot, Foreground]:
     if agent.pane_id is None or agent.socket_path is None or not PANE_ID.fullmatch(agent.pane_id):
         raise _refused(Reason("learn_pane", reason="no_pane"))
     snapshot = take_snapshot(Tmux(agent.socket_path), agent.pane_id)
+    if snapshot == TIMEOUT:
+        raise TmuxTimeout(socket_path=agent.socket_path)
     if isinstance(snapshot, str):
         raise _refused(Reason("learn_pane", reason=snapshot))
     if (reason := snapshot.facts.refusal(agent)) is not None:

@@ -55,10 +55,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckContext:
-    """The services and texts that checks use. `probe` returns why an agent's pane cannot be rung, or None; `look_at`
-    the host in the pane; `hosts` are the names of the usable profiles, `profiles_left_out` the unusable files and why;
-    `notify_command` is that of `Settings`. `track` is passed items of which there may be very many; the walk through
-    the session's directory adds to `usage`."""
+    """The services and texts that checks use. `probe` returns why an agent's pane cannot be rung, or None; `program`
+    the files that run there; `look_at` the host in the pane; `hosts` are the names of the usable profiles,
+    `profiles_left_out` the unusable files and why; `notify_command` is that of `Settings`. `track` is passed items of
+    which there may be very many; the walk through the session's directory adds to `usage`."""
 
     workspace: Workspace
     agents: Agents
@@ -71,6 +71,7 @@ class CheckContext:
     operations: Operations
     texts: Texts
     probe: Callable[[Agent], str | None]
+    program: Callable[[Agent], str]
     look_at: LookAtPane
     hosts: Collection[str]
     profiles_left_out: Mapping[str, str]

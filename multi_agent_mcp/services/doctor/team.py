@@ -67,8 +67,8 @@ def panes(context: CheckContext) -> Iterator[Finding]:
                 yield context.found("panes", NOTE, agent.id, kind, agent_id=agent.id)
         elif reason := context.probe(agent):
             why = context.texts.why_not_rung(reason)
-            kind = _kind(agent, reason)
-            yield context.found("panes", NOTE, agent.id, kind, agent_id=agent.id, pane=agent.pane_id, reason=why)
+            facts = {"agent_id": agent.id, "pane": agent.pane_id, "reason": why, "program": context.program(agent)}
+            yield context.found("panes", NOTE, agent.id, _kind(agent, reason), **facts)
 
 
 def hosts(context: CheckContext) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """A program that asks questions like Claude Code, which may change while they are being answered.
 
-`exec -a claude python -m tests.notify.tmux.asker LOG`. SIGUSR1 changes one row of the question: a blank one, or one
+`python SCRIPT tests.notify.tmux.asker LOG` (`stand_in`). SIGUSR1 changes one row of the question: a blank one, or one
 that occurs twice. All its rows are also printed above it, as an agent may do. A digit answers, and the next question
 follows; while LOG.late exists, input is not read, and while LOG.rests exists, the host is at rest after an answer and
 SIGUSR1 asks the same question again. LOG gets every question drawn and every key, with the question that
@@ -19,6 +19,8 @@ import sys
 import sysconfig
 import tty
 from pathlib import Path
+
+from tests.programs import stand_in
 
 ROWS = (("touch a", "", "touch b"), ("touch a", "rm -rf /", "touch b"), ("touch a", "touch b", "touch b"))
 """The rows of the question, by variant: the second row is blank, different, or equal to another row."""
@@ -76,8 +78,9 @@ class Asker:
 
 
 def asker_command(log: Path) -> str:
-    """The command for tmux that starts the program under the name of a host with a profile."""
-    program = f"exec -a claude {sys.executable} -m tests.notify.tmux.asker {log}"
+    """The command for tmux that starts the program as a host with a profile."""
+    script = stand_in(log.parent, "claude")
+    program = f"exec -a claude {sys.executable} {script} tests.notify.tmux.asker {log}"
     return f"PYTHONPATH={sysconfig.get_path('purelib')} exec bash -c '{program}'"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -19,16 +20,21 @@ from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.errors import TmuxTimeout
 from multi_agent_mcp.notify.channels.chain import ChannelChain
+from multi_agent_mcp.notify.channels.status_line import StatusLine
 from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.doorbell_thread import DoorbellThread
-from multi_agent_mcp.notify.tmux.client import Answer, Tmux
+from multi_agent_mcp.notify.tmux.client import Answer, Tmux, pane_place
 from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
 from multi_agent_mcp.notify.tmux.pane_actions import Panes
 from multi_agent_mcp.notify.tmux.profiles import Profiles, load_profiles
 from multi_agent_mcp.notify.tmux.screens import Screen, classify
 from multi_agent_mcp.notify.tmux.snapshot import take_snapshot
+from multi_agent_mcp.notify.tmux.team_panes import Panes as TeamPanes
 from multi_agent_mcp.notify.tmux.typing import SETTLE_SECONDS
+from multi_agent_mcp.notify.tmux.unknown_program import UnknownProgram
 from multi_agent_mcp.services.notices.derived import DerivedNotices
 from multi_agent_mcp.services.notices.interrupts import Interrupts
 from multi_agent_mcp.services.notices.notifications import Notifications
@@ -38,6 +44,7 @@ from tests.conformance.composer import CLOSE
 from tests.conformance.reader import Log, submitted
 from tests.conformance.stage import Seat, Stage, wait_for
 from tests.end_to_end.support import wait_until
+from tests.programs import stand_in
 
 pytestmark = pytest.mark.tmux
 LINE = "[IPC] 新しいメッセージ: request from admin"
@@ -67,6 +74,15 @@ def notifier(quiet: float = 0.0, kept: list[Screen] | None = None) -> TmuxNotifi
             kept.append(screen)
 
     return TmuxNotifier(0.02, load_profiles(), keep, quiet_seconds=quiet)
+
+
+def doorbell(stage: Stage, chain: ChannelChain) -> Doorbell:
+    """A doorbell as one process has it."""
+    workspace = stage.workspace
+    writer = NoticeWriter(workspace, catalogue("ja"), ring=lambda _: None)
+    derived = DerivedNotices(workspace, writer, Interrupts(workspace, writer, times.now), lambda _: None, times.now)
+    notifications = Notifications(workspace, derived, writer, times.now)
+    return Doorbell(workspace, notifications, chain, Settings(), catalogue("ja"), times.now)
 
 
 def agent(stage: Stage, seat: Seat) -> Agent:
@@ -173,6 +189,50 @@ def test_marks_on_letters_of_a_persons_line_take_no_room(stage: Stage, seat: Sea
     assert panes.type_line(agent(stage, seat), decomposed, Agent(id="owner")).state == "submitted"
     (line,) = submitted(Log(seat.log).read())[before:]
     assert line.startswith("[IPC] が á #")
+
+
+@contextmanager
+def frozen(stage: Stage) -> Iterator[None]:
+    """The tmux server is stopped."""
+    server = int(stage.tmux("display-message", "-p", "#{pid}"))
+    os.kill(server, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(server, signal.SIGCONT)
+
+
+def test_a_frozen_tmux_is_the_reason_for_all_who_ring_at_once_and_is_waited_for_by_one_of_them(
+    stage: Stage, seat: Seat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    plain = Tmux.cmd
+
+    def counted(self: Tmux, *words: str, stdin: str = "") -> Answer:
+        calls.append(words[0])
+        return plain(self, *words, stdin=stdin)
+
+    chains = [
+        ChannelChain({"tmux": notifier, "status_line": lambda: StatusLine(stage.workspace.unread_count)})
+        for _ in range(6)
+    ]
+    letters = [Message(id=f"m-{at}", sender_id="admin", receiver_id=seat.agent_id) for at in range(len(chains))]
+    monkeypatch.setattr(Tmux, "cmd", counted)
+    with frozen(stage), ThreadPoolExecutor(len(chains)) as pool:
+        found = list(pool.map(lambda chain, letter: doorbell(stage, chain).announce([letter]), chains, letters))
+    assert [outcome[seat.agent_id] for outcome in found] == [Delivery("stored", "tmux_timeout")] * len(chains)
+    assert len(calls) <= 2
+
+
+def test_a_frozen_tmux_refuses_what_needs_it_with_a_code_of_its_own(stage: Stage, seat: Seat) -> None:
+    with frozen(stage):
+        for asked in (
+            lambda: pane_place(stage.socket, seat.pane_id),
+            lambda: TeamPanes(stage.socket, "team").all(),
+            lambda: UnknownProgram.in_pane_of(agent(stage, seat), stage.root / "hosts"),
+        ):
+            with pytest.raises(TmuxTimeout):
+                asked()
 
 
 def test_a_tmux_that_does_not_answer_is_asked_once_by_those_who_only_look(
@@ -298,11 +358,7 @@ def test_a_line_that_is_left_comes_to_an_end_by_itself_although_its_mail_was_rea
     workspace, chain = stage.workspace, ChannelChain({"tmux": notifier})
     workspace.registry.update(seat.agent_id, ladder=["tmux"])
     mail = workspace.mailbox(seat.agent_id).path / "mail.md"
-    writer = NoticeWriter(workspace, catalogue("ja"), ring=lambda _: None)
-    derived = DerivedNotices(workspace, writer, Interrupts(workspace, writer, times.now), lambda _: None, times.now)
-    notifications = Notifications(workspace, derived, writer, times.now)
-    doorbell = Doorbell(workspace, notifications, chain, Settings(), catalogue("ja"), times.now)
-    bell = DoorbellThread(doorbell, seat.agent_id, "task", prepare=dict)
+    bell = DoorbellThread(doorbell(stage, chain), seat.agent_id, "task", prepare=dict)
     with hard_at_work(seat):
         mail.parent.mkdir(parents=True, exist_ok=True)
         mail.write_text("---\nsender_id: admin\n---\n\nx", encoding="utf-8")
@@ -335,6 +391,14 @@ def test_a_line_of_ours_with_a_blank_of_the_humans_behind_it_is_a_draft(stage: S
     gone(stage, seat, "#k3x9")
 
 
+def test_an_ideographic_space_with_the_cursor_before_it_is_a_draft(stage: Stage, seat: Seat) -> None:
+    os.write(seat.keyboard, b"\x1b[200~" + "\u3000".encode() + b"\x1b[201~")
+    shows(stage, seat, "\u3000")
+    os.write(seat.keyboard, b"\x01")
+    wait_until(lambda: stage.tmux("display-message", "-p", "-t", seat.pane_id, "#{cursor_x}") == "2", "the cursor is")
+    assert notifier().ring(agent(stage, seat), LINE) == Delivery("stored", "draft")
+
+
 def test_another_program_in_the_foreground_gets_nothing(stage: Stage, tmp_path: Path) -> None:
     pane = stage.tmux("new-session", "-d", "-P", "-F", "#{pane_id}", "exec cat")
     kept: list[Screen] = []
@@ -348,14 +412,15 @@ def test_another_program_in_the_foreground_gets_nothing(stage: Stage, tmp_path: 
 
 
 def test_an_unknown_screen_of_a_known_host_is_kept_and_gets_nothing(stage: Stage) -> None:
-    pane = stage.tmux("new-session", "-d", "-P", "-F", "#{pane_id}", 'exec bash -c "exec -a claude cat"')
+    host = stand_in(stage.directory / "hosts", "claude")
+    shutil.copy(shutil.which("cat") or "", host)
+    pane = stage.tmux("new-session", "-d", "-P", "-F", "#{pane_id}", f"exec {host}")
     agent = Agent(id="x", pane_id=pane, socket_path=stage.socket)
     kept: list[Screen] = []
     runs(stage, pane, "claude")
     assert notifier(kept=kept).ring(agent, LINE) == Delivery("stored", "unknown_screen")
     assert len(kept) == 1
-    host = "exec bash -c \"echo ' Select login method:'; exec -a claude cat\""
-    stage.tmux("respawn-pane", "-k", "-t", pane, host)
+    stage.tmux("respawn-pane", "-k", "-t", pane, f"echo ' Select login method:'; exec {host}")
     wait_until(lambda: notifier().host(agent) == ("claude", "login"), "its login screen is known")
     assert notifier().ring(agent, LINE) == Delivery("stored", "login")
     stage.tmux("kill-pane", "-t", pane)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import shutil
+import signal
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +17,8 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.services.doctor.finding import Finding
 from multi_agent_mcp.system import file_events
+from multi_agent_mcp.system.foreground import running_files
+from tests.end_to_end.support import wait_until
 from tests.services.support import by_hand, read, send, unread
 
 MONTH = timedelta(days=30)
@@ -152,6 +157,24 @@ def test_a_pane_that_cannot_be_rung_is_worth_a_note(services: Services) -> None:
     assert (finding.level, finding.finding) == ("note", "pane %3: pane_gone: Its pane has been closed.")
     (finding,) = (item for item in examine(services, "no_tmux") if item.subject == "worker-a")
     assert finding.repair.startswith("install tmux")
+
+
+def test_a_stranger_in_a_pane_is_named_by_the_files_that_run(services: Services) -> None:
+    pid, descriptor = pty.fork()
+    if pid == 0:
+        os.execvp("bash", ["bash", "--norc", "-c", "exec -a claude cat"])  # noqa: S606 - the child becomes cat
+    services.agents.registry.update("worker-a", pane_id="%3", socket_path="/nowhere", pane_pid=pid)
+    cat = os.path.realpath(shutil.which("cat") or "")
+    try:
+        wait_until(lambda: running_files(pid) == cat, "bash has become cat")
+        (finding,) = (item for item in examine(services, "unknown_host") if item.subject == "worker-a")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(descriptor)
+    assert finding.finding.endswith(f"There runs: {cat}.")
+    assert "host learn worker-a" in finding.repair
+    assert "`files` in hosts/NAME.yaml" in finding.repair
 
 
 def test_an_agent_that_up_starts_is_to_be_started_and_another_to_be_registered(services: Services) -> None:

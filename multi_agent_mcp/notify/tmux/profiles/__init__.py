@@ -63,7 +63,9 @@ class View:
 
 @dataclass(frozen=True)
 class Profile:
-    """One host. Without a `composer` its screen is not read. With `never` it is a list of programs that are not typed
+    """One host. Its program is known by the file that runs, an executable or an interpreter's script: by its path, like
+    one of `files`, or else by its name, like one of `commands`. Without a `composer` its screen is not read. With
+    `never` it is a list of programs that are not typed
     into, `always` or `unless_registered` for an agent declared plain; `interpreters` are listed only while they run no
     program. `submit` holds the keys that enter a line, by state; a host with none for `busy` is typed into only when
     idle. `prompt` is its command line's form for a first prompt. `dialogs` maps topics to the words that tell them,
@@ -72,6 +74,7 @@ class Profile:
 
     name: str
     commands: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
     interpreters: tuple[str, ...] = ()
     never: Never | None = None
     submit: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"idle": ("Enter",), "busy": ("Enter",)})
@@ -104,13 +107,13 @@ class Profiles:
     left_out: Mapping[str, str] = field(default_factory=dict)
     """The names of unusable files, with the reasons."""
 
-    def describing(self, agent: Agent, command: str, seen: Foreground) -> Profile | None:
-        """The profile for this agent's pane: that of the host that is the foreground command or runs behind it (as
+    def describing(self, agent: Agent, seen: Foreground) -> Profile | None:
+        """The profile for this agent's pane: that of the host that leads the foreground or runs behind its leader (as
         behind an npm shim), provided that the agent's record names no other host; else `plain` if the record says so.
         """
         for profile in self.named.values():
             meant = profile.composer is not None and agent.host in (None, PLAIN, profile.name)
-            if meant and (profile.runs_as(command) or any(self._covers(profile, process) for process in seen.readers)):
+            if meant and any(self._runs(profile, process) for process in seen.readers):
                 return profile
         return self.named[PLAIN] if agent.host == PLAIN else None
 
@@ -129,11 +132,19 @@ class Profiles:
         return None
 
     def program(self, process: Process) -> str | None:
-        """The program name for a profile: of an interpreter, the program that it runs; None if it runs a text or
-        nothing."""
-        if self._interprets({process.executable, process.name}):
+        """The program name for a profile, by what the system says: of an interpreter, the program that it runs; None if
+        it runs a text or nothing."""
+        if self._interprets({process.executable}):
             return process.program or None
         return process.executable or None
+
+    def _runs(self, profile: Profile, process: Process) -> bool:
+        """Whether the process is this host. What it calls itself does not count (`exec -a`, a title)."""
+        if profile.files:
+            interprets = self._interprets({process.executable})
+            return _matches(profile.files, process.script if interprets else process.file)
+        name = self.program(process)
+        return name is not None and profile.runs_as(name)
 
     def _covers(self, profile: Profile, process: Process) -> bool:
         """Whether the process is one of the profile's programs, whatever it calls itself."""
@@ -149,7 +160,7 @@ class Profiles:
         return any(_matches(profile.interpreters, name) for profile in self.named.values() for name in names)
 
 
-def recognise(agent: Agent, pane_pid: int, command: str, profiles: Profiles) -> Profile | str:
+def recognise(agent: Agent, pane_pid: int, profiles: Profiles) -> Profile | str:
     """The profile for the program in the pane if it may be typed into, else the reason why not, whatever its screen
     shows. A program that cannot be determined is an unknown host."""
     seen = foreground(pane_pid)
@@ -159,7 +170,7 @@ def recognise(agent: Agent, pane_pid: int, command: str, profiles: Profiles) -> 
     for process in seen.readers:
         if (listed := profiles.forbids(process, registered)) is not None:
             return SHELL if listed.name == SHELL else UNKNOWN_HOST
-    profile = profiles.describing(agent, command, seen)
+    profile = profiles.describing(agent, seen)
     if profile is None or (profile.name == PLAIN and not _still_there(agent, seen)):
         return UNKNOWN_HOST
     return profile
@@ -213,6 +224,7 @@ def parse_profile(name: str, data: Mapping[str, Any]) -> Profile:
     return Profile(
         name=name,
         commands=tuple(_posix(text) for text in data.get("commands") or ()),
+        files=tuple(_posix(text) for text in data.get("files") or ()),
         interpreters=tuple(_posix(text) for text in data.get("interpreters") or ()),
         never=_never(data.get("never")),
         submit=_submit(data["submit"]) if data.get("submit") else Profile(name).submit,
