@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from filelock import FileLock, Timeout
 
 from multi_agent_mcp.config import Settings
-from multi_agent_mcp.domain.agent import PURPOSES, Agent
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import (
     Delivery,
     DoorbellItem,
@@ -35,7 +35,7 @@ from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.notify.channel import HOOK, LINE_GONE, Channel
 from multi_agent_mcp.notify.ring_log import RingLog
 from multi_agent_mcp.notify.wording import doorbell_line
-from multi_agent_mcp.store.files.locks import SERVING
+from multi_agent_mcp.store.files.locks import serving_lock
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.writing import storage_errors
 from multi_agent_mcp.texts import Texts
@@ -101,7 +101,7 @@ class Doorbell:
 
     def serve(self, agent_id: str, purpose: str) -> FileLock | None:
         """Takes the lock by which the agent's server of this purpose does the ringing; None when it is already held."""
-        lock = self.workspace.locks.lock(_serving(agent_id, purpose))
+        lock = self.workspace.locks.lock(serving_lock(agent_id, purpose))
         with storage_errors(self.workspace.locks.path):
             try:
                 lock.acquire(timeout=PROBE_SECONDS)
@@ -219,7 +219,7 @@ class Doorbell:
 
     def _other_served(self, agent_id: str, purpose: str) -> set[str]:
         """The other purpose, in a set, if a server of the agent with that purpose lives."""
-        return served_purposes(self.workspace, agent_id) - {purpose}
+        return self.workspace.served_purposes(agent_id) - {purpose}
 
     def _unread(self, agent_id: str) -> list[DoorbellItem]:
         mailbox, notices = self.workspace.mailbox(agent_id), self.workspace.notices(agent_id)
@@ -242,7 +242,7 @@ class Doorbell:
             agent = self.workspace.registry.get(agent_id)
             if not self.workspace.is_here(agent):
                 return Delivery("stored", "other_machine")  # the agent's home machine rings
-            served = served_purposes(self.workspace, agent_id)
+            served = self.workspace.served_purposes(agent_id)
             reason = _nobody_to_ring(item, served or {"task"})
             if reason is None and served:
                 return Delivery("stored", "recipient_server_rings")
@@ -264,11 +264,6 @@ class Doorbell:
         return delivery if delivery and announced else Delivery("stored", "doorbell_outstanding")
 
 
-def served_purposes(workspace: Workspace, agent_id: str) -> set[str]:
-    """The purposes of the agent's living servers, which ring for it. Its host lives if there is any."""
-    return {purpose for purpose in PURPOSES if workspace.locks.is_held(_serving(agent_id, purpose))}
-
-
 def _rung_in(item: UnreadItem, living: Collection[str]) -> str | None:
     """The purpose of the living session that is rung about an item; None when none of them can read it."""
     return next((purpose for purpose in item.purposes if purpose in living), None)
@@ -279,7 +274,3 @@ def _nobody_to_ring(item: UnreadItem, living: Collection[str]) -> str | None:
     if _rung_in(item, living) is not None:
         return None
     return "no_chat_session" if "chat" in item.purposes else "no_task_session"
-
-
-def _serving(agent_id: str, purpose: str) -> str:
-    return f"{SERVING}-{agent_id}-{purpose}"

@@ -64,18 +64,34 @@ class Binding:
             return session
 
     def logout(self) -> None:
-        """Ends the agent session; the process may authenticate again."""
+        """Ends the agent session. A process started for one agent stays bound: its doorbell rings on, and its next call
+        opens a new session; any other must authenticate again."""
         with self._mutex:
-            self._release()
-            self.changed.set()
+            if self._only is None:
+                self._release()
+                self.changed.set()
+            elif self.session is not None:
+                self.session.end()
+
+    @property
+    def stays_after_logout(self) -> bool:
+        """Whether the next call after a logout opens a new session."""
+        return self._only is not None
+
+    def closes_after_logout(self, session: LiveSession) -> bool:
+        """See `MissingSessions.closes_after_logout`."""
+        place = None if self._pane is None else (self._pane.socket_path, self._pane.pane_id)
+        record = session.record
+        return self.services.missing_sessions.closes_after_logout(record.agent_id, record.purpose, place)
 
     def agent(self) -> Agent:
         """The bound agent's current record in the registry."""
         return self.services.agents.get(self._agent_id or "")
 
     def live_session(self) -> LiveSession:
-        """The session of a bound process. A process started for one agent renews an expired session by itself: it may
-        have waited for hours. Raises `InvalidSession` if no agent is bound, or the session has expired."""
+        """The session of a bound process. A process started for one agent opens a new one by itself after a logout or
+        an expiry: it may have waited for hours. Raises `InvalidSession` if no agent is bound, or the session has
+        expired."""
         with self._mutex:
             if self.session is None:
                 raise InvalidSession
@@ -84,7 +100,7 @@ class Binding:
                     raise InvalidSession
                 purpose = self.session.record.purpose
                 self.session.end("expired")
-                self.session = self.services.sessions.open(self._only, purpose)
+                self._open(self._only, purpose)
             return self.session
 
     def start_background(self) -> None:
@@ -110,7 +126,7 @@ class Binding:
 
     def _forget_thread(self, agent: Agent) -> None:
         """Removes the thread of an earlier process: Codex begins a new one, and names it only at its first turn."""
-        if agent.extra.get("codex_thread_id") is not None and not self.services.sessions.live(agent.id):
+        if agent.extra.get("codex_thread_id") is not None and not self.services.sessions.served_purposes(agent.id):
             self.services.agents.note(agent.id, codex_thread_id=None)
 
     def mailbox_was_read(self) -> None:
@@ -131,14 +147,16 @@ class Binding:
         self.services.operations.finish()
         sessions.recover(agent.id)
         self._forget_thread(agent)
-        self.session = sessions.open(agent.id, self._purpose)
+        session = self._open(agent.id, self._purpose)
+        self._agent_id, self._thread_id, self._place = agent.id, None, {}
+        self._doorbell = DoorbellThread(self.services.doorbell, agent.id, session.record.purpose, prepare=self._prepare)
+        self._doorbell.claim()
+        return session
+
+    def _open(self, agent_id: str, purpose: str | None) -> LiveSession:
+        self.session = self.services.sessions.open(agent_id, purpose)
         if self.session.record.task_id is not None:
             self.services.executions.begin(self.session.record, self.session.record.task_id)
-        self._agent_id, self._thread_id, self._place = agent.id, None, {}
-        self._doorbell = DoorbellThread(
-            self.services.doorbell, agent.id, self.session.record.purpose, prepare=self._prepare
-        )
-        self._doorbell.claim()
         return self.session
 
     def _release(self, state: str = "ended", *, confirm: bool = True) -> None:
@@ -165,7 +183,7 @@ class Binding:
 
     def _register_pane(self, agent_id: str) -> Mapping[str, Any] | None:
         """Returns the fields of this process's pane, and writes them into `agents.json` unless the agent has another
-        live session, which keeps the registered pane."""
+        live session, or a server of the other purpose, which keeps the registered pane."""
         if self._pane is None:
             return None
         from multi_agent_mcp.notify.tmux.client import pane_place
@@ -175,8 +193,10 @@ class Binding:
             logger.warning("pane %s was not found on its tmux server", self._pane.pane_id)
             return None
         own = self.session.record.id if self.session is not None else ""
-        others = [session for session in self.services.sessions.live(agent_id) if session.id != own]
-        if not others:
+        sessions = self.services.sessions
+        others = [session for session in sessions.live(agent_id) if session.id != own]
+        served = sessions.served_purposes(agent_id)
+        if not others and (self.session is None or served <= {self.session.record.purpose}):
             self.services.agents.note(agent_id, **place)
         return place
 

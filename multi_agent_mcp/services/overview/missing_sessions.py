@@ -93,15 +93,15 @@ class MissingSessions:
     clock: Callable[[], datetime]
 
     def needed(self) -> list[Slot]:
-        """The slots with work but no live session, of agents that have a command."""
+        """The slots with work but neither a live session nor a server, of agents that have a command."""
         slots = []
         for agent in self.agents.all().values():
             if agent.command is None:
                 continue
-            living = {session.purpose for session in self.sessions.live(agent.id)}
-            if "task" not in living and self._has_task_work(agent):
+            served = self.sessions.served_purposes(agent.id)
+            if "task" not in served and self._has_task_work(agent):
                 slots.append(Slot(agent.id, "task"))
-            if "chat" not in living and self._has_chat_work(agent):
+            if "chat" not in served and self._has_chat_work(agent):
                 slots.append(Slot(agent.id, "chat"))
         return slots
 
@@ -110,6 +110,15 @@ class MissingSessions:
         the host of a server that merely died may still be working."""
         mine = self._sessions(slot, window.earlier)
         return all(session.ended_at is not None for session in mine) and any(item.state != DIED for item in mine)
+
+    def closes_after_logout(self, agent_id: str, purpose: str, place: tuple[str, str] | None) -> bool:
+        """Whether the supervisor opened the pane at `place` (its tmux socket and id) for this session only. A server
+        that does not know its pane is taken to be in the slot's window: if it is not, a logout does no harm."""
+        window = self.window(Slot(agent_id, purpose))
+        if window is None or window.stays or "pane_id" not in window.pane:
+            return False
+        socket_path, pane_id = map(str, (window.pane.get("socket_path"), window.pane["pane_id"]))
+        return place is None or (os.path.realpath(place[0]), place[1]) == (os.path.realpath(socket_path), pane_id)
 
     def windows(self) -> dict[Slot, Window]:
         """The recorded windows, by slot."""

@@ -81,7 +81,7 @@ class StuckAgents:
         running = self.sessions.running(agent.id)
         task_id, task_since = _work_of(agent.id, tasks) or (None, None)
         return AgentFacts(
-            alive=bool(running),
+            alive=self.sessions.alive(agent.id),
             left=pane is not None and self._has_left(agent.id),
             active_at=self._active_at(agent.id),
             task_id=task_id,
