@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -43,6 +44,8 @@ from multi_agent_mcp.texts import Texts
 BROADCAST_THREADS = 8
 PROBE_SECONDS = 0.02  # longer than a sender takes to probe the serving lock
 THREAD = "codex_thread_id"
+OUTSTANDING = "doorbell_outstanding"
+"""The reason for which nobody is rung while an earlier ring was not heard yet."""
 PERMANENT = frozenset({"no_pane", "no_desktop", "not_human", "no_tmux", "no_doorbell"})
 """Reasons that no waiting resolves, only a change of the agent's record in `agents.json`."""
 
@@ -97,7 +100,10 @@ class Doorbell:
         """Rings for a notification that was just stored, unless the recipient's own server does. Never raises."""
         agent_id, item = notice.target_agent_id, UnreadNotification.of(notice)
         if notice.rings and self._without_ringing(agent_id, item) is None:
-            self._rung_about(agent_id, item)
+            delivery = self._rung_about(agent_id, item)
+            if delivery.reason == OUTSTANDING:  # a sender is told the reason, but here nobody asks
+                with suppress(Refusal):
+                    self.log.defer(agent_id, [item.id], OUTSTANDING)
 
     def serve(self, agent_id: str, purpose: str) -> FileLock | None:
         """Takes the lock by which the agent's server of this purpose does the ringing; None when it is already held."""
@@ -261,7 +267,7 @@ class Doorbell:
         except Refusal as refusal:
             return Delivery("stored", refusal.code)
         announced = delivery is not None and any(about.id == item.id for about in decision.items)
-        return delivery if delivery and announced else Delivery("stored", "doorbell_outstanding")
+        return delivery if delivery and announced else Delivery("stored", OUTSTANDING)
 
 
 def _rung_in(item: UnreadItem, living: Collection[str]) -> str | None:

@@ -1,68 +1,59 @@
-"""A host in a window whose model does exactly what our sentences say, and nothing else: the server's instructions tell
-it what a line of the doorbell means, and each answer's instruction what to do next. With the word `leaves` it also logs
-out whenever its task is over, though nobody told it to."""
+"""A model that does exactly what our sentences say, and nothing else. As a program it is a host in a window with such a
+model; with the word `leaves` it also logs out whenever its work is over, though nobody told it to."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-from typing import Any
 
 import anyio
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
+from mcp_types import TextContent
 
+from multi_agent_mcp.server.tools import TOOLS
+from multi_agent_mcp.texts import catalogue
+
+TEXTS = catalogue("en")
 ON_A_LINE = re.compile(r"for new messages call (\w+), for new notifications (\w+)")
-LEAVES = "leaves" in sys.argv
+NEW = re.compile(r"\[IPC\] New message|\[IPC\] New notification|" + re.escape(TEXTS("notification.some")))
+SENTENCE = re.compile(r'"(?:instruction|message)": ?"((?:[^"\\]|\\.)*)"')
+TOLD = re.compile(r"[Cc]all (\w+)")
 
 
-class Model:
-    """`rules` are the tools for a line about messages and for one about notifications."""
-
-    def __init__(self, client: Client) -> None:
-        self.client = client
-        found = ON_A_LINE.search(client.instructions or "")
-        assert found is not None
-        self.rules = found.groups()
-
-    async def turn(self, said: str) -> None:
-        """One turn, from what was said to it until a sentence tells it to end its turn, or none tells it anything."""
-        print("turn:", said, flush=True)
-        for tool in ("get_next_action",) if "get_next_action" in said else self.tools_for(said):
-            await self.follow(await self.call(tool))
-
-    def tools_for(self, line: str) -> list[str]:
-        words = ("new message", "new notification")
-        return [tool for word, tool in zip(words, self.rules, strict=True) if word in line.lower()]
-
-    async def follow(self, answer: dict[str, Any]) -> None:
-        items = answer.get("notifications") or [answer]
-        for instruction in (str(item.get("instruction", "")) for item in items):
-            if "report_completed" in instruction:
-                await self.follow(await self.call("report_completed", result="success", summary="done"))
-            elif "logout()" in instruction or (LEAVES and answer.get("action") == "exit"):
-                print(await self.call("logout"), flush=True)
-            elif "End your turn" not in instruction and (tool := re.search(r"[Cc]all (\w+)", instruction)):
-                await self.follow(await self.call(tool[1]))
-
-    async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        result = await self.client.call_tool(tool, arguments)
-        answer = result.structured_content or {}
-        print(tool, answer.get("action"), answer.get("error"), flush=True)
-        return answer
+def told_to_call(said: str) -> str | None:
+    """The tool that our sentences, in an answer, a line or a prompt, tell a model to call next; None: its turn ends."""
+    mail, notices = ON_A_LINE.findall(TEXTS("server.instructions"))[0]
+    if news := NEW.findall(said):
+        return str(notices if any("notification" in words for words in news) else mail)
+    sentences = SENTENCE.findall(said) or [said]
+    tools = (tool for sentence in sentences for tool in TOLD.findall(sentence))
+    return next((tool for tool in tools if tool in TOOLS), None)
 
 
-async def main() -> None:
+def arguments_of(tool: str) -> dict[str, str]:
+    return {"result": "success", "summary": "done"} if tool == "report_completed" else {}
+
+
+async def turn(client: Client, said: str, *, leaves: bool) -> None:
+    """One turn, from what was said to the model until nothing tells it to call another tool."""
+    tool = told_to_call(said)
+    while tool is not None:
+        result = await client.call_tool(tool, arguments_of(tool))
+        said = "".join(block.text for block in result.content if isinstance(block, TextContent))
+        tool = "logout" if leaves and '"action": "exit"' in said else told_to_call(said)
+
+
+async def main(*words: str) -> None:
     server = StdioServerParameters(
         command=sys.executable, args=["-m", "multi_agent_mcp", "serve"], env=dict(os.environ)
     )
     async with Client(server) as client:
-        model = Model(client)
-        await model.turn(sys.argv[-1])
+        await turn(client, words[-1], leaves="leaves" in words)
         while line := await anyio.to_thread.run_sync(sys.stdin.readline):
-            if "[IPC]" in line:
-                await model.turn(line.strip())
+            await turn(client, line, leaves="leaves" in words)
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main, *sys.argv[1:])

@@ -76,7 +76,7 @@ async def test_an_unbound_server_takes_no_wrong_key_and_no_strange_id(team: Team
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_bound_server_opens_a_new_session_with_the_call_after_a_logout(team: Team, mode: str) -> None:
-    new_task(team)
+    task = new_task(team)
     async with team.server("worker-a", mode=mode) as agent:
         await agent.call("get_next_action")
         assert "[IPC]" in (await agent.call("logout"))["message"]
@@ -86,7 +86,7 @@ async def test_a_bound_server_opens_a_new_session_with_the_call_after_a_logout(t
         assert "get_next_action" in await agent.tools()
         action = await agent.call("get_next_action")
         (begun,) = team.services.sessions.live("worker-a")
-        assert (begun.id != ended.id, begun.task_id, action["action"]) == (True, action["task"]["id"], "work")
+        assert (begun.id != ended.id, begun.task_id, action["action"]) == (True, task.id, "work")
         (execution,) = team.services.workspace.executions.open("worker-a")
         assert execution.session_id == begun.id
     assert not team.services.sessions.alive("worker-a")

@@ -40,8 +40,7 @@ def team(bare: Team, terminal: Terminal) -> Iterator[Team]:
 def works(team: Team, *agents: str) -> None:
     """Gives a task to each agent by the command line, and waits until it is done."""
     tasks = [team.ask("task", "add", f"for {name}", "--assignee", name, "--as", "admin")["task_id"] for name in agents]
-    for task_id in tasks:
-        wait_until(lambda task_id=task_id: task_of(team, task_id).status == "done", f"{task_id} is done")
+    wait_until(lambda: all(task_of(team, task_id).status == "done" for task_id in tasks), f"{tasks} are done")
     assert all(not team.services.derived_notices.waiting(name) for name in agents)
 
 
