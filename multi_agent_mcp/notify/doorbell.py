@@ -23,6 +23,7 @@ from multi_agent_mcp.domain.delivery import (
     Delivery,
     DoorbellItem,
     Due,
+    FirstPrompt,
     Item,
     Pauses,
     Ring,
@@ -44,6 +45,8 @@ from multi_agent_mcp.texts import Texts
 BROADCAST_THREADS = 8
 PROBE_SECONDS = 0.02  # longer than a sender takes to probe the serving lock
 THREAD = "codex_thread_id"
+KEYS = "tmux"
+"""The channel that types into panes."""
 OUTSTANDING = "doorbell_outstanding"
 """The reason for which nobody is rung while an earlier ring was not heard yet."""
 PERMANENT = frozenset({"no_pane", "no_desktop", "not_human", "no_tmux", "no_doorbell"})
@@ -196,6 +199,18 @@ class Doorbell:
         mine = purpose or "task"
         living = {mine} if purpose is None else {mine, *self._other_served(agent_id, mine)}
         return [item for item in items if _rung_in(item, living) == mine]
+
+    def repeat(self, agent_id: str, prompt: FirstPrompt, place: Mapping[str, Any]) -> Delivery | None:
+        """Repeats, in the session's own pane, a prompt that was not heard; None if that was done before, or if the
+        agent has no such channel."""
+        (purpose,) = prompt.purposes
+        agent = self._agent(agent_id, purpose, place)
+        with self.workspace.locks.held(f"doorbell-{agent_id}"):
+            steps = self.workspace.delivery_log(agent_id).steps().get(prompt.id, ())
+            if any(step.get("state") != "deferred" for step in steps) or KEYS not in self.notifier.names(agent):
+                return None
+            only_keys = replace(agent, extra={**agent.extra, "ladder": [KEYS]})  # no waiter knows of prompts
+            return self._ring_about(only_keys, Due((prompt,)))[0]
 
     def _decide(self, agent_id: str, purpose: str | None, rings: Iterable[Ring | None]) -> Due[DoorbellItem]:
         return due(self.meant_for(agent_id, purpose, self._unread(agent_id)), rings, self.clock(), self.pauses)

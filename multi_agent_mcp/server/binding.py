@@ -6,14 +6,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.config import TmuxPane
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.delivery import FirstPrompt
 from multi_agent_mcp.errors import InvalidSession, Refusal
-from multi_agent_mcp.notify.doorbell_thread import DoorbellThread
+from multi_agent_mcp.notify.doorbell import THREAD
+from multi_agent_mcp.notify.doorbell_thread import DoorbellThread, Silence
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.system.file_events import Changes, Watch
 
@@ -80,9 +83,8 @@ class Binding:
 
     def closes_after_logout(self, session: LiveSession) -> bool:
         """See `MissingSessions.closes_after_logout`."""
-        place = None if self._pane is None else (self._pane.socket_path, self._pane.pane_id)
         record = session.record
-        return self.services.missing_sessions.closes_after_logout(record.agent_id, record.purpose, place)
+        return self.services.missing_sessions.closes_after_logout(record.agent_id, record.purpose, self._own_pane)
 
     def agent(self) -> Agent:
         """The bound agent's current record in the registry."""
@@ -149,7 +151,13 @@ class Binding:
         self._forget_thread(agent)
         session = self._open(agent.id, self._purpose)
         self._agent_id, self._thread_id, self._place = agent.id, None, {}
-        self._doorbell = DoorbellThread(self.services.doorbell, agent.id, session.record.purpose, prepare=self._prepare)
+        self._doorbell = DoorbellThread(
+            self.services.doorbell,
+            agent.id,
+            session.record.purpose,
+            prepare=self._prepare,
+            silence=Silence(self._unheard_prompt, self._screen_state),
+        )
         self._doorbell.claim()
         return session
 
@@ -199,6 +207,23 @@ class Binding:
         if not others and (self.session is None or served <= {self.session.record.purpose}):
             self.services.agents.note(agent_id, **place)
         return place
+
+    @property
+    def _own_pane(self) -> tuple[str, str] | None:
+        return None if self._pane is None else (self._pane.socket_path, self._pane.pane_id)
+
+    def _unheard_prompt(self) -> FirstPrompt | None:
+        """The prompt that the host in this pane began with, while none of our tools was called."""
+        session, pane = self.session, self._own_pane
+        if session is None or session.record.called or pane is None:
+            return None
+        return self.services.missing_sessions.unheard_prompt(session.record.agent_id, session.record.purpose, pane)
+
+    def _screen_state(self) -> str | None:
+        """The state of the screen of the host in this pane; None for one without a profile."""
+        pane = {key: value for key, value in self._place.items() if key != THREAD}
+        seen = self.services.host_in_pane(replace(self.agent(), **pane))
+        return None if seen is None else seen[1]
 
     def _directory_changed(self, _directory: Path) -> None:
         if self._doorbell is not None:

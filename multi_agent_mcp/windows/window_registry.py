@@ -14,6 +14,7 @@ from pathlib import Path
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.notify.tmux.team_panes import NewWindow, OwnPane, Panes, executed, tmux_session
 from multi_agent_mcp.services.overview.missing_sessions import OWN_SLOTS, Slot, Window
+from multi_agent_mcp.windows.agent_command import is_prompted
 
 
 class TeamWindows:
@@ -75,7 +76,8 @@ class TeamWindows:
         `remains` is kept. A program that ends at once gives None, or with `remains` its kept pane. With `stays` (for
         `up`), panes kept from earlier programs are closed. Raises `InvalidArguments` if tmux is missing or refuses."""
         new = NewWindow(slot.label, slot.window_name, executed(command), environment_of(self.services, slot), remains)
-        self.records.record(slot, {"socket_path": self.socket_path}, failures, stays=stays)
+        prompted = is_prompted(self.services, slot, command)
+        self.records.record(slot, {"socket_path": self.socket_path}, failures, stays=stays, prompted=prompted)
         pane = self._panes.open(new)
         if pane in self.found or (pane is not None and pane.dead and not remains):
             pane = None  # kept from an earlier program of this slot

@@ -17,19 +17,22 @@ from multi_agent_mcp.texts import catalogue
 
 TEXTS = catalogue("en")
 ON_A_LINE = re.compile(r"for new messages call (\w+), for new notifications (\w+)")
-NEW = re.compile(r"\[IPC\] New message|\[IPC\] New notification|" + re.escape(TEXTS("notification.some")))
+LINE = re.compile(r"\[IPC\] New (message|notification)")
 SENTENCE = re.compile(r'"(?:instruction|message)": ?"((?:[^"\\]|\\.)*)"')
 TOLD = re.compile(r"[Cc]all (\w+)")
 
 
 def told_to_call(said: str) -> str | None:
-    """The tool that our sentences, in an answer, a line or a prompt, tell a model to call next; None: its turn ends."""
+    """The tool that our sentences, in an answer, a line or a prompt, tell a model to call next; None: its turn ends. A
+    line that comes with an answer is about something that the next answers mention, too."""
     mail, notices = ON_A_LINE.findall(TEXTS("server.instructions"))[0]
-    if news := NEW.findall(said):
-        return str(notices if any("notification" in words for words in news) else mail)
-    sentences = SENTENCE.findall(said) or [said]
-    tools = (tool for sentence in sentences for tool in TOLD.findall(sentence))
-    return next((tool for tool in tools if tool in TOOLS), None)
+    if TEXTS("notification.some") in said:
+        return str(notices)
+    for sentence in SENTENCE.findall(said) or [said]:
+        if (tool := next((tool for tool in TOLD.findall(sentence) if tool in TOOLS), None)) is not None:
+            return str(tool)
+    lines = LINE.findall(said)
+    return str(notices if "notification" in lines else mail) if lines else None
 
 
 def arguments_of(tool: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from multi_agent_mcp.domain.agent import PURPOSES, Agent
+from multi_agent_mcp.domain.delivery import FirstPrompt
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.session import DIED, AgentSession
 from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
@@ -69,11 +70,20 @@ class Window:
     """The ids of the slot's sessions before the window: times would mislead if the clock is set back."""
     directory: str | None = None
     """The session's directory when this was recorded, which differs from the present one once it was moved."""
+    prompted: bool = False
+    """Whether its program was given a first prompt."""
 
     @property
     def intended(self) -> bool:
         """Whether this records only the intent to open the window; only tmux can tell whether it was opened."""
         return bool(self.pane) and "pane_id" not in self.pane
+
+    def may_be_at(self, place: tuple[str, str] | None) -> bool:
+        """Whether the window's pane is the one at `place` (its tmux socket and id), or this is not known."""
+        if "pane_id" not in self.pane:
+            return False
+        socket_path, pane_id = os.path.realpath(str(self.pane.get("socket_path"))), self.pane["pane_id"]
+        return place is None or (os.path.realpath(place[0]), place[1]) == (socket_path, pane_id)
 
     def rests(self, now: datetime) -> bool:
         """Whether it is too early for another attempt, after commands that died at once."""
@@ -115,10 +125,17 @@ class MissingSessions:
         """Whether the supervisor opened the pane at `place` (its tmux socket and id) for this session only. A server
         that does not know its pane is taken to be in the slot's window: if it is not, a logout does no harm."""
         window = self.window(Slot(agent_id, purpose))
-        if window is None or window.stays or "pane_id" not in window.pane:
-            return False
-        socket_path, pane_id = map(str, (window.pane.get("socket_path"), window.pane["pane_id"]))
-        return place is None or (os.path.realpath(place[0]), place[1]) == (os.path.realpath(socket_path), pane_id)
+        return window is not None and not window.stays and window.may_be_at(place)
+
+    def unheard_prompt(self, agent_id: str, purpose: str, place: tuple[str, str]) -> FirstPrompt | None:
+        """The first prompt of the host in the pane at `place`, if no session that began there was ever called."""
+        slot = Slot(agent_id, purpose)
+        window = self.window(slot)
+        if window is None or not window.prompted or not window.may_be_at(place):
+            return None
+        if any(session.called for session in self._sessions(slot, window.earlier)):
+            return None
+        return FirstPrompt(f"prompt.{purpose}.{format_time(window.opened_at)}", window.opened_at, (purpose,))
 
     def windows(self) -> dict[Slot, Window]:
         """The recorded windows, by slot."""
@@ -130,11 +147,13 @@ class MissingSessions:
                     found[Slot(agent_id, purpose)] = window
         return found
 
-    def record(self, slot: Slot, pane: Mapping[str, Any], failures: int, *, stays: bool = False) -> None:
+    def record(
+        self, slot: Slot, pane: Mapping[str, Any], failures: int, *, stays: bool = False, prompted: bool = False
+    ) -> None:
         """Records a window. A pane with only a `socket_path` records the intent to open a window there, an empty pane a
         failure."""
         earlier = frozenset(session.id for session in self._sessions(slot))
-        self._write(slot, Window(pane, self.clock(), failures, stays, earlier))
+        self._write(slot, Window(pane, self.clock(), failures, stays, earlier, prompted=prompted))
 
     def record_pane(self, slot: Slot, pane: Mapping[str, Any]) -> None:
         """Records the pane of an intended window; one without a record stays open until `down`."""
@@ -155,6 +174,7 @@ class MissingSessions:
             "pane": dict(window.pane),
             "earlier_sessions": sorted(window.earlier),
             "directory": os.path.realpath(self.workspace.path),
+            "prompted": window.prompted,
         }
         self.workspace.window(slot.agent_id, slot.purpose).write(record)
 
@@ -183,7 +203,10 @@ class MissingSessions:
             earlier = frozenset(map(str, record.get("earlier_sessions", ())))
             stays = record.get("stays") is True
             pane, directory = dict(record["pane"]), record.get("directory")
-            return Window(pane, opened_at, int(record["failures"]), stays, earlier, directory and str(directory))
+            prompted = record.get("prompted") is True
+            return Window(
+                pane, opened_at, int(record["failures"]), stays, earlier, directory and str(directory), prompted
+            )
         except (ArithmeticError, ValueError, KeyError, TypeError, AttributeError):
             return None  # derived: a damaged record may be ignored
 

@@ -207,7 +207,8 @@ class LiveSession:
             confirmed = _drained(self._written_out)
             left = _without(self.record.unconfirmed, confirmed)
             self.record = self.record.touch(now).with_unconfirmed(left)
-            if confirmed or not is_recent(self._written.last_activity_at, now, self._sessions.activity_written_every):
+            recent = is_recent(self._written.last_activity_at, now, self._sessions.activity_written_every)
+            if confirmed or not (recent and self._written.called):
                 self._write(sync=False)
 
     def lease(self, files: tuple[str, ...]) -> None:
