@@ -34,16 +34,16 @@ class Silence:
         self._state = state
         self._idle_since: float | None = None
 
-    def lasts(self) -> bool:
-        """Whether all looks at the screen have found it idle for `QUIET_SECONDS`: no turn is running, and none is just
-        about to begin."""
+    def remaining(self) -> float | None:
+        """How many seconds the screen must stay idle until it is certain that no turn is running or about to begin;
+        None while it is not idle."""
         now = time.monotonic()
         if self._state() != IDLE:
             self._idle_since = None
-            return False
+            return None
         if self._idle_since is None:
             self._idle_since = now
-        return now - self._idle_since >= QUIET_SECONDS
+        return max(QUIET_SECONDS - (now - self._idle_since), 0.0)
 
 
 class DoorbellThread:
@@ -134,8 +134,11 @@ class DoorbellThread:
         prompt = self._silence.prompt() if self._silence is not None and pause is None else None
         if self._silence is None or prompt is None:
             return pause, 0
-        if not self._silence.lasts():
+        remaining = self._silence.remaining()
+        if remaining is None:
             return self._later(deferrals)
+        if remaining:
+            return timedelta(seconds=remaining), 0
         delivery = self._doorbell.repeat(self._agent_id, prompt, self._place)
         self._left = delivery is not None and delivery.left
         return (None, 0) if delivery is None else self._later(deferrals)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from multi_agent_mcp.services.overview.missing_sessions import Slot
 from tests.end_to_end.chat_support import new_task, task_of
-from tests.end_to_end.literal import arguments_of, told_to_call
+from tests.end_to_end.literal import TEXTS, arguments_of, told_to_call
 from tests.end_to_end.support import UP, Team, Terminal, wait_until
 from tests.hosts.replies import Reply, Request, Say
 from tests.hosts.scenarios import Measured
@@ -160,7 +160,21 @@ def is_opened_for_each_task(team: LastingTeam) -> Measured:
     return Measured(max(took) * 1000, f"assigned → done in a new window each, the slowest of {TASKS}")
 
 
+def is_told_once_more(team: LastingTeam) -> Measured:
+    began = time.monotonic()
+    team.up()
+    told = team.model.request_with(TEXTS("doorbell.begin"))
+    calls = wait_until(
+        lambda: [item for item in team.team.services.sessions.live("worker-a") if item.called], "it calls our server"
+    )
+    team.works("worker-a", 1)
+    again = [request for request in team.model.requests if TEXTS("doorbell.begin") in request.news]
+    assert (len(calls), again) == (1, [told]), "told more than once"
+    return Measured((told.at - began) * 1000, "`up` → told once more, after a turn without a call")
+
+
 LASTING_SCENARIOS = (
     LastingScenario("stays: three tasks, then three without a supervisor", works_on_and_on),
+    LastingScenario("nobody types: told once more after a turn without us", is_told_once_more, silent=1),
     LastingScenario("on demand: three tasks, a window for each", is_opened_for_each_task),
 )
