@@ -165,7 +165,7 @@ def is_opened_for_each_task(team: LastingTeam) -> Measured:
 def is_told_once_more(team: LastingTeam) -> Measured:
     began = time.monotonic()
     team.up()
-    told = team.model.request_with(TEXTS("doorbell.begin"))
+    told = team.model.request_with(TEXTS("doorbell.begin"), seconds=2 * PATIENCE_SECONDS)
     calls = wait_until(
         lambda: [item for item in team.team.services.sessions.live("worker-a") if item.called], "it calls our server"
     )
