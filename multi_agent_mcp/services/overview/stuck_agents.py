@@ -101,9 +101,9 @@ class StuckAgents:
         return any(is_alive(session.pid, session.pid_started_at) for session in last)
 
     def _readable(self, agent_id: str, running: Iterable[AgentSession]) -> dict[str, datetime]:
-        """The creation times, by id, of the unread items that the agent can read in a running session (if none runs, in
-        a task session)."""
-        purposes = {session.purpose for session in running} or {"task"}
+        """The creation times, by id, of the unread items that the agent can read in a running session, or in one that
+        its server opens with its next call (if there is neither, in a task session)."""
+        purposes = {session.purpose for session in running} | self.workspace.served_purposes(agent_id) or {"task"}
         notices = [
             notice for notice in self.derived.waiting(agent_id) if notice.rings and any(map(notice.meant_for, purposes))
         ]
